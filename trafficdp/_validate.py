@@ -1,0 +1,64 @@
+"""Checks of arguments. Each takes its value by keyword, so that the message can say ``name=value``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Real
+
+from trafficdp.errors import UsageError
+
+
+def _only(named: dict[str, object]) -> tuple[str, object]:
+    ((name, value),) = named.items()
+    return name, value
+
+
+def finite(**named: object) -> float:
+    """Return the one keyword argument as a float; raise UsageError unless it is a finite number."""
+    name, value = _only(named)
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise UsageError(
+            f"{name} is not a finite number", got=f"{name}={value!r}", expected="a finite number"
+        )
+    return float(value)
+
+
+def positive(**named: object) -> float:
+    """Return the one keyword argument as a float; raise UsageError unless it is finite and above 0."""
+    name, value = _only(named)
+    number = finite(**{name: value})
+    if number <= 0:
+        raise UsageError(f"{name} is not positive", got=f"{name}={value!r}", expected="a number above 0")
+    return number
+
+
+def in_range(low: float, high: float, **named: object) -> float:
+    """Return the one keyword argument as a float; raise UsageError unless low < value < high."""
+    name, value = _only(named)
+    number = finite(**{name: value})
+    if not low < number < high:
+        raise UsageError(
+            f"{name} is out of range", got=f"{name}={value!r}", expected=f"{low} < {name} < {high}"
+        )
+    return number
+
+
+def integer_between(low: int, high: int, **named: object) -> int:
+    """Return the one keyword argument as an int; raise UsageError unless it is one in low..high."""
+    name, value = _only(named)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise UsageError(
+            f"{name} is out of range", got=f"{name}={value!r}", expected=f"an integer from {low} to {high}"
+        )
+    return value
+
+
+def one_of(allowed: Collection[str], **named: object) -> str:
+    """Return the one keyword argument; raise UsageError unless it is one of ``allowed``."""
+    name, value = _only(named)
+    if not isinstance(value, str) or value not in allowed:
+        raise UsageError(
+            f"{name} is unknown", got=f"{name}={value!r}", expected="one of " + ", ".join(sorted(allowed))
+        )
+    return value

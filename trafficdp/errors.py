@@ -1,0 +1,124 @@
+"""The whole family of errors. Every message says what, got, expected and what to do.
+
+A message never carries a sensitive value: no plate or its hash, no coordinate, no speed of a record.
+Counts of rows and names of columns, files and settings may appear.
+
+Each class states the exit code of the command line, which scripts rely on:
+0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as uninformative, 6 store unavailable,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+
+class TrafficdpError(Exception):
+    """Base of every error that trafficdp raises on purpose.
+
+    Parameters
+    ----------
+    what : what went wrong, without a full stop.
+    got, expected : what was found and what would have been right, if there is such a thing.
+    todo : the next step for the reader.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, *, got: object = None, expected: object = None, todo: str | None = None
+    ) -> None:
+        self.what = what
+        self.got = got
+        self.expected = expected
+        self.todo = todo
+        parts = [what]
+        if got is not None:
+            parts.append(f"got {got}")
+        if expected is not None:
+            parts.append(f"expected {expected}")
+        if todo is not None:
+            parts.append(todo)
+        super().__init__("; ".join(" ".join(str(part).split()) for part in parts))
+
+
+class UsageError(TrafficdpError):
+    """The call, an option or the configuration is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A key of the configuration file is missing, misspelt or out of range."""
+
+
+class InsufficientBudgetError(TrafficdpError):
+    """A release would take some vehicle past the budget.
+
+    Parameters
+    ----------
+    remaining : what the vehicle with the least budget left may still spend (epsilon).
+    requested : what the release would cost that vehicle (epsilon).
+    """
+
+    exit_code = 3
+
+    def __init__(self, *, remaining: Fraction | float, requested: Fraction | float) -> None:
+        self.remaining = remaining
+        self.requested = requested
+        super().__init__(
+            "privacy budget exceeded",
+            got=f"a release that costs epsilon {float(requested):.6g}",
+            expected=f"at most the remaining {float(remaining):.6g}",
+            todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back",
+        )
+
+
+class DataError(TrafficdpError):
+    """Input data cannot be read, or is not what was declared."""
+
+    exit_code = 4
+
+
+class UninformativeReleaseError(TrafficdpError):
+    """The release would say nothing: its expected error is too close to that of a constant."""
+
+    exit_code = 5
+
+
+class StoreUnavailableError(TrafficdpError):
+    """The store cannot be used now: see the subclasses."""
+
+    exit_code = 6
+
+
+class StoreBusyError(StoreUnavailableError):
+    """Another process holds the store."""
+
+
+class StoreVersionError(StoreUnavailableError):
+    """The store was written by another version of trafficdp."""
+
+
+class StoreKeyError(StoreUnavailableError):
+    """The key file is missing, readable by others, or not the one this store was made with."""
+
+
+class StoreReadOnlyError(StoreUnavailableError):
+    """The store cannot be written to."""
+
+
+class StoreFullError(StoreUnavailableError):
+    """The disk is full, or a file may not grow any more."""
+
+
+class StoreBehindError(StoreUnavailableError):
+    """The ledger in the vault is older than a release that was signed with it."""
+
+
+class StoreDamagedError(StoreUnavailableError):
+    """The store is not what it should be: a file is missing or the ledger's chain is broken."""
+
+
+class VerificationError(DataError):
+    """A release does not agree with the vault and its ledger."""

@@ -1,0 +1,79 @@
+"""The declared grid: cells of one H3 resolution times slots of one kind, within an area and a period."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from trafficdp._validate import integer_between
+from trafficdp.errors import ConfigError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+
+
+@dataclass(frozen=True, slots=True)
+class DayPart:
+    """A named part of the local day: clock hours ``first_hour`` up to, not including, ``end_hour``.
+
+    ``first_hour > end_hour`` runs past midnight (22 to 5, say).
+    """
+
+    name: str
+    first_hour: int
+    end_hour: int
+
+    @property
+    def hours(self) -> tuple[int, ...]:
+        """The clock hours that belong to the part."""
+        length = (self.end_hour - self.first_hour) % 24 or 24
+        return tuple((self.first_hour + i) % 24 for i in range(length))
+
+
+DEFAULT_DAY_PARTS = (
+    DayPart("night", 22, 6),
+    DayPart("morning peak", 6, 10),
+    DayPart("midday", 10, 15),
+    DayPart("afternoon peak", 15, 19),
+    DayPart("evening", 19, 22),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What is binned: declared, never inferred from data.
+
+    ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
+    each of the 24 clock hours exactly once.
+    """
+
+    resolution: int
+    slot_kind: SlotKind
+    area: StudyArea
+    period: Period
+    day_parts: tuple[DayPart, ...] = DEFAULT_DAY_PARTS
+
+    def __post_init__(self) -> None:
+        integer_between(0, 15, resolution=self.resolution)
+        covered = sorted(hour for part in self.day_parts for hour in part.hours)
+        if covered != list(range(24)):
+            raise ConfigError(
+                "day parts do not cut the day", got=f"hours {covered}", expected="each hour 0 to 23 once"
+            )
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of everything that decides which bin a fix falls into."""
+        facts = {
+            "resolution": self.resolution,
+            "slot_kind": self.slot_kind.value,
+            "area": self.area.hash,
+            "first": self.period.first.isoformat(),
+            "last": self.period.last.isoformat(),
+            "time_zone": self.period.time_zone,
+            "day_parts": [[p.name, p.first_hour, p.end_hour] for p in self.day_parts]
+            if self.slot_kind is SlotKind.DAY_PART
+            else [],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

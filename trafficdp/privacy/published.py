@@ -1,0 +1,70 @@
+"""The published table of a release: one row a bin, display units, rounded outward.
+
+Every file and `released.duckdb` are written from this table and nothing else, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import Estimate, Release
+
+DECIMALS = 3
+"""Digits after the point of published values, in the display unit."""
+
+
+def published_frame(release: Release) -> pd.DataFrame:
+    """Return the table of ``release``: G rows, sorted by cell, then slot.
+
+    Columns: ``h3`` (hexadecimal text), ``resolution``, ``slot``, ``slot_kind``, ``slot_label``,
+    ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``fixes``, then for every statistic, with
+    stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
+    ``_expected_error``; and by stem alone ``_status``, ``_lattice_scale``, ``_lattice_spacing``.
+
+    Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
+    ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
+    """
+    labels = [release.slots[int(slot)] for slot in release.slot]
+    columns: dict[str, object] = {
+        "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
+        "resolution": np.full(release.bins, release.grid.resolution, dtype=np.int64),
+        "slot": release.slot,
+        "slot_kind": pd.Series([release.grid.slot_kind.value] * release.bins, dtype="str"),
+        "slot_label": pd.Series([facts.label for facts in labels], dtype="str"),
+        "slot_start": pd.Series([facts.start for facts in labels], dtype="str"),
+        "slot_end": pd.Series([facts.end for facts in labels], dtype="str"),
+        "status": pd.Series(list(release.status), dtype="str"),
+        "vehicles": _counts(release.vehicles, release.bins),
+        "fixes": _counts(release.fixes, release.bins),
+    }
+    for statistic in Statistic:
+        if statistic in release.estimates:
+            columns |= _statistic_columns(release, release.estimates[statistic])
+    return pd.DataFrame(columns)
+
+
+def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
+    if counts is None:
+        return pd.Series([None] * bins, dtype="Int64")
+    return pd.Series(counts, dtype="Int64")
+
+
+def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object]:
+    factor = float(release.bound.unit.factor_to(release.display_unit) ** estimate.statistic.power)
+    name, stem = estimate.statistic.column(release.display_unit), estimate.statistic.stem
+    unit = 10.0**DECIMALS
+    value = np.round(estimate.value * factor * unit) / unit
+    return {
+        name: value,
+        # a value that rounding moved past its interval takes the interval's end with it
+        f"{name}_low": np.minimum(np.floor(estimate.low * factor * unit) / unit, value),
+        f"{name}_high": np.maximum(np.ceil(estimate.high * factor * unit) / unit, value),
+        f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
+        f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
+        f"{stem}_status": pd.Series(list(estimate.status), dtype="str"),
+        f"{stem}_lattice_scale": estimate.lattice_scale,
+        f"{stem}_lattice_spacing": estimate.lattice_spacing,
+    }

@@ -1,0 +1,105 @@
+"""What leaves the curator: noisy numbers with everything that must be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class BinStatus(StrEnum):
+    """What became of a bin, or of one statistic of it.
+
+    RELEASED: a noisy number with its interval.
+    CONSTANT: the statistic can only be one number (the variance of one fix is 0), at no cost.
+    WITHHELD: no number, because fewer vehicles than ``min_vehicles`` were seen.
+    UNINFORMATIVE: a number whose expected error is more than ``refuse_above`` of the range.
+    """
+
+    RELEASED = "released"
+    CONSTANT = "constant"
+    WITHHELD = "withheld"
+    UNINFORMATIVE = "uninformative"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One statistic over all bins of a release; arrays of shape (G,), in ``bound.unit`` to its power.
+
+    NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
+    ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
+    the Laplace scale in the statistic's unit; ``lattice_scale`` and ``lattice_spacing`` are the same
+    scale as it was drawn, exactly: discrete Laplace of that scale on integer multiples of the spacing
+    (methods: sum of steps for means, N*Q - S^2 for variances). ``expected_error`` is the worst case over
+    the truth of the mean absolute error. ``status`` holds BinStatus values.
+    """
+
+    statistic: Statistic
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    noise_scale: FloatArray
+    lattice_scale: FloatArray
+    lattice_spacing: npt.NDArray[np.int64]
+    expected_error: FloatArray
+    status: npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class SlotFacts:
+    """What a slot number means: label, and RFC 3339 start and end with offset (None when it recurs)."""
+
+    label: str
+    start: str | None
+    end: str | None
+
+
+@dataclass(frozen=True)
+class LedgerReference:
+    """Where in the ledger a release stands: number of its charge and the chain's hash at it."""
+
+    sequence: int
+    head_hash: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """A private map. Bins (shape (G,)) are all bins that any vehicle visited, sorted by cell, then slot.
+
+    ``vehicles`` and ``fixes`` are counts a bin, None unless ``publish_counts`` was chosen.
+    ``slots`` explains every slot number that occurs. ``disclosure`` holds the field groups of the
+    manifest that were fixed when the charge was committed (plain JSON values); the manifest adds the files.
+    """
+
+    id: str
+    created_at: datetime
+    grid: Grid
+    bound: ContributionBound
+    display_unit: SpeedUnit
+    interval_level: float
+    min_vehicles: int
+    cell: npt.NDArray[np.uint64]
+    slot: npt.NDArray[np.int64]
+    status: npt.NDArray[np.object_]
+    vehicles: npt.NDArray[np.int64] | None
+    fixes: npt.NDArray[np.int64] | None
+    estimates: Mapping[Statistic, Estimate]
+    slots: Mapping[int, SlotFacts]
+    ledger: LedgerReference
+    disclosure: Mapping[str, object]
+
+    @property
+    def bins(self) -> int:
+        """Number of bins, withheld ones included."""
+        return len(self.cell)

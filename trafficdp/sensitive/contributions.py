@@ -1,0 +1,43 @@
+"""Per (vehicle, bin) statistics: the only values a mechanism sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class Contributions:
+    """Exact integer sums of clipped values, for every pair of ``occupancy`` (shape (P,) each).
+
+    ``total`` is the sum and ``total_of_squares`` the sum of squares of the user's values in the bin, in
+    steps of ``bound.step`` after clipping to [0, U]. ``vehicle`` (shape (users,)) holds the vault's own
+    numbers of the vehicles, by user position.
+    """
+
+    occupancy: Occupancy
+    total: IntArray
+    total_of_squares: IntArray
+    vehicle: IntArray
+    bound: ContributionBound
+
+    def __repr__(self) -> str:
+        return f"<Contributions: {self.occupancy.bins} bins, {self.occupancy.users} users, redacted>"
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
+        """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
+        pairs = keep[self.occupancy.bin_index]
+        return Contributions(
+            occupancy=self.occupancy.select(keep),
+            total=self.total[pairs],
+            total_of_squares=self.total_of_squares[pairs],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )
