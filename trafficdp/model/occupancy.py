@@ -76,4 +76,4 @@ class Occupancy:
 
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""
-        return np.bincount(self.user_index, weights=price, minlength=self.users)
+        return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)

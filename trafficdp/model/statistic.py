@@ -49,5 +49,5 @@ class Statistic(StrEnum):
         return float(upper * upper / 4) if self is Statistic.VARIANCE else float(upper)
 
     def column(self, unit: SpeedUnit) -> str:
-        """Return the published column name, its unit included: ``speed_mean_kmh``, ``speed_variance_kmh2``."""
+        """Return the published column name with its unit: ``speed_mean_kmh``, ``speed_variance_kmh2``."""
         return f"{self.stem}_{unit.value}{'2' if self.power == 2 else ''}"
