@@ -1,0 +1,110 @@
+"""The integer path: each statistic as an integer, its noise scale on that integer, and its exact loss.
+
+============  ===========================  ==========================  =================================
+statistic     integer                      change by one vehicle       scale for b in the statistic's unit
+============  ===========================  ==========================  =================================
+MEAN          S = sum of steps             (U/q) m                     b N / q
+VARIANCE      N Q - S^2                    (U/q)^2 k (N - k)           b N^2 / q^2, over the spacing
+VEHICLE_MEAN  sum of rounded vehicle means U/q                         b L / q
+============  ===========================  ==========================  =================================
+
+U/q is a whole number because the step q divides U and values are clipped before rounding. A variance
+whose scale would exceed 2^55 is first floored to multiples of a spacing s: sensitivity floor(D/s) + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.sensitivity import joint_cost
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.secure import LARGEST_SCALE, group_scales
+from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Noise of one statistic over G bins: discrete Laplace of ``scale`` on multiples of ``spacing``.
+
+    Scale 0 means that the statistic can only take one value (the variance of one fix).
+    """
+
+    scale: FloatArray
+    spacing: IntArray
+
+
+def steps_per_unit(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+    """Return how many integer steps one unit of the statistic is, shape (G,)."""
+    per_unit = float(1 / bound.step)
+    if statistic is Statistic.MEAN:
+        return occupancy.samples_per_bin * per_unit
+    if statistic is Statistic.VARIANCE:
+        return occupancy.samples_per_bin.astype(np.float64) ** 2 * per_unit**2
+    return occupancy.users_per_bin * per_unit
+
+
+def to_lattice(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, scale: FloatArray
+) -> Lattice:
+    """Return the lattice noise for Laplace scales ``scale`` (statistic's unit, shape (G,)), never less."""
+    lattice = round_up(scale * round_up(steps_per_unit(statistic, occupancy, bound)))
+    spacing = np.ones(occupancy.bins, dtype=np.int64)
+    if statistic is Statistic.VARIANCE:
+        excess = np.maximum(0, np.ceil(np.log2(np.maximum(lattice / (LARGEST_SCALE / 4), 1.0))))
+        spacing = np.left_shift(spacing, excess.astype(np.int64))
+        # division by a power of two is exact
+        lattice = np.where(occupancy.samples_per_bin == 1, 0.0, lattice / spacing)
+    return Lattice(group_scales(lattice), spacing)
+
+
+def loss_per_user(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice]
+) -> IntArray:
+    """Return every user's loss in pico-epsilons over all bins and statistics, shape (users,).
+
+    Mean and variance of a bin are priced jointly (``joint_cost``); a vehicle mean beside them adds its
+    own cost; bins add (Theorem A). Each pair's loss is rounded up to a whole pico-epsilon. Depends on
+    public counts and scales only, so that anyone with the counts can check a published release.
+    """
+    loss = np.zeros(occupancy.pairs)
+    if Statistic.VEHICLE_MEAN in lattices:
+        scale = lattices[Statistic.VEHICLE_MEAN].scale[occupancy.bin_index]
+        loss = loss_upper_bound(np.full(occupancy.pairs, float(bound.steps)), scale)
+    pair = _moments_loss(occupancy, bound, lattices)
+    # rounding of the float sum is covered by one more step up
+    return sum_per_user(
+        to_pico(round_up(loss + pair)) * (loss + pair > 0), occupancy.user_index, occupancy.users
+    )
+
+
+def _moments_loss(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice]
+) -> FloatArray:
+    """Upper bounds of the losses of mean and variance together, shape (P,)."""
+    zero = np.zeros(occupancy.pairs)
+    linear = quadratic = rounding = zero
+    if Statistic.MEAN in lattices:
+        scale = lattices[Statistic.MEAN].scale[occupancy.bin_index]
+        linear = loss_upper_bound(np.full(occupancy.pairs, float(bound.steps)), scale)
+    if Statistic.VARIANCE in lattices:
+        lattice = lattices[Statistic.VARIANCE]
+        scale = lattice.scale[occupancy.bin_index]
+        spacing = lattice.spacing[occupancy.bin_index]
+        noisy = scale > 0
+        units = np.where(noisy, float(bound.steps) ** 2, 0.0)
+        quadratic = loss_upper_bound(round_up(units / spacing) * noisy, scale)
+        # flooring to the spacing may add one step to the change
+        rounding = loss_upper_bound(np.where(noisy & (spacing > 1), 1.0, 0.0), scale)
+    samples = occupancy.samples_per_bin[occupancy.bin_index]
+    cost = joint_cost(occupancy.count, samples, linear, quadratic)
+    # joint_cost makes four roundings of relative size 2^-53 at most
+    return np.where(cost + rounding > 0, round_up(cost * (1 + 2.0**-50) + rounding), 0.0)

@@ -1,0 +1,64 @@
+"""Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
+
+The only randomness of a release enters here. Noise is drawn on zeros and added by the caller in exact
+integers: OpenDP's own addition saturates at 64 bits.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import numpy as np
+import numpy.typing as npt
+import opendp.prelude as opendp
+
+from trafficdp.errors import UsageError
+
+SAMPLER = (
+    "OpenDP make_laplace on 64-bit integers (exact discrete Laplace, P(z) proportional to exp(-|z|/scale))"
+)
+OPENDP_VERSION = version("opendp")
+LARGEST_SCALE = float(2**55)
+"""Above this a draw could leave 64 bits; the caller coarsens its lattice instead."""
+MOST_DISTINCT_SCALES = 5_000
+"""Building a sampler takes about 0.1 ms; more distinct scales than this are rounded up together."""
+
+opendp.enable_features("contrib")
+
+
+def discrete_laplace(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return one independent draw for every entry of ``scale`` (shape (G,)); 0 where the scale is 0.
+
+    P(z) is proportional to exp(-|z| / scale) on the integers, exactly for the float as given.
+    Raises UsageError for a negative, infinite or missing scale, or one above LARGEST_SCALE.
+    """
+    valid = np.isfinite(scale) & (scale >= 0) & (scale <= LARGEST_SCALE)
+    if not bool(valid.all()):
+        raise UsageError("noise scale is out of range", expected="0 <= scale <= 2^55")
+    noise = np.zeros(scale.shape, dtype=np.int64)
+    distinct, which = np.unique(scale, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(distinct)))
+    for value, start, end in zip(distinct, np.r_[0, ends[:-1]], ends, strict=True):
+        if value > 0:
+            noise[order[start:end]] = _draw(float(value), int(end - start))
+    return noise
+
+
+def group_scales(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return scales >= the given ones that take few distinct values, so that drawing stays fast.
+
+    Nothing changes up to MOST_DISTINCT_SCALES distinct values; beyond, scales are rounded up to 10
+    significant bits (at most 0.2 % more noise), never down.
+    """
+    if len(np.unique(scale)) <= MOST_DISTINCT_SCALES:
+        return scale
+    mantissa, exponent = np.frexp(scale)
+    rounded: npt.NDArray[np.float64] = np.ldexp(np.ceil(mantissa * 1024) / 1024, exponent)
+    return rounded
+
+
+def _draw(scale: float, size: int) -> npt.NDArray[np.int64]:
+    space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l1_distance(T="i64")
+    sampler = opendp.m.make_laplace(*space, scale=scale)
+    return np.asarray(sampler([0] * size), dtype=np.int64)

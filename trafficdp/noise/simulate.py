@@ -1,0 +1,22 @@
+"""Noise for experiments: fast, seeded, NOT for releases."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return a NumPy generator for simulations and tests."""
+    return np.random.default_rng(seed)
+
+
+def discrete_laplace(random: np.random.Generator, scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return one draw for every entry of ``scale``: the law of ``noise.secure``, from floats.
+
+    The difference of two geometric variables with success probability 1 - exp(-1/scale).
+    """
+    success = -np.expm1(-1.0 / np.where(scale > 0, scale, 1.0))
+    first = random.geometric(success)
+    second = random.geometric(success)
+    return np.where(scale > 0, first - second, 0).astype(np.int64)

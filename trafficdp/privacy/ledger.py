@@ -1,0 +1,91 @@
+"""The ledger's rules, without a database: entries, their hash chain, and who may still pay.
+
+A ledger is a list of entries, each canonical JSON, chained by
+``head_hash = SHA-256(previous head_hash, newline, entry)``. A change or a lost end breaks the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import InsufficientBudgetError, StoreDamagedError
+from trafficdp.privacy.loss import PureDP
+
+GENESIS = hashlib.sha256(b"trafficdp ledger").hexdigest()
+"""The head of an empty ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One entry in its place in the chain."""
+
+    sequence: int
+    entry: str
+    head_hash: str
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The entry as a dictionary."""
+        result: dict[str, object] = json.loads(self.entry)
+        return result
+
+
+def canonical(facts: Mapping[str, object]) -> str:
+    """Return the one JSON text of ``facts``: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def append(last: LedgerRow | None, facts: Mapping[str, object]) -> LedgerRow:
+    """Return the row that follows ``last`` (None: the first row) and says ``facts``."""
+    sequence = 1 if last is None else last.sequence + 1
+    head = GENESIS if last is None else last.head_hash
+    entry = canonical({**facts, "sequence": sequence})
+    return LedgerRow(sequence, entry, _chain(head, entry))
+
+
+def check_chain(rows: Iterable[LedgerRow]) -> None:
+    """Raise StoreDamagedError unless the rows are numbered 1, 2, ... and every hash follows."""
+    head, expected = GENESIS, 1
+    for row in rows:
+        head = _chain(head, row.entry)
+        if row.sequence != expected or row.head_hash != head or row.facts.get("sequence") != expected:
+            raise StoreDamagedError(
+                "the ledger's chain is broken",
+                got=f"an altered or missing entry at number {expected}",
+                todo="restore the newest complete backup of the store",
+            )
+        expected += 1
+
+
+def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -> str:
+    """Return SHA-256 over (vehicle, loss) sorted by vehicle: pins the personal accounts in an entry."""
+    order = np.argsort(vehicle, kind="stable")
+    table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")
+    return hashlib.sha256(table.tobytes()).hexdigest()
+
+
+def check_budget(spent: npt.NDArray[np.int64], cost: npt.NDArray[np.int64], budget: PureDP) -> None:
+    """Raise InsufficientBudgetError unless spent + cost <= budget for every vehicle that pays.
+
+    ``spent`` and ``cost`` are pico-epsilons, one a vehicle of the release (same shape). The error tells
+    what the vehicle that is hit worst has left and would pay. Spending exactly the budget succeeds.
+    """
+    excess = spent + cost - budget.pico
+    paying = cost > 0
+    if not bool(np.any(excess[paying] > 0)):
+        return
+    worst = int(np.argmax(np.where(paying, excess, np.iinfo(np.int64).min)))
+    raise InsufficientBudgetError(
+        remaining=PureDP(max(0, budget.pico - int(spent[worst]))).epsilon,
+        requested=PureDP(int(cost[worst])).epsilon,
+    )
+
+
+def _chain(head: str, entry: str) -> str:
+    return hashlib.sha256(f"{head}\n{entry}".encode()).hexdigest()
