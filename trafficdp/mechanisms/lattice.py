@@ -44,12 +44,12 @@ class Lattice:
 
 def steps_per_unit(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
     """Return how many integer steps one unit of the statistic is, shape (G,)."""
-    per_unit = float(1 / bound.step)
+    per_unit = np.float64(1 / bound.step)
     if statistic is Statistic.MEAN:
-        return occupancy.samples_per_bin * per_unit
+        return (occupancy.samples_per_bin * per_unit).astype(np.float64)
     if statistic is Statistic.VARIANCE:
         return occupancy.samples_per_bin.astype(np.float64) ** 2 * per_unit**2
-    return occupancy.users_per_bin * per_unit
+    return (occupancy.users_per_bin * per_unit).astype(np.float64)
 
 
 def to_lattice(
@@ -80,10 +80,10 @@ def loss_per_user(
         scale = lattices[Statistic.VEHICLE_MEAN].scale[occupancy.bin_index]
         loss = loss_upper_bound(np.full(occupancy.pairs, float(bound.steps)), scale)
     pair = _moments_loss(occupancy, bound, lattices)
-    # rounding of the float sum is covered by one more step up
-    return sum_per_user(
-        to_pico(round_up(loss + pair)) * (loss + pair > 0), occupancy.user_index, occupancy.users
-    )
+    total = loss + pair
+    # rounding of the sum is covered by one more step up
+    pico = to_pico(np.where(total > 0, round_up(total), 0.0))
+    return sum_per_user(pico, occupancy.user_index, occupancy.users)
 
 
 def _moments_loss(

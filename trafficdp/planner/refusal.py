@@ -1,0 +1,94 @@
+"""The public rule against maps that say nothing, and what would pass it. Counts only, never a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Allocation, Request
+from trafficdp.planner.ladder import ladder
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The rule's outcome: ``median_error`` of the judged statistic against ``threshold`` (its unit)."""
+
+    statistic: Statistic
+    median_error: float
+    threshold: float
+
+    @property
+    def refused(self) -> bool:
+        """Whether the release would say too little."""
+        return self.median_error > self.threshold
+
+
+def judge(allocation: Allocation) -> Verdict:
+    """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
+
+    Judged on the mean (fixes first, then vehicles); on the variance, with its range U^2/4, only when no
+    mean is released.
+    """
+    request = allocation.request
+    statistic = judged_statistic(request)
+    return Verdict(
+        statistic,
+        float(np.median(allocation.errors()[statistic])),
+        request.refuse_above * statistic.largest(request.bound.upper),
+    )
+
+
+def judged_statistic(request: Request) -> Statistic:
+    """Return the statistic that the rule looks at."""
+    order = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
+    return next(statistic for statistic in order if statistic in request.tolerance)
+
+
+def largest_passing_scale(request: Request) -> float:
+    """Return the Laplace scale b (judged statistic's unit) at which the rule just passes.
+
+    Solves b (1 - e^(-R/(2b))) = refuse_above * R; increasing in b, by bisection, rounded down.
+    """
+    reach = judged_statistic(request).largest(request.bound.upper)
+    low, high = 0.0, reach
+    while -np.expm1(-reach / (2 * high)) * high <= request.refuse_above * reach and high < 1e9 * reach:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        passes = -np.expm1(-reach / (2 * middle)) * middle <= request.refuse_above * reach
+        low, high = (middle, high) if passes else (low, middle)
+    return low
+
+
+def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
+    """Return the epsilon that would pass on the bins of ``occupancy`` by the best rung; None for no bin."""
+    kept = occupancy.select(occupancy.users_per_bin >= request.min_vehicles)
+    if kept.bins == 0:
+        return None
+    statistic, scale = judged_statistic(request), largest_passing_scale(request)
+    medians = [
+        float(np.median(r.scales(1.0)[statistic])) for r in ladder(kept, request.bound, request.tolerance)
+    ]
+    return min(medians) / scale
+
+
+def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
+    """Return the least ``min_vehicles`` at which the request passes, None when no such bin remains.
+
+    Fewer bins never cost a vehicle more, so under equal scales the noise falls as ``min_vehicles`` grows:
+    a binary search over the distinct numbers of vehicles.
+    """
+    choices = np.unique(occupancy.users_per_bin)
+    choices = choices[choices >= request.min_vehicles]
+    low, high = 0, len(choices)
+    while low < high:
+        middle = (low + high) // 2
+        needed = passing_epsilon(occupancy.select(occupancy.users_per_bin >= choices[middle]), request)
+        if needed is not None and needed <= float(request.epsilon.epsilon):
+            high = middle
+        else:
+            low = middle + 1
+    return int(choices[low]) if low < len(choices) else None
