@@ -1,0 +1,269 @@
+"""H3 cells: the only file that calls an H3 library.
+
+Cells of positions come from h3ronpy (the h3o library), the vectorised one; h3-py is the reference that
+the tests hold it equal to, and the fallback where h3ronpy cannot be imported. Boundaries always come from
+h3-py, because h3o's vertices differ from it in the last digits (up to 1e-11 degrees).
+
+H3 libraries give some cell for a latitude of 95 or a longitude of 2000, so positions are checked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import antimeridian
+import h3.api.numpy_int as h3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import shapely
+from h3 import H3BaseException
+from shapely.geometry.base import BaseGeometry
+
+from trafficdp._validate import integer_between
+from trafficdp.errors import DataError, UsageError
+from trafficdp.model.area import StudyArea
+
+CellArray = npt.NDArray[np.uint64]
+FloatArray = npt.NDArray[np.float64]
+
+LARGEST_COVERAGE = 20_000_000
+"""The most cells that ``cells_in_area`` gives."""
+_EARTH_RADIUS_KM = 6371.007180918475
+# bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
+_RESOLUTION_SHIFT = np.uint64(52)
+_RESOLUTION_MASK = np.uint64(15)
+
+
+def cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:
+    """Return the H3 cell of every position, shape (n,).
+
+    ``latitude`` and ``longitude`` are WGS84 degrees, shape (n,); ``resolution`` is 0 to 15.
+
+    Raises UsageError for a resolution H3 does not have or arrays of different shapes, and DataError
+    unless every latitude lies in -90..90 and every longitude in -180..180.
+    """
+    integer_between(0, 15, resolution=resolution)
+    check_positions(latitude, longitude)
+    try:
+        from h3ronpy.vector import coordinates_to_cells
+    except ImportError:
+        return reference_cells_of(latitude, longitude, resolution)
+    if not len(latitude):
+        return np.empty(0, dtype=np.uint64)
+    cells = coordinates_to_cells(
+        pa.array(latitude, type=pa.float64()), pa.array(longitude, type=pa.float64()), resolution
+    )
+    return np.asarray(cells, dtype=np.uint64)
+
+
+def reference_cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:
+    """Return what ``cells_of`` returns, one position at a time by h3-py: the reference and the fallback.
+
+    Positions are taken as they are: call ``check_positions`` first.
+    """
+    pairs = zip(latitude.tolist(), longitude.tolist(), strict=True)
+    cells = (h3.latlng_to_cell(lat, lng, resolution) for lat, lng in pairs)
+    return np.fromiter(cells, dtype=np.uint64, count=len(latitude))
+
+
+def check_positions(latitude: FloatArray, longitude: FloatArray) -> None:
+    """Raise DataError unless all positions are finite and on the globe (UsageError for unequal shapes)."""
+    if latitude.shape != longitude.shape or latitude.ndim != 1:
+        raise UsageError(
+            "latitudes and longitudes do not pair",
+            got=f"shapes {latitude.shape} and {longitude.shape}",
+            expected="two arrays of one shape (n,)",
+        )
+    # comparisons with NaN are false, so NaN counts as off the globe
+    on_globe = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
+    if not on_globe.all():
+        raise DataError(
+            "positions are not on the globe",
+            got=f"{int(np.count_nonzero(~on_globe))} of {len(latitude)}",
+            expected="finite latitudes in -90..90 and longitudes in -180..180 degrees",
+            todo="reject such records when they are read",
+        )
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """Vertices of cells, one after the other, in h3-py's order (counter-clockwise, first not repeated).
+
+    ``latitude`` and ``longitude`` (degrees) and ``cell_index`` (position of the cell the vertex belongs
+    to, ascending) have shape (vertices,); a hexagon has 6 to 8 vertices, a pentagon 5 or 10.
+    """
+
+    latitude: FloatArray
+    longitude: FloatArray
+    cell_index: npt.NDArray[np.int64]
+    cells: int
+
+
+def boundary_of(cells: CellArray) -> Boundaries:
+    """Return the boundaries of ``cells``, exactly as h3-py gives them, not cut at the antimeridian.
+
+    Raises DataError for a number that is no cell.
+    """
+    try:
+        rings = [h3.cell_to_boundary(cell) for cell in cells.tolist()]
+    except H3BaseException:
+        raise _not_cells() from None
+    lengths = np.fromiter(map(len, rings), dtype=np.int64, count=len(rings))
+    flat = chain.from_iterable(chain.from_iterable(rings))
+    vertices = np.fromiter(flat, dtype=np.float64, count=2 * int(lengths.sum())).reshape(-1, 2)
+    return Boundaries(
+        latitude=vertices[:, 0].copy(),
+        longitude=vertices[:, 1].copy(),
+        cell_index=np.repeat(np.arange(len(rings), dtype=np.int64), lengths),
+        cells=len(rings),
+    )
+
+
+def polygons_of(cells: CellArray) -> npt.NDArray[np.object_]:
+    """Return the polygons of ``cells`` as shapely geometries, x = longitude and y = latitude, shape (n,).
+
+    Exteriors are counter-clockwise. A cell that crosses the antimeridian is cut there, along great
+    circles, into a MultiPolygon; a cell that holds a pole is drawn up to the pole. All are valid.
+    Vertices are ``boundary_of``'s exactly, save in cut cells, where the ``antimeridian`` package rounds
+    the latitudes of the cut to 7 decimals and puts vertices within 2e-7 degrees (2 cm) of it on it.
+
+    Raises DataError for a number that is no cell.
+    """
+    boundary = boundary_of(cells)
+    if not boundary.cells:
+        return np.empty(0, dtype=object)
+    vertices = np.column_stack([boundary.longitude, boundary.latitude])
+    first = np.searchsorted(boundary.cell_index, np.arange(boundary.cells))
+    # no cell that stays clear of the antimeridian and the poles spans more than half the circle
+    west = np.minimum.reduceat(boundary.longitude, first)
+    east = np.maximum.reduceat(boundary.longitude, first)
+    rings = shapely.linearrings(vertices, indices=boundary.cell_index)
+    polygons = np.asarray(shapely.polygons(rings), dtype=object)
+    for index in np.flatnonzero(east - west > 180):
+        polygons[index] = _cut_at_antimeridian(polygons[index])
+    return polygons
+
+
+def _cut_at_antimeridian(polygon: shapely.Polygon) -> shapely.Polygon | shapely.MultiPolygon:
+    cut = antimeridian.fix_polygon(polygon, fix_winding=True)
+    if not cut.is_valid:
+        # a vertex on the pole itself touches the edge that was drawn along the pole: two pieces then
+        parts = shapely.get_parts(shapely.make_valid(cut))
+        cut = shapely.MultiPolygon([part for part in parts if part.geom_type == "Polygon"])
+    pieces = [shapely.geometry.polygon.orient(piece) for piece in shapely.get_parts(cut)]
+    return pieces[0] if len(pieces) == 1 else shapely.MultiPolygon(pieces)
+
+
+def centres_of(cells: CellArray) -> tuple[FloatArray, FloatArray]:
+    """Return latitudes and longitudes (degrees) of the centres of ``cells``, shape (n,) each.
+
+    Raises DataError for a number that is no cell.
+    """
+    try:
+        pairs = chain.from_iterable(h3.cell_to_latlng(cell) for cell in cells.tolist())
+        centres = np.fromiter(pairs, dtype=np.float64, count=2 * len(cells)).reshape(-1, 2)
+    except H3BaseException:
+        raise _not_cells() from None
+    return centres[:, 0].copy(), centres[:, 1].copy()
+
+
+def resolutions_of(cells: CellArray) -> npt.NDArray[np.int64]:
+    """Return the resolution of every cell, shape (n,)."""
+    return ((cells >> _RESOLUTION_SHIFT) & _RESOLUTION_MASK).astype(np.int64)
+
+
+def parents_of(cells: CellArray, resolution: int) -> CellArray:
+    """Return the cell of ``resolution`` that H3 puts each of ``cells`` under, shape (n,).
+
+    Computed on the bits of the index: resolution replaced, finer digits set to 7 ("unused").
+
+    Raises UsageError when a cell is coarser than ``resolution``.
+    """
+    integer_between(0, 15, resolution=resolution)
+    if len(cells) and int(resolutions_of(cells).min()) < resolution:
+        raise UsageError(
+            "cells have no parent at a finer resolution",
+            got=f"resolution={resolution} for cells of resolution {int(resolutions_of(cells).min())}",
+            expected="a resolution at most that of every cell",
+        )
+    unused = np.uint64((1 << 3 * (15 - resolution)) - 1)
+    cleared = cells & ~(_RESOLUTION_MASK << _RESOLUTION_SHIFT)
+    parents: CellArray = cleared | (np.uint64(resolution) << _RESOLUTION_SHIFT) | unused
+    return parents
+
+
+def cell_text(cells: CellArray) -> list[str]:
+    """Return the cells in H3's usual spelling: lower-case hexadecimal digits."""
+    return [format(cell, "x") for cell in cells.tolist()]
+
+
+def cells_from_text(texts: Sequence[str]) -> CellArray:
+    """Return the cells that ``texts`` spell, shape (n,). Raises DataError for a text that spells none."""
+    if not all(h3.is_valid_cell(cell) for cell in map(_hexadecimal, texts)):
+        raise _not_cells()
+    return np.fromiter(map(_hexadecimal, texts), dtype=np.uint64, count=len(texts))
+
+
+def _hexadecimal(text: str) -> int:
+    try:
+        number = int(text, 16)
+    except ValueError:
+        return 0
+    return number if 0 <= number < 1 << 64 else 0
+
+
+def _not_cells() -> DataError:
+    return DataError("not all of these are H3 cells", expected="H3 cell indexes (mode 1)")
+
+
+def area_km2(resolution: int) -> float:
+    """Return the average area of a hexagon of ``resolution`` in square kilometres."""
+    integer_between(0, 15, resolution=resolution)
+    return float(h3.average_hexagon_area(resolution, "km^2"))
+
+
+def touches_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
+    """Return for every cell whether it is a hexagon within one face of the icosahedron, shape (n,).
+
+    Such a cell is the image of one plane hexagon under one gnomonic projection: a spherically convex
+    hexagon, whose sides are arcs of great circles.
+    """
+    plain = (len(h3.get_icosahedron_faces(cell)) == 1 and not h3.is_pentagon(cell) for cell in cells.tolist())
+    return np.fromiter(plain, dtype=np.bool_, count=len(cells))
+
+
+def cells_in_area(area: StudyArea, resolution: int) -> CellArray:
+    """Return the cells whose centre lies in the study area, sorted. They describe its coverage.
+
+    A fix in the area but near its edge may lie in a cell whose centre is outside.
+
+    Raises UsageError when there would be more than LARGEST_COVERAGE of them.
+    """
+    integer_between(0, 15, resolution=resolution)
+    pieces = [piece for strip in _strips(area.geometry) for piece in shapely.get_parts(strip)]
+    pieces = [piece for piece in pieces if piece.geom_type == "Polygon" and not piece.is_empty]
+    expected = sum(_bounding_area_km2(piece) for piece in pieces) / area_km2(resolution)
+    if expected > LARGEST_COVERAGE:
+        raise UsageError(
+            "study area holds too many cells to list",
+            got=f"about {expected:.3g} at resolution={resolution}",
+            expected=f"at most {LARGEST_COVERAGE:,}",
+            todo="choose a coarser resolution",
+        )
+    found = [np.asarray(h3.geo_to_cells(piece, resolution), dtype=np.uint64) for piece in pieces]
+    cells = np.unique(np.concatenate([*found, np.empty(0, dtype=np.uint64)]))
+    inside = area.contains(*centres_of(cells))
+    return cells[inside]
+
+
+def _strips(geometry: BaseGeometry) -> list[BaseGeometry]:
+    """Cut ``geometry`` into strips 60 degrees wide: H3 reads wider ones as crossing the antimeridian."""
+    return [geometry.intersection(shapely.box(west, -90, west + 60, 90)) for west in range(-180, 180, 60)]
+
+
+def _bounding_area_km2(piece: BaseGeometry) -> float:
+    west, south, east, north = np.radians(piece.bounds)
+    return float(_EARTH_RADIUS_KM**2 * (east - west) * (np.sin(north) - np.sin(south)))
