@@ -1,0 +1,145 @@
+"""A release (and a grid) as JSON and Arrow, and back, without losing a bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import shapely
+
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import DayPart, Grid
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
+
+_ARRAYS = (
+    "value",
+    "low",
+    "high",
+    "noise_scale",
+    "lattice_scale",
+    "lattice_spacing",
+    "expected_error",
+    "status",
+)
+
+
+def grid_to_facts(grid: Grid) -> dict[str, Any]:
+    """Return ``grid`` as plain JSON values."""
+    return {
+        "resolution": grid.resolution,
+        "slot_kind": grid.slot_kind.value,
+        "area": shapely.to_wkb(grid.area.geometry, hex=True),
+        "first": grid.period.first.isoformat(),
+        "last": grid.period.last.isoformat(),
+        "time_zone": grid.period.time_zone,
+        "day_parts": [[part.name, part.first_hour, part.end_hour] for part in grid.day_parts],
+    }
+
+
+def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
+    """Return the grid that ``grid_to_facts`` wrote."""
+    return Grid(
+        resolution=facts["resolution"],
+        slot_kind=SlotKind(facts["slot_kind"]),
+        area=StudyArea(shapely.from_wkb(facts["area"])),
+        period=Period(
+            date.fromisoformat(facts["first"]), date.fromisoformat(facts["last"]), facts["time_zone"]
+        ),
+        day_parts=tuple(DayPart(*part) for part in facts["day_parts"]),
+    )
+
+
+def bound_to_facts(bound: ContributionBound) -> dict[str, str]:
+    """Return ``bound`` as plain JSON values."""
+    return {"upper": str(bound.upper), "step": str(bound.step), "unit": bound.unit.value}
+
+
+def bound_from_facts(facts: Mapping[str, str]) -> ContributionBound:
+    """Return the bound that ``bound_to_facts`` wrote."""
+    return ContributionBound(Fraction(facts["upper"]), Fraction(facts["step"]), SpeedUnit(facts["unit"]))
+
+
+def encode(release: Release) -> tuple[dict[str, Any], bytes]:
+    """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with one row a bin."""
+    facts = {
+        "id": release.id,
+        "created_at": release.created_at.isoformat(),
+        "grid": grid_to_facts(release.grid),
+        "bound": bound_to_facts(release.bound),
+        "display_unit": release.display_unit.value,
+        "interval_level": release.interval_level,
+        "min_vehicles": release.min_vehicles,
+        "statistics": [statistic.value for statistic in release.estimates],
+        "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
+        "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
+        "disclosure": release.disclosure,
+    }
+    columns: dict[str, Any] = {
+        "cell": pa.array(release.cell, pa.uint64()),
+        "slot": pa.array(release.slot, pa.int64()),
+        "status": pa.array(list(release.status), pa.string()),
+    }
+    for name, counts in (("vehicles", release.vehicles), ("fixes", release.fixes)):
+        if counts is not None:
+            columns[name] = pa.array(counts, pa.int64())
+    for statistic, estimate in release.estimates.items():
+        for name in _ARRAYS:
+            values = getattr(estimate, name)
+            columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return facts, sink.getvalue().to_pybytes()
+
+
+def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
+    """Return the release that ``encode`` wrote."""
+    with pa.ipc.open_stream(arrays) as reader:
+        table = reader.read_all()
+    present = set(table.column_names)
+    return Release(
+        id=facts["id"],
+        created_at=datetime.fromisoformat(facts["created_at"]),
+        grid=grid_from_facts(facts["grid"]),
+        bound=bound_from_facts(facts["bound"]),
+        display_unit=SpeedUnit(facts["display_unit"]),
+        interval_level=facts["interval_level"],
+        min_vehicles=facts["min_vehicles"],
+        cell=_numbers(table, "cell"),
+        slot=_numbers(table, "slot"),
+        status=_texts(table, "status"),
+        vehicles=_numbers(table, "vehicles") if "vehicles" in present else None,
+        fixes=_numbers(table, "fixes") if "fixes" in present else None,
+        estimates={Statistic(name): _estimate(table, Statistic(name)) for name in facts["statistics"]},
+        slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
+        ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
+        disclosure=facts["disclosure"],
+    )
+
+
+def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
+    arrays = {
+        name: (_texts if name == "status" else _numbers)(table, f"{statistic.value}:{name}")
+        for name in _ARRAYS
+    }
+    return Estimate(statistic=statistic, **arrays)
+
+
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    column: npt.NDArray[Any] = table.column(name).to_numpy()
+    return column
+
+
+def _texts(table: pa.Table, name: str) -> npt.NDArray[np.object_]:
+    return np.array(table.column(name).to_pylist(), dtype=object)

@@ -1,0 +1,104 @@
+"""Reduced contributions, kept in the vault until the data or the question changes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.privacy.ledger import canonical
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store.vault import Vault
+from trafficdp.store.vault_fixes import DataVersion
+
+MOST_CACHED = 8
+"""Reductions kept; the cache is emptied when one more would come."""
+
+
+def cache_key(grid: Grid, bound: ContributionBound, version: DataVersion) -> str:
+    """Return SHA-256 over grid, speed bound, unit, step and data version."""
+    facts = {
+        "grid": grid.key,
+        "upper": str(bound.upper),
+        "step": str(bound.step),
+        "unit": bound.unit.value,
+        "data_version": version.digest,
+    }
+    return hashlib.sha256(canonical(facts).encode()).hexdigest()
+
+
+def load(vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions | None:
+    """Return the kept contributions, None when there are none."""
+    table = vault.connection.execute(
+        "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions "
+        "WHERE cache_key = ? ORDER BY cell, slot, vehicle_id",
+        [cache_key(grid, bound, version)],
+    ).to_arrow_table()
+    return from_table(table, bound) if table.num_rows else None
+
+
+def save(
+    vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion, contributions: Contributions
+) -> None:
+    """Keep contributions (inside the caller's transaction)."""
+    kept = vault.connection.execute("SELECT count(DISTINCT cache_key) FROM contributions").fetchone()
+    if int((kept or (0,))[0]) >= MOST_CACHED:
+        vault.connection.execute("DELETE FROM contributions")
+    vault.connection.register("incoming_contributions", to_table(contributions))
+    try:
+        vault.connection.execute(
+            "INSERT INTO contributions SELECT $cache_key, cell, slot, vehicle_id, fixes, total, "
+            "total_of_squares FROM incoming_contributions",
+            {"cache_key": cache_key(grid, bound, version)},
+        )
+    finally:
+        vault.connection.unregister("incoming_contributions")
+
+
+def to_table(contributions: Contributions) -> pa.Table:
+    """Return one row a (bin, vehicle), sorted by bin, then vehicle."""
+    occupancy = contributions.occupancy
+    return pa.table(
+        {
+            "cell": occupancy.cell[occupancy.bin_index],
+            "slot": occupancy.slot[occupancy.bin_index],
+            "vehicle_id": contributions.vehicle[occupancy.user_index],
+            "fixes": occupancy.count,
+            "total": contributions.total,
+            "total_of_squares": contributions.total_of_squares,
+        }
+    )
+
+
+def from_table(table: pa.Table, bound: ContributionBound) -> Contributions:
+    """Return the contributions of a table sorted by cell, slot and vehicle; the reverse of ``to_table``."""
+    cell = _column(table, "cell").astype(np.uint64)
+    slot = _column(table, "slot").astype(np.int64)
+    vehicles, user_index = np.unique(_column(table, "vehicle_id").astype(np.int64), return_inverse=True)
+    first = np.ones(len(cell), dtype=bool)
+    first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
+    occupancy = Occupancy(
+        cell=cell[first],
+        slot=slot[first],
+        bin_index=np.cumsum(first, dtype=np.int64) - 1,
+        user_index=user_index.astype(np.int64),
+        count=_column(table, "fixes").astype(np.int64),
+        users=len(vehicles),
+    )
+    return Contributions(
+        occupancy=occupancy,
+        total=_column(table, "total").astype(np.int64),
+        total_of_squares=_column(table, "total_of_squares").astype(np.int64),
+        vehicle=vehicles,
+        bound=bound,
+    )
+
+
+def _column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    column: npt.NDArray[np.int64] = table.column(name).to_numpy()
+    return column

@@ -1,0 +1,83 @@
+"""One at a time: an `flock` on a file of the store around every access to the vault.
+
+DuckDB lets one process write or many read and makes nobody wait; the lock queues instead. It is freed by
+the operating system when its holder dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trafficdp.errors import StoreBusyError, StoreReadOnlyError, StoreUnavailableError
+
+LOCK_NAME = ".lock"
+POLL_SECONDS = 0.05
+
+
+@contextmanager
+def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
+    """Hold the store's lock; ``purpose`` (a command's name) is what others are told.
+
+    Waits up to ``wait`` seconds, then raises StoreBusyError naming the holder. Raises
+    StoreUnavailableError when there is no such folder, StoreReadOnlyError when it cannot be locked.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        raise StoreUnavailableError(
+            "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+        ) from error
+    except OSError as error:
+        raise StoreReadOnlyError(
+            "the store cannot be locked", got=error.strerror, expected=f"a writable folder {folder}"
+        ) from error
+    try:
+        _acquire(descriptor, folder, wait)
+        _name_holder(descriptor, purpose)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, folder: Path, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise StoreUnavailableError("the store cannot be locked", got=error.strerror) from error
+        if time.monotonic() >= deadline:
+            raise StoreBusyError(
+                "the store is in use",
+                got=_holder(descriptor),
+                expected=f"a free store within {wait:g} s",
+                todo=f"wait for it to finish, or raise --wait ({folder})",
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _name_holder(descriptor: int, purpose: str) -> None:
+    """Write who holds the lock, for whoever waits. A full disk must not matter here."""
+    text = json.dumps({"pid": os.getpid(), "command": purpose, "since": int(time.time())})
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+    except OSError:
+        return
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        facts = json.loads(os.pread(descriptor, 4096, 0))
+        return f"held by process {facts['pid']} (trafficdp {facts['command']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "held by another process"

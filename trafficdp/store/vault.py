@@ -1,0 +1,136 @@
+"""`vault.duckdb`: opening, making and checking it. What it holds: sql/tables/vault.sql."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from trafficdp.errors import StoreKeyError, StoreUnavailableError, StoreVersionError, UsageError
+from trafficdp.store.failures import store_failures
+from trafficdp.store.statements import run_script
+
+VAULT_NAME = "vault.duckdb"
+SCHEMA_VERSION = "1"
+
+
+class Vault:
+    """An open vault. Use it under ``store_lock`` and as a context manager.
+
+    ``connection`` is DuckDB's, for ``engine`` and the vault's own rooms only.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+        self.connection = connection
+        self.path = path
+
+    @classmethod
+    def create(cls, folder: Path, *, key_fingerprint: str) -> None:
+        """Make an empty vault in ``folder``, in one move; raise UsageError when there is one already."""
+        path = folder / VAULT_NAME
+        if path.exists():
+            raise UsageError(
+                "there is a store here already",
+                got=str(folder),
+                todo="use it, or name another folder with --store",
+            )
+        half_made = folder / f".{VAULT_NAME}.new"
+        with store_failures("making the store"):
+            folder.mkdir(parents=True, exist_ok=True)
+            for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
+                leftover.unlink(missing_ok=True)
+            connection = duckdb.connect(str(half_made))
+            try:
+                connection.begin()
+                run_script(connection, "tables/vault")
+                facts = {
+                    "schema_version": SCHEMA_VERSION,
+                    "key_fingerprint": key_fingerprint,
+                    "store_id": str(uuid.uuid4()),
+                }
+                connection.executemany("INSERT INTO meta VALUES (?, ?)", list(facts.items()))
+                connection.commit()
+            finally:
+                connection.close()
+            os.replace(half_made, path)
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path) -> Iterator[Vault]:
+        """Open the vault of ``folder``; close it at the end of the block.
+
+        Raises StoreUnavailableError when there is none, StoreVersionError when another version of
+        trafficdp made it, and the errors of ``store_failures`` when it cannot be opened.
+        """
+        path = folder / VAULT_NAME
+        if not path.exists():
+            raise StoreUnavailableError(
+                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+            )
+        with store_failures("opening the vault"):
+            if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+            connection = duckdb.connect(str(path))
+        try:
+            with store_failures("reading the vault"):
+                vault = cls(connection, path)
+                vault._check_version()
+            yield vault
+        finally:
+            with store_failures("closing the vault"):
+                connection.close()
+
+    def fact(self, key: str) -> str | None:
+        """Return what the store says of itself under ``key``, None when it says nothing."""
+        row = self.connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
+        return None if row is None else str(row[0])
+
+    def set_fact(self, key: str, value: str) -> None:
+        """Write a fact that has not been written before (inside the caller's transaction)."""
+        self.connection.execute("INSERT INTO meta VALUES (?, ?)", [key, value])
+
+    def check_key(self, fingerprint: str) -> None:
+        """Raise StoreKeyError unless this is the key that the store was made with."""
+        if self.fact("key_fingerprint") != fingerprint:
+            raise StoreKeyError(
+                "this is not the key of this store",
+                got=f"a key with fingerprint {fingerprint[:12]}",
+                expected=f"the key with fingerprint {(self.fact('key_fingerprint') or '')[:12]}",
+                todo="point key_file to the key that `trafficdp init` made for this store",
+            )
+
+    @contextmanager
+    def transaction(self, what: str) -> Iterator[None]:
+        """Run the block in one transaction: all of it is committed, or nothing."""
+        with store_failures(what):
+            self.connection.begin()
+            try:
+                yield
+                self.connection.commit()
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        try:
+            self.connection.rollback()
+        except duckdb.Error:
+            # the failed statement or commit has already ended the transaction
+            return
+
+    def _check_version(self) -> None:
+        try:
+            version = self.fact("schema_version")
+        except duckdb.CatalogException:
+            version = None
+        if version != SCHEMA_VERSION:
+            raise StoreVersionError(
+                "the store was made by another version of trafficdp",
+                got=f"schema version {version or 'none'}",
+                expected=f"schema version {SCHEMA_VERSION}",
+                todo="use the version that made it, or ingest the files into a new store",
+            )

@@ -1,0 +1,138 @@
+"""Fixes into the vault: vehicles numbered, nothing twice, every file remembered."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trafficdp.errors import DataError
+from trafficdp.privacy.ledger import canonical
+from trafficdp.sensitive.fixes import Fixes
+from trafficdp.store.statements import script
+from trafficdp.store.vault import Vault
+
+EMPTY_VERSION = hashlib.sha256(b"trafficdp data").hexdigest()
+"""The data version of a vault without fixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """The state of the data: all fixes of the ingests 1..``ingest_id``; ``digest`` pins their history."""
+
+    ingest_id: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """What the vault remembers of a file. For the curator: outside the guarantee."""
+
+    ingest_id: int
+    file_name: str
+    source: str
+    report: str
+    ingested_at: datetime
+
+
+def data_version(vault: Vault) -> DataVersion:
+    """Return the newest data version."""
+    row = vault.connection.execute(
+        "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
+    ).fetchone()
+    return DataVersion(0, EMPTY_VERSION) if row is None else DataVersion(int(row[0]), str(row[1]))
+
+
+def already_ingested(vault: Vault, sha256: str, declaration: str) -> bool:
+    """Return whether these bytes are in the vault.
+
+    Raises DataError when they were read under another declaration (another unit, say): what is in the
+    vault is never edited.
+    """
+    row = vault.connection.execute(
+        "SELECT declaration FROM ingests WHERE file_sha256 = ?", [sha256]
+    ).fetchone()
+    if row is None:
+        return False
+    if str(row[0]) != declaration:
+        raise DataError(
+            "this file is in the store already, read under another declaration of its source",
+            todo="restore the declaration, or ingest everything into a new store",
+        )
+    return True
+
+
+def add_fixes(
+    vault: Vault, fixes: Fixes, *, file_name: str, sha256: str, source: str, declaration: str, report: str
+) -> int:
+    """Add the fixes of one file (inside the caller's transaction); return how many were new.
+
+    A fix whose (vehicle, instant) is in the vault already is left out: the earlier one stays.
+    """
+    connection = vault.connection
+    previous = data_version(vault)
+    ingest_id = previous.ingest_id + 1
+    connection.register("incoming_fixes", fixes.table)
+    try:
+        connection.execute(script("statements/number_vehicles"))
+        (before,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
+        connection.execute(script("statements/add_fixes"), {"ingest_id": ingest_id})
+        (after,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
+    finally:
+        connection.unregister("incoming_fixes")
+    added = int(after) - int(before)
+    history = canonical(
+        {"previous": previous.digest, "file": sha256, "declaration": declaration, "added": added}
+    )
+    connection.execute(
+        "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            ingest_id,
+            file_name,
+            sha256,
+            source,
+            declaration,
+            report,
+            hashlib.sha256(history.encode()).hexdigest(),
+            datetime.now(UTC),
+        ],
+    )
+    return added
+
+
+def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
+    """Return the files in the order they were read, up to a data version (None: all)."""
+    rows = vault.connection.execute(
+        "SELECT ingest_id, file_name, source, report, ingested_at FROM ingests "
+        "WHERE ingest_id <= coalesce(?, ingest_id) ORDER BY ingest_id",
+        [up_to_ingest],
+    ).fetchall()
+    return [IngestedFile(*row) for row in rows]
+
+
+def declarations(vault: Vault, up_to_ingest: int) -> list[str]:
+    """Return the distinct source declarations (JSON) of a data version, in order of first use."""
+    rows = vault.connection.execute(
+        "SELECT declaration FROM ingests WHERE ingest_id <= ? GROUP BY declaration ORDER BY min(ingest_id)",
+        [up_to_ingest],
+    ).fetchall()
+    return [str(row[0]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class FixCounts:
+    """Counts for the curator's eyes: fixes and vehicles in the vault, and fixes with a derived speed."""
+
+    fixes: int
+    vehicles: int
+    derived: int
+
+
+def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
+    """Count the fixes of a data version."""
+    row = vault.connection.execute(
+        "SELECT count(*), count(DISTINCT vehicle_id), count(*) FILTER (derived) "
+        "FROM fixes WHERE ingest_id <= ?",
+        [up_to_ingest],
+    ).fetchone()
+    return FixCounts(*(int(value) for value in (row or (0, 0, 0))))

@@ -1,0 +1,102 @@
+"""The ledger in the vault: reading it, and the personal accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trafficdp.privacy.ledger import LedgerRow, append, check_chain
+from trafficdp.store.vault import Vault
+
+IntArray = npt.NDArray[np.int64]
+
+
+def rows(vault: Vault) -> list[LedgerRow]:
+    """Return the whole ledger in order, its chain checked."""
+    result = [
+        LedgerRow(int(sequence), str(entry), str(head))
+        for sequence, entry, head in vault.connection.execute(
+            "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence"
+        ).fetchall()
+    ]
+    check_chain(result)
+    return result
+
+
+def last(vault: Vault) -> LedgerRow | None:
+    """Return the newest row, None in a new store."""
+    row = vault.connection.execute(
+        "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1"
+    ).fetchone()
+    return None if row is None else LedgerRow(int(row[0]), str(row[1]), str(row[2]))
+
+
+def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
+    """Append an entry (inside the caller's transaction) and return its row."""
+    row = append(last(vault), facts)
+    vault.connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
+    return row
+
+
+def spent(vault: Vault, vehicle: IntArray) -> IntArray:
+    """Return what each of the given vehicles has spent over all charges (pico-epsilons)."""
+    table = vault.connection.execute(
+        "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
+        "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id"
+    ).to_arrow_table()
+    known = table.column("vehicle_id").to_numpy().astype(np.int64)
+    losses = table.column("loss_pico").to_numpy().astype(np.int64)
+    if not len(known):
+        return np.zeros(len(vehicle), dtype=np.int64)
+    place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
+    return np.where(known[place] == vehicle, losses[place], 0).astype(np.int64)
+
+
+def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:
+    """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction)."""
+    paying = loss > 0
+    charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
+    vault.connection.register("incoming_charges", charges)
+    try:
+        vault.connection.execute(
+            "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
+            {"sequence": sequence},
+        )
+    finally:
+        vault.connection.unregister("incoming_charges")
+
+
+def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
+    """Return (vehicles, losses) that the charge ``sequence`` wrote, sorted by vehicle."""
+    table = vault.connection.execute(
+        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id", [sequence]
+    ).to_arrow_table()
+    return (
+        table.column("vehicle_id").to_numpy().astype(np.int64),
+        table.column("loss_pico").to_numpy().astype(np.int64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Spending so far, in pico-epsilons: ``largest`` over vehicles, and the sum of releases' maxima."""
+
+    largest: int
+    sum_of_maxima: int
+
+
+def totals(vault: Vault) -> Totals:
+    """Return the spending over all charges."""
+    largest = vault.connection.execute(
+        "SELECT coalesce(max(total), 0) FROM "
+        "(SELECT CAST(sum(loss_pico) AS BIGINT) AS total FROM vehicle_charges GROUP BY vehicle_id)"
+    ).fetchone()
+    maxima = vault.connection.execute(
+        "SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM "
+        "(SELECT max(loss_pico) AS most FROM vehicle_charges GROUP BY sequence)"
+    ).fetchone()
+    return Totals(int((largest or (0,))[0]), int((maxima or (0,))[0]))

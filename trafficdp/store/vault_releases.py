@@ -1,0 +1,79 @@
+"""Releases in the vault: charged, committed, published, withdrawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trafficdp.errors import UsageError
+from trafficdp.store.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRelease:
+    """One charged release. ``facts`` and ``bins`` are None until its noise is committed."""
+
+    release_id: str
+    sequence: int
+    allocation: str
+    facts: str | None
+    bins: bytes | None
+    published: bool
+    withdrawn: bool
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do: published, or withdrawn."""
+        return self.published or self.withdrawn
+
+
+def all_releases(vault: Vault) -> list[StoredRelease]:
+    """Return every charged release in the order of charging."""
+    rows = vault.connection.execute(
+        "SELECT release_id, sequence, allocation, facts, bins, published, withdrawn "
+        "FROM releases ORDER BY sequence"
+    ).fetchall()
+    return [StoredRelease(*row) for row in rows]
+
+
+def release_named(vault: Vault, release_id: str) -> StoredRelease:
+    """Return the release; raise UsageError, naming those there are, when there is none of that name."""
+    found = [release for release in all_releases(vault) if release.release_id == release_id]
+    if not found:
+        names = [release.release_id for release in all_releases(vault)]
+        raise UsageError(
+            "there is no such release",
+            got=release_id,
+            expected="one of " + ", ".join(names) if names else "a release; none was made yet",
+        )
+    return found[0]
+
+
+def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> None:
+    """Write a charged release with its frozen allocation (inside the caller's transaction)."""
+    vault.connection.execute(
+        "INSERT INTO releases (release_id, sequence, allocation) VALUES (?, ?, ?)",
+        [release_id, sequence, allocation],
+    )
+
+
+def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes) -> None:
+    """Write the noisy values of a charged release, once (inside the caller's transaction).
+
+    Raises UsageError when values are there already: a committed value is never redrawn.
+    """
+    changed = vault.connection.execute(
+        "UPDATE releases SET facts = ?, bins = ? WHERE release_id = ? AND facts IS NULL RETURNING release_id",
+        [facts, bins, release_id],
+    ).fetchall()
+    if len(changed) != 1:
+        raise UsageError("the values of this release are committed already", got=release_id)
+
+
+def mark_published(vault: Vault, release_id: str) -> None:
+    """Write that the files of a release are in place (inside the caller's transaction)."""
+    vault.connection.execute("UPDATE releases SET published = true WHERE release_id = ?", [release_id])
+
+
+def mark_withdrawn(vault: Vault, release_id: str) -> None:
+    """Write that a release was withdrawn (inside the caller's transaction)."""
+    vault.connection.execute("UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
