@@ -1,0 +1,137 @@
+"""A file of a city: its bytes, checked and unpacked, with a count of how far reading got."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from trafficdp.errors import DataError
+
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive",
+    b"\xfd7zXZ": "packed with xz",
+    b"\x28\xb5\x2f\xfd": "packed with zstd",
+    b"BZh": "packed with bzip2",
+}
+_CHUNK = 1 << 20
+
+
+class InputFile:
+    """One file to read. Raises DataError at once when it is missing, a folder, unreadable or empty.
+
+    ``progress`` is called with the number of bytes of the file that were read since the last call.
+    """
+
+    def __init__(self, path: Path, progress: Callable[[int], None] | None = None) -> None:
+        self.path = path
+        self._progress = progress
+        self._told = 0
+        self._raw: BinaryIO | None = None
+        try:
+            if not path.exists():
+                raise DataError(f"there is no file {path}")
+            if not path.is_file():
+                raise DataError(
+                    f"{path} is not a file",
+                    got="a folder" if path.is_dir() else None,
+                    todo="name the files in it",
+                )
+            self.size = path.stat().st_size
+            if self.size == 0:
+                raise DataError(f"{path.name} is empty", got="0 bytes")
+            with open(path, "rb") as file:
+                self._head = file.read(8)
+        except (OSError, ValueError) as error:
+            raise self.unreadable(error) from error
+        for magic, name in _FOREIGN.items():
+            if self._head.startswith(magic):
+                raise DataError(
+                    f"{path.name} cannot be unpacked", got=name, expected="a plain or a gzip file"
+                )
+        if path.suffix.lower() == ".gz" and not self.is_gzip:
+            raise DataError(f"{path.name} is not a gzip file, though its name ends with .gz")
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return self.path.name
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the bytes are packed with gzip, whatever the name says."""
+        return self._head.startswith(b"\x1f\x8b")
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the bytes begin like a Parquet file."""
+        return self._head.startswith(b"PAR1")
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of the bytes as they lie on disk."""
+        try:
+            with open(self.path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open the unpacked bytes; a damaged gzip inside the block becomes a DataError."""
+        try:
+            with open(self.path, "rb") as raw:
+                self._raw = raw
+                if self.is_gzip:
+                    with gzip.GzipFile(fileobj=raw) as unpacked:
+                        yield unpacked  # type: ignore[misc]
+                else:
+                    yield raw
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{self.name} is a damaged or truncated gzip file", todo="fetch it again from its publisher"
+            ) from error
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def content(self) -> bytes:
+        """Return all unpacked bytes; raise DataError when there are none."""
+        parts = io.BytesIO()
+        with self.open() as stream:
+            while chunk := stream.read(_CHUNK):
+                parts.write(chunk)
+                self.tell_progress()
+        if parts.tell() == 0:
+            raise DataError(f"{self.name} is empty", got="0 bytes after unpacking")
+        return parts.getvalue()
+
+    def text(self) -> str:
+        """Return the content as text, without a byte-order mark; raise DataError unless it is UTF-8."""
+        try:
+            return self.content().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise self.not_utf8() from None
+
+    def tell_progress(self, position: int | None = None) -> None:
+        """Report how far reading got: ``position`` in bytes, else that of the open file."""
+        if self._progress is None:
+            return
+        if position is None:
+            position = self.size if self._raw is None or self._raw.closed else self._raw.tell()
+        if position > self._told:
+            self._progress(position - self._told)
+            self._told = position
+
+    def unreadable(self, error: Exception) -> DataError:
+        """Return the error for a file that the system does not let us read."""
+        return DataError(f"cannot read {self.path.name}", got=getattr(error, "strerror", None) or "an error")
+
+    def not_utf8(self) -> DataError:
+        """Return the error for text in another encoding."""
+        return DataError(
+            f"{self.name} is not text in UTF-8", todo="convert it to UTF-8, or declare its true format"
+        )

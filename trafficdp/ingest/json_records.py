@@ -1,0 +1,80 @@
+"""A JSON file as a list of records: an array, an object that wraps one, or one record a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.input_file import InputFile
+
+
+def json_records(file: InputFile, wrappers: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the records of ``file``; ``wrappers`` are keys under which an object may hold the array.
+
+    Accepts an array, such an object (wrapped again in "data" if need be), a single record, and
+    newline-delimited JSON. Numbers come as written (text), so that nothing is lost. Raises DataError
+    unless every record is an object and there is at least one.
+    """
+    text = file.text()
+    try:
+        document = _load(text)
+    except ValueError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:
+            document = [_load(line) for line in lines]
+        except (ValueError, RecursionError):
+            document = None
+        if document is None or len(lines) < 2:
+            raise DataError(
+                f"{file.name} is not JSON", expected="an array of records, or one record a line"
+            ) from None
+        document = [record for part in document for record in _unwrap(part, wrappers)]
+    except RecursionError:
+        raise DataError(f"{file.name} is nested too deeply to be records") from None
+    records = _unwrap(document, wrappers)
+    if not records:
+        raise DataError(f"{file.name} has no records", got="an empty list")
+    if not all(isinstance(record, dict) for record in records):
+        raise DataError(f"{file.name} is not a list of records", expected="JSON objects")
+    return records
+
+
+def _load(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+
+
+def _unwrap(document: object, wrappers: Sequence[str]) -> list[Any]:
+    if isinstance(document, list):
+        return document
+    if isinstance(document, dict):
+        for key in ("data", *wrappers):
+            inner = document.get(key)
+            if isinstance(inner, list):
+                return inner
+            if isinstance(inner, dict) and key == "data":
+                return _unwrap(inner, wrappers)
+    return [document]
+
+
+def text_column(values: Sequence[object]) -> pa.Array:
+    """Return JSON values as a column of text: strings and numbers as written, all else null or blank.
+
+    True, false, lists and objects are no numbers and no identifiers; they become "?", which no parser reads.
+    """
+    return pa.array(
+        [value if isinstance(value, str) or value is None else "?" for value in values], pa.string()
+    )
+
+
+def check_keys(file: InputFile, present: Mapping[str, bool]) -> None:
+    """Raise DataError naming the keys (of ``present``) that not a single record has."""
+    missing = [name for name, there in present.items() if not there]
+    if missing:
+        raise DataError(
+            f"no record of {file.name} has " + " or ".join(missing),
+            todo="declare the format the file is in, or set columns to its names",
+        )

@@ -1,0 +1,146 @@
+"""Reading a file of a city: choose its source, read it by its convention, clean it, lint it."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trafficdp.errors import ConfigError, DataError
+from trafficdp.ingest import csv, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
+from trafficdp.ingest.clean import clean
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict
+from trafficdp.ingest.records import Records
+from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.model.area import StudyArea
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.sensitive.fixes import Fixes
+
+READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {
+    "csv": csv.read,
+    "parquet": parquet.read,
+    "gtfs_rt": gtfs_rt.read,
+    "gtfs_rt_csv": gtfs_rt_csv.read,
+    "tides": tides.read,
+    "mds": mds.read,
+    "iudx": iudx.read,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class ReadFile:
+    """The fixes of one file and the report on its rows. The report is outside the privacy guarantee."""
+
+    fixes: Fixes
+    report: FileReport
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReadFile {self.report.file}: {self.report.rows_kept} of {self.report.rows_in} rows, redacted>"
+        )
+
+
+def choose_source(path: Path, sources: Sequence[SourceDeclaration]) -> SourceDeclaration:
+    """Return the first source one of whose patterns matches the name of ``path`` (without its folder).
+
+    Raises DataError, listing the patterns, when none does.
+    """
+    for source in sources:
+        if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in source.files):
+            return source
+    declared = "; ".join(f"{source.name}: {', '.join(source.files)}" for source in sources)
+    raise DataError(
+        f"no declared source reads {path.name}",
+        expected=f"a name that matches one of: {declared}" if declared else "at least one declared source",
+        todo="add a source or a pattern to the configuration",
+    )
+
+
+def read_file(
+    path: Path,
+    source: SourceDeclaration,
+    area: StudyArea,
+    key: VehicleKey,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> ReadFile:
+    """Read ``path`` as ``source`` declares it; nothing is written anywhere.
+
+    ``progress`` is called with the number of bytes of the file read since its last call; the calls add up
+    to the size of the file.
+
+    Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
+    declared format, or when the unit linter stops. The last two messages tell something about many
+    records; like the report they are for the curator, outside the privacy guarantee.
+    """
+    reader = READERS.get(source.format)
+    if reader is None:
+        raise ConfigError(
+            f"source {source.name} has an unknown format",
+            got=repr(source.format),
+            expected="one of " + ", ".join(sorted(READERS)),
+        )
+    file = InputFile(path, progress)
+    if file.is_parquet and source.format != "parquet":
+        raise DataError(
+            f"{file.name} is a Parquet file", expected=f"{source.format}, as source {source.name} declares"
+        )
+    digest = _digest(file, source)
+    records = Records.concatenate(list(reader(file, source)))
+    if len(records) and not records.time_readable.any():
+        raise _no_times(file, source)
+    cleaned = clean(records, source, area, key)
+    for finding in cleaned.lint:
+        if finding.verdict is LintVerdict.STOP:
+            raise _wrong_unit(file, source, finding)
+    file.tell_progress(file.size)
+    report = FileReport(
+        file=file.name,
+        sha256=digest,
+        source=source.name,
+        rows_in=len(records) + records.malformed,
+        rows_kept=len(cleaned.fixes),
+        rejected=cleaned.rejected,
+        derived=cleaned.derived,
+        lint=cleaned.lint,
+    )
+    return ReadFile(cleaned.fixes, report)
+
+
+def _digest(file: InputFile, source: SourceDeclaration) -> str:
+    """Return the file's SHA-256; for a data package, that of its own and of its tables' hashes."""
+    digest = file.sha256()
+    if source.format == "tides" and file.path.suffix.lower() == ".json":
+        parts = [digest, *(part.sha256() for part in tides.package_files(file))]
+        digest = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
+    return digest
+
+
+def _no_times(file: InputFile, source: SourceDeclaration) -> DataError:
+    zone = f"on the clock of {source.time_zone}" if source.time_zone else "with an offset from UTC"
+    todo = "correct time_format"
+    if source.time_zone is None and not source.time_format.startswith("epoch"):
+        todo += ", or set time_zone if the times have no offset"
+    return DataError(
+        f"not a single time of {file.name} can be read",
+        expected=f"times in the format {source.time_format}, {zone}, as source {source.name} declares",
+        todo=todo,
+    )
+
+
+def _wrong_unit(file: InputFile, source: SourceDeclaration, finding: LintFinding) -> DataError:
+    fitting = finding.fitting_unit
+    todo = "correct the units of the source, or check its positions and times"
+    if fitting is not None:
+        todo = f"{fitting.label} would fit: correct the units of the source"
+    return DataError(
+        f"speeds of {file.name} do not look like {finding.unit.label}, as source {source.name} declares",
+        got=f"a median ratio of {finding.median_ratio:.3f} between the speed by distance and the reported "
+        f"speed, over {finding.pairs} pairs of fixes",
+        expected=f"{LOWEST_RATIO} to {HIGHEST_RATIO}",
+        todo=todo,
+    )
