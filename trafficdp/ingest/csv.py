@@ -14,7 +14,8 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records
 from trafficdp.model.source import SourceDeclaration
 
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 2 << 20
+"""Arrow reads up to 32 blocks ahead, so small blocks keep memory low and the progress bar honest."""
 _HEADER_BYTES = 1 << 20
 
 
