@@ -20,6 +20,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 USERS = 217
@@ -45,7 +46,7 @@ VARIANCE = 115_135  # published variance, in 0.001 (km/h)^2
 
 def line_through(knots: Sequence[tuple[int, int]], position: int, unit: int = 1) -> int:
     """Return the straight line through the knots at ``position / unit``, rounded half up, in integers."""
-    for (left, low), (right, high) in zip(knots, knots[1:], strict=False):
+    for (left, low), (right, high) in pairwise(knots):
         if position <= right * unit:
             width = (right - left) * unit
             return (2 * (low * (right * unit - position) + high * (position - left * unit)) + width) // (
