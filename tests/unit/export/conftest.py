@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from fractions import Fraction
+
+import h3
+import numpy as np
+import pytest
+
+from trafficdp.export.disclosure import disclosure
+from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.period import Period
+from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, NeighbouringRelation
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.source import UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
+
+MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
+BOUND = ContributionBound(upper=Fraction(30), step=Fraction(1, 10), unit=MS)
+AUSTIN = StudyArea.from_bbox(-98.1, 30.0, -97.4, 30.6)
+PACIFIC = StudyArea.from_bbox(170, -30, -170, 20)
+
+HOURS = {hour: SlotFacts(f"{hour:02d}:00 to {hour + 1:02d}:00", None, None) for hour in (7, 8, 17)}
+WHOLE = {0: SlotFacts("2016-11-24 to 2016-11-27", "2016-11-24T00:00:00-06:00", "2016-11-28T00:00:00-06:00")}
+CALENDAR = {
+    1479970800: SlotFacts("2016-11-24 01:00", "2016-11-24T01:00:00-06:00", "2016-11-24T02:00:00-06:00"),
+    1479974400: SlotFacts("2016-11-24 02:00", "2016-11-24T02:00:00-06:00", "2016-11-24T03:00:00-06:00"),
+}
+
+
+def estimate_of(statistic: Statistic, status: np.ndarray, seed: int) -> Estimate:
+    draw = np.random.default_rng(seed)
+    upper = statistic.largest(30)
+    bins = len(status)
+    value = draw.uniform(0.1, 0.9, bins) * upper * (1 if statistic is Statistic.VARIANCE else 0.7)
+    scale = draw.uniform(0.01, 0.08, bins) * upper
+    own = status.copy()
+    if statistic is Statistic.VARIANCE and bins > 5:
+        own[5] = BinStatus.CONSTANT
+    value[own == BinStatus.CONSTANT], scale[own == BinStatus.CONSTANT] = 0.0, 0.0
+    scale[own == BinStatus.UNINFORMATIVE] = upper
+    low, high = np.maximum(value - 3 * scale, 0), np.minimum(value + 3 * scale, upper)
+    withheld = own == BinStatus.WITHHELD
+    numbers = [np.where(withheld, np.nan, column) for column in (value, low, high, scale, scale * 300, scale)]
+    return Estimate(
+        statistic,
+        *numbers[:4],
+        lattice_scale=numbers[4],
+        lattice_spacing=np.ones(bins, dtype=np.int64),
+        expected_error=numbers[5],
+        status=own,
+    )
+
+
+def release_of(
+    cells: list[str],
+    *,
+    slot_kind: SlotKind = SlotKind.WHOLE_PERIOD,
+    slots: dict[int, SlotFacts] | None = None,
+    area: StudyArea = AUSTIN,
+    statistics: tuple[Statistic, ...] = (Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN),
+    publish_counts: bool = False,
+    place: str = "Austin",
+    created_at: datetime = datetime(2016, 12, 1, 9, 30, tzinfo=UTC),
+    display_unit: SpeedUnit = KMH,
+) -> Release:
+    """A release of all cells in all slots; bins 1 mod 7 are withheld, 3 mod 11 uninformative."""
+    slots = WHOLE if slots is None else slots
+    numbers = sorted(h3.str_to_int(cell) for cell in cells)
+    cell = np.repeat(np.array(numbers, dtype=np.uint64), len(slots))
+    slot = np.tile(np.array(sorted(slots), dtype=np.int64), len(cells))
+    status = np.full(len(cell), BinStatus.RELEASED, dtype=object)
+    status[3::11] = BinStatus.UNINFORMATIVE
+    status[1::7] = BinStatus.WITHHELD
+    estimates = {each: estimate_of(each, status, seed) for seed, each in enumerate(statistics)}
+    period = Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago")
+    grid = Grid(h3.get_resolution(cells[0]), slot_kind, area, period)
+    counts = np.arange(len(cell), dtype=np.int64) + 5 if publish_counts else None
+    mechanisms = [
+        MechanismFacts(
+            statistic=each,
+            mechanism="baseline",
+            sensitivity="U m / N" if each.power == 1 else "U^2 k (N - k) / N^2",
+            noise_scale=estimates[each].noise_scale,
+            worst_case_bias=0.05,
+            tolerance=1.0 if each.power == 1 else 30.0,
+            share=None,
+            library="opendp 0.16.0",
+        )
+        for each in Statistic
+        if each in estimates
+    ]
+    disclosed = disclosure(
+        release="R0001",
+        created_at=created_at,
+        publisher="City of Austin",
+        place=place,
+        software=SoftwareFacts("trafficdp", "0.1.0", "1c45bac"),
+        supersedes=None,
+        grid=grid,
+        bound=BOUND,
+        display_unit=display_unit,
+        min_vehicles=5,
+        status=status,
+        sources=[
+            SourceFacts(
+                "buses", "gtfs_rt_csv", (UnitPeriod(MS),), ("Repeated records are kept once.",), "reported"
+            )
+        ],
+        data_version="a" * 64,
+        relation=NeighbouringRelation.REPLACE_USER_VALUES,
+        assumptions=[COUNTS_PUBLIC, DECLARED_BOUNDS],
+        bins_per_vehicle=41,
+        fixes_per_vehicle_in_a_bin=300,
+        bounding_method="speeds are clipped to the range; nothing is dropped",
+        epsilon=PureDP.of("3.999999999999"),
+        sum_of_maxima_before=PureDP.of("1"),
+        budget_per_vehicle=PureDP.of("8"),
+        mechanisms=mechanisms,
+        composition="basic composition: a vehicle's loss is the sum of its losses over bins",
+        post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
+        interval_level=0.95,
+        forced=False,
+        refuse_above=0.125,
+        refusal_value=0.08,
+        publish_counts=publish_counts,
+    )
+    return Release(
+        id="R0001",
+        created_at=created_at,
+        grid=grid,
+        bound=BOUND,
+        display_unit=display_unit,
+        interval_level=0.95,
+        min_vehicles=5,
+        cell=cell,
+        slot=slot,
+        status=status,
+        vehicles=counts,
+        fixes=None if counts is None else counts * 10,
+        estimates=estimates,
+        slots=slots,
+        ledger=LedgerReference(2, "b" * 64),
+        disclosure=disclosed,
+    )
+
+
+def austin_cells(rings: int, resolution: int = 7) -> list[str]:
+    return h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, resolution), rings)
+
+
+def antimeridian_cells() -> list[str]:
+    """Cells around Fiji, some on either side of the antimeridian and some across it."""
+    return h3.grid_disk(h3.latlng_to_cell(-17.0, 180.0, 4), 2)
+
+
+def pentagon_cells() -> list[str]:
+    return h3.grid_disk(next(cell for cell in h3.get_pentagons(7) if h3.cell_to_latlng(cell)[0] > 30), 2)
+
+
+@pytest.fixture(scope="session")
+def make_release() -> Callable[..., Release]:
+    return release_of
+
+
+@pytest.fixture(scope="session")
+def city() -> Release:
+    """Whole period, 61 cells."""
+    return release_of(austin_cells(4))
+
+
+@pytest.fixture(scope="session")
+def rush_hours() -> Release:
+    """Recurring slots: three hours of the day, 37 cells."""
+    return release_of(austin_cells(3), slot_kind=SlotKind.HOUR_OF_DAY, slots=HOURS)
+
+
+@pytest.fixture(scope="session")
+def calendar() -> Release:
+    """Slots on the calendar, with published counts."""
+    return release_of(austin_cells(2), slot_kind=SlotKind.CALENDAR_HOUR, slots=CALENDAR, publish_counts=True)
+
+
+@pytest.fixture(scope="session")
+def fiji() -> Release:
+    """Cells across the antimeridian."""
+    return release_of(antimeridian_cells(), area=PACIFIC, place="Fiji")
+
+
+@pytest.fixture(scope="session")
+def pentagon() -> Release:
+    """A pentagon and its neighbours."""
+    return release_of(pentagon_cells())
+
+
+@pytest.fixture(scope="session")
+def globe() -> Release:
+    """All 842 cells of resolution 1: pentagons, both poles and the whole antimeridian."""
+    cells = [cell for base in h3.get_res0_cells() for cell in h3.cell_to_children(base, 1)]
+    return release_of(cells, place="Everywhere")
+
+
+@pytest.fixture(scope="session")
+def thousand() -> Release:
+    """One thousand cells, whole period, mean and variance."""
+    return release_of(austin_cells(18, 8)[:1000], statistics=(Statistic.MEAN, Statistic.VARIANCE))
+
+
+@pytest.fixture(scope="session", params=["city", "rush_hours", "calendar", "fiji", "pentagon", "globe"])
+def any_release(request: pytest.FixtureRequest) -> Release:
+    return request.getfixturevalue(request.param)

@@ -1,0 +1,84 @@
+"""What every published column means and is measured in: stated once, for all files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import BinStatus, Release
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column of a file. ``unit`` is None where a unit makes no sense (text, identifiers)."""
+
+    name: str
+    unit: str | None
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """One written file: its name within the release, SHA-256 (hexadecimal), size and columns."""
+
+    name: str
+    sha256: str
+    bytes: int
+    columns: tuple[ColumnFacts, ...]
+
+
+def unit_label(statistic: Statistic, unit: SpeedUnit) -> str:
+    """Return how people write the unit of ``statistic``: "km/h", or "(km/h)²" for the variance."""
+    return f"({unit.label})²" if statistic.power == 2 else unit.label
+
+
+def published_statistics(release: Release) -> tuple[Statistic, ...]:
+    """Return the statistics of ``release`` in the order of the published table."""
+    return tuple(statistic for statistic in Statistic if statistic in release.estimates)
+
+
+def reasons(release: Release) -> dict[str, str | None]:
+    """Return, a bin status, why the bin carries no number or one not to lean on (None: nothing to say)."""
+    return {
+        BinStatus.RELEASED.value: None,
+        BinStatus.CONSTANT.value: "the statistic can only be this one number; no noise was needed",
+        BinStatus.WITHHELD.value: f"fewer than {release.min_vehicles} vehicles were seen in this bin",
+        BinStatus.UNINFORMATIVE.value: "the expected error is too large for the number to say much",
+    }
+
+
+def column_facts(release: Release) -> dict[str, ColumnFacts]:
+    """Return the facts of all columns of ``published_frame(release)``, by name and in its order."""
+    zone = release.grid.period.time_zone
+    level = format(100 * release.interval_level, ".6g")
+    columns = [
+        ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
+        ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
+        ColumnFacts("slot", None, "number of the time slot within its kind"),
+        ColumnFacts("slot_kind", None, "how time is cut into slots"),
+        ColumnFacts("slot_label", None, f"the slot in words, local time of {zone}"),
+        ColumnFacts("slot_start", None, "start of the slot, RFC 3339 with offset; empty when it recurs"),
+        ColumnFacts("slot_end", None, "end of the slot, RFC 3339 with offset; empty when it recurs"),
+        ColumnFacts(
+            "status", None, "what became of the bin: " + ", ".join(status.value for status in BinStatus)
+        ),
+        ColumnFacts("vehicles", "vehicles", "vehicles seen in the bin; empty unless counts are published"),
+        ColumnFacts("fixes", "fixes", "GPS fixes in the bin; empty unless counts are published"),
+    ]
+    for statistic in published_statistics(release):
+        name, stem = statistic.column(release.display_unit), statistic.stem
+        unit = unit_label(statistic, release.display_unit)
+        columns += [
+            ColumnFacts(name, unit, statistic.description),
+            ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),
+            ColumnFacts(f"{name}_high", unit, f"upper end of the {level} % interval of {name}"),
+            ColumnFacts(f"{name}_noise_scale", unit, f"scale of the Laplace noise in {name}"),
+            ColumnFacts(f"{name}_expected_error", unit, f"worst-case mean absolute error of {name}"),
+            ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
+            ColumnFacts(f"{stem}_lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
+            ColumnFacts(
+                f"{stem}_lattice_spacing", "lattice steps", "the noise is a multiple of this integer"
+            ),
+        ]
+    return {facts.name: facts for facts in columns}

@@ -1,0 +1,79 @@
+"""A file that is there whole or not at all, and the errors of disks in our words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_WRONG_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError while writing ``path`` into the error of ours that carries its exit code.
+
+    Raises StoreFullError (no space, quota, file size limit), StoreReadOnlyError (read-only or not
+    permitted), UsageError (no such folder, not a file) or StoreUnavailableError (anything else).
+    """
+    try:
+        yield
+    except OSError as error:
+        name = path.name
+        if error.errno in _FULL:
+            raise StoreFullError(
+                f"cannot write {name}: no space left", todo="free some space and try again"
+            ) from error
+        if error.errno in _READ_ONLY:
+            raise StoreReadOnlyError(
+                f"cannot write {name}: its folder is read-only", todo="choose a folder that can be written to"
+            ) from error
+        if error.errno in _WRONG_PATH:
+            raise UsageError(
+                f"cannot write {name}",
+                got=f"a path that does not exist or is not a folder: {path.parent}",
+                expected="a file name in an existing folder",
+            ) from error
+        raise StoreUnavailableError(
+            f"cannot write {name}", got=error.strerror or "an error of the disk"
+        ) from error
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path``: a hidden sibling is written, synced and renamed over the target.
+
+    After an error or a crash the target is what it was before. Raises what ``disk_errors`` raises, and
+    UsageError when the folder is missing or the target is not a plain file.
+    """
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"cannot write {path.name}", got="something that is not a file", expected="a file name"
+        )
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with disk_errors(path):
+        try:
+            with partial.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

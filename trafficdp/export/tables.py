@@ -1,0 +1,78 @@
+"""The published table as CSV, GeoParquet and GeoPackage; the same release gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyogrio
+
+from trafficdp.export.disclosure import rfc3339
+from trafficdp.export.file import replace_file
+from trafficdp.export.frame import to_geodataframe
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import Release
+
+LAYER = "trafficdp"
+"""Name of the GeoPackage's one layer."""
+
+
+def write_csv(release: Release, path: Path) -> None:
+    """Write CSV (RFC 4180, UTF-8, CRLF) with ``hex_id`` first, which kepler.gl shows unasked.
+
+    Missing numbers are empty fields. Raises what ``replace_file`` raises.
+    """
+    replace_file(path, csv_bytes(release))
+
+
+def write_geoparquet(release: Release, path: Path) -> None:
+    """Write GeoParquet 1.1, OGC:CRS84, with a bounding box column (covering) for fast spatial filters.
+
+    Raises what ``replace_file`` raises.
+    """
+    replace_file(path, geoparquet_bytes(release))
+
+
+def write_gpkg(release: Release, path: Path) -> None:
+    """Write a GeoPackage with one layer for QGIS, dated as the release. Raises as ``replace_file``."""
+    replace_file(path, gpkg_bytes(release))
+
+
+def csv_bytes(release: Release) -> bytes:
+    """Return the CSV of ``release``."""
+    table = published_frame(release).rename(columns={"h3": "hex_id"})
+    text: str = table.to_csv(index=False, lineterminator="\r\n")
+    return text.encode()
+
+
+def geoparquet_bytes(release: Release) -> bytes:
+    """Return the GeoParquet file of ``release``."""
+    stream = io.BytesIO()
+    to_geodataframe(release).to_crs("OGC:CRS84").to_parquet(
+        stream, index=False, schema_version="1.1.0", write_covering_bbox=True, compression="zstd"
+    )
+    return stream.getvalue()
+
+
+def gpkg_bytes(release: Release) -> bytes:
+    """Return the GeoPackage of ``release``."""
+    stream = io.BytesIO()
+    with _dated(rfc3339(release.created_at)):
+        to_geodataframe(release).to_file(
+            stream, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
+        )
+    return stream.getvalue()
+
+
+@contextmanager
+def _dated(moment: str) -> Iterator[None]:
+    # GDAL stamps "last_change" with the clock unless told otherwise
+    name = "OGR_CURRENT_DATE"
+    before = pyogrio.get_gdal_config_option(name)
+    pyogrio.set_gdal_config_options({name: moment.replace("Z", ".000Z")})
+    try:
+        yield
+    finally:
+        pyogrio.set_gdal_config_options({name: before})

@@ -1,0 +1,59 @@
+"""Plain words about a guarantee, by neighbouring relation."""
+
+from __future__ import annotations
+
+import math
+
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.privacy.loss import PureDP, decimal_text
+
+_VALUES = NeighbouringRelation.REPLACE_USER_VALUES
+_PRESENCE = NeighbouringRelation.ADD_OR_REMOVE_USER
+
+PROTECTED = {
+    _VALUES: "How fast any one vehicle drove: all its speeds, in all cells and time slots at once.",
+    _PRESENCE: "Any one vehicle as a whole: whether it is in the data, where, when and how fast it drove.",
+}
+
+NOT_PROTECTED = {
+    _VALUES: (
+        "Whether a vehicle is in the data, where and when it drove, and how many records it sent: these "
+        "counts are treated as public.",
+        "Whether a record carried a usable speed.",
+        "What many vehicles have in common: that traffic in a cell was slow is what the map shows.",
+        "A person or a company with several vehicles, or a vehicle under several identifiers: each "
+        "identifier is protected separately, and the losses add up.",
+    ),
+    _PRESENCE: (
+        "What many vehicles have in common: that traffic in a cell was slow is what the map shows.",
+        "A person or a company with several vehicles, or a vehicle under several identifiers: each "
+        "identifier is protected separately, and the losses add up.",
+    ),
+}
+
+BIN_LIST = {
+    _VALUES: "public under the counts assumption: every bin that any vehicle visited; "
+    "bins not listed had no fix",
+    _PRESENCE: "declared: every cell of the study area in every slot, whether visited or not",
+}
+
+COUNTS_REVEALED = {
+    _VALUES: "The list of bins, the withheld bins and the published noise scales reveal how often vehicles "
+    "visited a bin, even when the counts themselves are not published.",
+    _PRESENCE: "The list of bins and the noise scales were declared in advance and reveal no visit counts.",
+}
+
+
+def guarantee_in_words(relation: NeighbouringRelation, epsilon: PureDP) -> str:
+    """Return one sentence on what epsilon means: the largest factor e^epsilon between probabilities."""
+    exponent = epsilon.pico / 10**12
+    factor = math.ceil(100 * math.exp(exponent)) / 100 if exponent < 20 else math.exp(exponent)
+    changed = (
+        "If all speeds of one vehicle had been different"
+        if relation is _VALUES
+        else "If one vehicle had been added or left out"
+    )
+    return (
+        f"{changed}, the probability of any published result would have changed by a factor of at most "
+        f"{factor:.10g} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
+    )

@@ -1,0 +1,90 @@
+"""A release's files in a folder, and one of them wherever the user wants it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from trafficdp._validate import one_of
+from trafficdp.errors import UsageError
+from trafficdp.export.columns import ColumnFacts, FileFacts, column_facts
+from trafficdp.export.file import disk_errors, replace_file
+from trafficdp.export.geojson import geojson_bytes, geojson_properties
+from trafficdp.export.html_map import html_bytes
+from trafficdp.export.manifest import build_manifest, manifest_bytes
+from trafficdp.export.tables import csv_bytes, geoparquet_bytes, gpkg_bytes
+from trafficdp.privacy.release import Release
+
+MANIFEST = "manifest.json"
+_RENDER: Mapping[str, Callable[[Release], bytes]] = {
+    "geojson": geojson_bytes,
+    "csv": csv_bytes,
+    "geoparquet": geoparquet_bytes,
+    "gpkg": gpkg_bytes,
+    "html": html_bytes,
+}
+FORMATS = tuple(_RENDER)
+"""What ``export`` can write."""
+_FILES = {"map.geojson": "geojson", "cells.csv": "csv", "cells.parquet": "geoparquet", "map.html": "html"}
+
+
+def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
+    """Write map.geojson, cells.csv, cells.parquet, map.html and manifest.json into ``folder``.
+
+    The folder must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
+    the others. The same release gives the same bytes. Returns the facts of all five files.
+
+    Raises UsageError for a missing or non-empty folder, DataError for an incomplete disclosure,
+    StoreFullError or StoreReadOnlyError for a disk that does not take the files.
+    """
+    with disk_errors(folder / MANIFEST):
+        present = sorted(entry.name for entry in folder.iterdir())
+    if present:
+        raise UsageError(
+            "the folder of a release is not empty", got=f"{len(present)} entries", expected="an empty folder"
+        )
+    facts: dict[str, FileFacts] = {}
+    for name, kind in _FILES.items():
+        content = _RENDER[kind](release)
+        replace_file(folder / name, content)
+        facts[name] = _facts(name, content, _columns(release, kind))
+    manifest = manifest_bytes(build_manifest(release, facts))
+    replace_file(folder / MANIFEST, manifest)
+    return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
+
+
+def export(release: Release, format: str, path: Path) -> None:
+    """Write ``release`` to ``path`` as one of FORMATS; an existing file is replaced, whole or not at all.
+
+    Raises UsageError for an unknown format, a missing folder or a target that is not a file, and
+    StoreFullError or StoreReadOnlyError for a disk that does not take it.
+    """
+    render = _RENDER[one_of(FORMATS, format=format)]
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"cannot write {path.name}",
+            got=f"a folder that does not exist: {path.parent}",
+            expected="a file name in an existing folder",
+            todo="make the folder first",
+        )
+    replace_file(path, render(release))
+
+
+def _facts(name: str, content: bytes, columns: tuple[ColumnFacts, ...]) -> FileFacts:
+    return FileFacts(name, hashlib.sha256(content).hexdigest(), len(content), columns)
+
+
+def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
+    """Return the columns of a file, as they are called in it."""
+    facts = column_facts(release)
+    if kind == "html":
+        return ()
+    if kind == "geojson":
+        facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
+        return tuple(facts[name] for name in geojson_properties(release).columns)
+    if kind == "csv":
+        return (replace(facts.pop("h3"), name="hex_id"), *facts.values())
+    geometry = ColumnFacts("geometry", "degrees", "hexagon of the cell, WGS84, longitude first")
+    return (*facts.values(), geometry, ColumnFacts("bbox", "degrees", "bounding box of the hexagon"))
