@@ -92,6 +92,17 @@ def expected_error(statistic: Statistic, scale: FloatArray, upper: float) -> Flo
         return np.where(scale > 0, -scale * np.expm1(-reach / (2 * scale)), 0.0)
 
 
+def statistic_status(
+    statistic: Statistic, scale: FloatArray, upper: float, uninformative_above: float
+) -> npt.NDArray[np.object_]:
+    """Return a BinStatus value for every Laplace scale: what a number with that noise is worth."""
+    error = expected_error(statistic, scale, upper)
+    status = np.full(scale.shape, BinStatus.RELEASED.value, dtype=object)
+    status[error > uninformative_above * statistic.largest(upper)] = BinStatus.UNINFORMATIVE.value
+    status[scale == 0] = BinStatus.CONSTANT.value
+    return status
+
+
 def release(
     contributions: Contributions,
     lattices: Mapping[Statistic, Lattice],
@@ -151,9 +162,7 @@ def _estimate(
         value = np.minimum(inside, mean.value * (upper - mean.value))
         low = np.minimum(low, value)
     error = expected_error(statistic, scale, upper)
-    status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
-    status[error > uninformative_above * reach] = BinStatus.UNINFORMATIVE.value
-    status[lattice.scale == 0] = BinStatus.CONSTANT.value
+    status = statistic_status(statistic, scale, upper, uninformative_above)
     return Estimate(statistic, value, low, high, scale, lattice.scale, lattice.spacing, error, status)
 
 

@@ -13,6 +13,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store.statements import query
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -34,11 +35,12 @@ def cache_key(grid: Grid, bound: ContributionBound, version: DataVersion) -> str
 
 def load(vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions | None:
     """Return the kept contributions, None when there are none."""
-    table = vault.connection.execute(
+    table = query(
+        vault.connection,
         "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions "
         "WHERE cache_key = ? ORDER BY cell, slot, vehicle_id",
         [cache_key(grid, bound, version)],
-    ).to_arrow_table()
+    )
     return from_table(table, bound) if table.num_rows else None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
 import duckdb
+import pyarrow as pa
 
 
 @cache
@@ -17,3 +19,10 @@ def script(name: str) -> str:
 def run_script(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Run every statement of ``sql/NAME.sql``."""
     connection.execute(script(name))
+
+
+def query(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+) -> pa.Table:
+    """Return the rows of a query as an Arrow table."""
+    return connection.execute(sql, parameters).to_arrow_table()

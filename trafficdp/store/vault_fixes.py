@@ -110,13 +110,14 @@ def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[Ingest
     return [IngestedFile(*row) for row in rows]
 
 
-def declarations(vault: Vault, up_to_ingest: int) -> list[str]:
-    """Return the distinct source declarations (JSON) of a data version, in order of first use."""
+def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
+    """Return the distinct (source, declaration as JSON) of a data version, in order of first use."""
     rows = vault.connection.execute(
-        "SELECT declaration FROM ingests WHERE ingest_id <= ? GROUP BY declaration ORDER BY min(ingest_id)",
+        "SELECT source, declaration FROM ingests WHERE ingest_id <= ? "
+        "GROUP BY source, declaration ORDER BY min(ingest_id)",
         [up_to_ingest],
     ).fetchall()
-    return [str(row[0]) for row in rows]
+    return [(str(source), str(declaration)) for source, declaration in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +137,21 @@ def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
         [up_to_ingest],
     ).fetchone()
     return FixCounts(*(int(value) for value in (row or (0, 0, 0))))
+
+
+def version_digest(vault: Vault, ingest_id: int) -> str | None:
+    """Return the digest of the data version of ``ingest_id``; None when there is no such version."""
+    row = vault.connection.execute(
+        "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id]
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
+    """Return for every source whether its speeds are "reported", "derived" or "mixed"."""
+    rows = vault.connection.execute(
+        "SELECT ingests.source, bool_or(fixes.derived), bool_and(fixes.derived) "
+        "FROM fixes JOIN ingests USING (ingest_id) WHERE ingest_id <= ? GROUP BY ingests.source",
+        [up_to_ingest],
+    ).fetchall()
+    return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.privacy.ledger import LedgerRow, append, check_chain
+from trafficdp.store.statements import query
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
@@ -44,10 +45,11 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
 
 def spent(vault: Vault, vehicle: IntArray) -> IntArray:
     """Return what each of the given vehicles has spent over all charges (pico-epsilons)."""
-    table = vault.connection.execute(
+    table = query(
+        vault.connection,
         "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
-        "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id"
-    ).to_arrow_table()
+        "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id",
+    )
     known = table.column("vehicle_id").to_numpy().astype(np.int64)
     losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
@@ -72,9 +74,11 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
     """Return (vehicles, losses) that the charge ``sequence`` wrote, sorted by vehicle."""
-    table = vault.connection.execute(
-        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id", [sequence]
-    ).to_arrow_table()
+    table = query(
+        vault.connection,
+        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id",
+        [sequence],
+    )
     return (
         table.column("vehicle_id").to_numpy().astype(np.int64),
         table.column("loss_pico").to_numpy().astype(np.int64),

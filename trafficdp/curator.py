@@ -1,0 +1,255 @@
+"""The one door: takes values, gives a release. Charge first, noise second, files last.
+
+1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Order.
+2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
+3. Files are renamed in, `released.duckdb` is swapped, and transaction 3 notes it in the ledger.
+
+Whatever dies in between, the next command that opens the vault finishes the work (``recover``): under
+the same Order, without a new charge. A crash costs neither privacy nor budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+
+from trafficdp.errors import StoreDamagedError, UninformativeReleaseError, UsageError
+from trafficdp.export.columns import FileFacts
+from trafficdp.mechanisms import baseline
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.noise.secure import discrete_laplace
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.order import Order
+from trafficdp.planner.refusal import judge
+from trafficdp.privacy.ledger import accounts_hash, check_budget
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release import LedgerReference, Release
+from trafficdp.privacy.release_codec import decode, encode
+from trafficdp.publication import (
+    RELEASES,
+    ledger_reference,
+    manifests,
+    place_files,
+    rebuild_released,
+    remove_files,
+)
+from trafficdp.release_assembly import assemble
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import contribution_cache, vault_ledger, vault_releases
+from trafficdp.store.head import Head, require
+from trafficdp.store.vault import Vault
+from trafficdp.store.vault_fixes import DataVersion
+
+BOUNDARIES = (
+    "charged",
+    "head written",
+    "values drawn",
+    "values committed",
+    "files placed",
+    "released swapped",
+    "published",
+)
+"""The named instants between steps of a release, in order. Tests die at each of them."""
+
+
+def reached(boundary: str) -> None:
+    """Do nothing. Called at every one of BOUNDARIES."""
+
+
+@dataclass(frozen=True)
+class Curator:
+    """The only one who sees values and gives releases. Use it under the store's lock."""
+
+    store: Path
+    vault: Vault
+    head: Head
+
+    def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
+        """Return the statistics of every (vehicle, bin), from the cache where it has them."""
+        kept = contribution_cache.load(self.vault, grid, bound, version)
+        if kept is not None:
+            return kept
+        fresh: Contributions = reduce_fixes(self.vault.connection, grid, bound, version.ingest_id)
+        with self.vault.transaction("keeping the contributions"):
+            contribution_cache.save(self.vault, grid, bound, version, fresh)
+        return fresh
+
+    def check_not_behind(self) -> None:
+        """Raise StoreBehindError when the ledger is older than its head or than any manifest here."""
+        ledger = vault_ledger.rows(self.vault)
+        self.head.check(ledger)
+        for name, manifest in manifests(self.store).items():
+            sequence, head_hash = ledger_reference(manifest)
+            require(ledger, sequence, head_hash, f"the manifest of release {name}")
+
+    def release(
+        self,
+        allocation: Allocation,
+        contributions: Contributions,
+        budget: PureDP,
+        write_order: Callable[[str, PureDP], Order],
+        *,
+        force: bool,
+    ) -> Release:
+        """Charge every vehicle, draw the noise, publish; return the release.
+
+        ``write_order`` is given the name of the release and the sum of the maxima of all charges before.
+        Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError and StoreBehindError
+        before anything is written.
+        """
+        verdict = judge(allocation)
+        if verdict.refused and not force:
+            raise UninformativeReleaseError(
+                "the release would say too little",
+                got=f"a median expected error of {verdict.median_error:.3g}",
+                expected=f"at most {verdict.threshold:.3g} {allocation.request.bound.unit.label}",
+            )
+        self.check_not_behind()
+        vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
+        with self.vault.transaction("charging the release"):
+            check_budget(vault_ledger.spent(self.vault, vehicle), loss, budget)
+            number = len(vault_releases.all_releases(self.vault)) + 1
+            before = vault_ledger.totals(self.vault)
+            order = write_order(f"r{number:04d}", PureDP(before.sum_of_maxima))
+            text = order.to_json()
+            entry = vault_ledger.add_entry(
+                self.vault,
+                {
+                    "kind": "charge",
+                    "release": order.release_id,
+                    "at": order.created_at.isoformat(),
+                    "epsilon_pico": allocation.loss.pico,
+                    "vehicles_charged": int(np.count_nonzero(loss)),
+                    "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
+                    "order_sha256": hashlib.sha256(text.encode()).hexdigest(),
+                    "data_version": order.data_version,
+                    "budget_pico": budget.pico,
+                    "forced": verdict.refused,
+                },
+            )
+            vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss)
+            vault_releases.add_charged(self.vault, order.release_id, entry.sequence, text)
+        reached("charged")
+        self.head.write(entry)
+        reached("head written")
+        return self._finish(vault_releases.release_named(self.vault, order.release_id))
+
+    def recover(self) -> list[str]:
+        """Finish what an earlier process began; return the names of the releases that were finished."""
+        unfinished = [each for each in vault_releases.all_releases(self.vault) if not each.finished]
+        for stored in unfinished:
+            self._finish(stored)
+        stale = [
+            each.release_id
+            for each in vault_releases.all_releases(self.vault)
+            if each.withdrawn and (self.store / RELEASES / each.release_id).exists()
+        ]
+        if stale:
+            self.tidy()
+        return [each.release_id for each in unfinished]
+
+    def withdraw(self, release_id: str, at: datetime) -> None:
+        """Take a release back: its files and cells go, its charge stays. Raises UsageError if it is gone."""
+        stored = vault_releases.release_named(self.vault, release_id)
+        if stored.withdrawn:
+            raise UsageError("this release is withdrawn already", got=release_id)
+        self.check_not_behind()
+        with self.vault.transaction("withdrawing the release"):
+            entry = vault_ledger.add_entry(
+                self.vault, {"kind": "withdrawal", "release": release_id, "at": at.isoformat()}
+            )
+            vault_releases.mark_withdrawn(self.vault, release_id)
+        self.head.write(entry)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Make files and `released.duckdb` agree with the vault (withdrawn releases have no files)."""
+        for stored in vault_releases.all_releases(self.vault):
+            if stored.withdrawn:
+                remove_files(self.store, stored.release_id)
+        self._swap_released()
+
+    def load(self, release_id: str) -> Release:
+        """Return a release from its committed values; raise UsageError when it has none."""
+        stored = vault_releases.release_named(self.vault, release_id)
+        if stored.facts is None or stored.bins is None:
+            raise UsageError(
+                "this release is not finished", got=release_id, todo="run any command that writes"
+            )
+        return decode(json.loads(stored.facts), stored.bins)
+
+    def _finish(self, stored: vault_releases.StoredRelease) -> Release:
+        if stored.facts is None:
+            self._draw(stored)
+        release = self.load(stored.release_id)
+        files = place_files(self.store, release)
+        reached("files placed")
+        with self.vault.transaction("noting the publication"):
+            vault_releases.mark_published(self.vault, release.id)
+            entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
+            self._swap_released()
+            reached("released swapped")
+        self.head.write(entry)
+        reached("published")
+        return release
+
+    def _draw(self, stored: vault_releases.StoredRelease) -> None:
+        order = Order.from_json(stored.allocation)
+        charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
+        everything = self.contributions(
+            order.grid, order.bound, DataVersion(order.ingest_id, order.data_version)
+        )
+        occupancy = everything.occupancy
+        keep = occupancy.users_per_bin >= order.min_vehicles
+        chosen = everything.select(keep)
+        if not (
+            np.array_equal(chosen.occupancy.cell, order.cell)
+            and np.array_equal(chosen.occupancy.slot, order.slot)
+        ):
+            raise StoreDamagedError(
+                "the data is not what the release was charged for",
+                got=f"{int(keep.sum())} bins",
+                expected=f"the {len(order.cell)} bins of the charge",
+                todo="restore the newest complete backup of the store",
+            )
+        estimates = baseline.release(
+            chosen,
+            order.lattices,
+            discrete_laplace,
+            interval_level=order.interval_level,
+            uninformative_above=order.uninformative_above,
+        )
+        release = assemble(
+            order, occupancy, keep, estimates, LedgerReference(charge.sequence, charge.head_hash)
+        )
+        reached("values drawn")
+        facts, bins = encode(release)
+        with self.vault.transaction("committing the noisy values"):
+            vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
+        reached("values committed")
+
+    def _swap_released(self) -> None:
+        finished = [
+            (decode(json.loads(stored.facts), stored.bins), stored.withdrawn)
+            for stored in vault_releases.all_releases(self.vault)
+            if stored.facts is not None and stored.bins is not None and stored.finished
+        ]
+        rebuild_released(self.store, finished)
+
+
+def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
+    return {
+        "kind": "publication",
+        "release": release.id,
+        "at": release.created_at.isoformat(),
+        "files": {name: facts.sha256 for name, facts in sorted(files.items())},
+    }

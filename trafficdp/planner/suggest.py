@@ -1,0 +1,82 @@
+"""What would pass where a request is refused: coarser cells, longer slots, fewer bins, more epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.slot import SlotKind
+from trafficdp.planner.allocation import Request
+from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
+
+# from many slots to few, along which a user would go
+_LONGER = {
+    SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.HOUR_OF_DAY),
+    SlotKind.DAY: (),
+    SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART),
+    SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART,),
+    SlotKind.DAY_PART: (),
+    SlotKind.WHOLE_PERIOD: (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """For each lever the mildest setting that passes with the rest unchanged; None when none does."""
+
+    epsilon: float | None
+    min_vehicles: int | None
+    resolution: int | None
+    slot_kind: SlotKind | None
+
+    def in_words(self) -> str:
+        """Return the suggestions as one phrase for an error's "what to do"."""
+        levers = []
+        if self.resolution is not None:
+            levers.append(f"resolution {self.resolution}")
+        if self.slot_kind is not None:
+            levers.append(f'slot "{self.slot_kind.value}"')
+        if self.min_vehicles is not None:
+            levers.append(f"min_vehicles {self.min_vehicles}")
+        if self.epsilon is not None:
+            levers.append(f"epsilon {self.epsilon:.3g}")
+        if not levers:
+            return "no single setting passes: gather more days or more vehicles"
+        return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
+
+
+def suggest(grid: Grid, request: Request, occupancy_of: Callable[[Grid], Occupancy]) -> Suggestions:
+    """Return what would pass. ``occupancy_of`` gives the public counts of any grid; no value is read."""
+
+    def passes(candidate: Grid) -> bool:
+        needed = passing_epsilon(occupancy_of(candidate), request)
+        return needed is not None and needed <= float(request.epsilon.epsilon)
+
+    here = occupancy_of(grid)
+    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
+    longer = (
+        replace(grid, slot_kind=kind)
+        for kind in (
+            (*_LONGER[grid.slot_kind], SlotKind.WHOLE_PERIOD)
+            if grid.slot_kind is not SlotKind.WHOLE_PERIOD
+            else ()
+        )
+    )
+    by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
+    by_slot = next((candidate for candidate in longer if passes(candidate)), None)
+    needed = passing_epsilon(here, request)
+    return Suggestions(
+        epsilon=None if needed is None else _rounded_up(needed),
+        min_vehicles=passing_min_vehicles(here, request),
+        resolution=None if by_resolution is None else by_resolution.resolution,
+        slot_kind=None if by_slot is None else by_slot.slot_kind,
+    )
+
+
+def _rounded_up(epsilon: float) -> float:
+    """Return the next larger number of three significant digits, so that what is suggested passes."""
+    nearest = float(f"{epsilon:.2e}")
+    exponent = int(f"{epsilon:e}".partition("e")[2])
+    return nearest if nearest >= epsilon * (1 + 1e-9) else float(f"{nearest + 10.0 ** (exponent - 2):.2e}")

@@ -1,0 +1,188 @@
+"""The order of a release: what is frozen with its charge, the disclosure included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.export.disclosure import disclosure
+from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.ingest.report import RULES
+from trafficdp.mechanisms import baseline
+from trafficdp.mechanisms.lattice import steps_per_unit
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.source import UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.order import Order
+from trafficdp.planner.refusal import judge
+from trafficdp.privacy.loss import PureDP
+from trafficdp.release_assembly import bin_status
+from trafficdp.store.vault_fixes import DataVersion
+
+COMPOSITION = {
+    "basic": "basic composition: epsilon is shared out over all bins and statistics; the loss stated is "
+    "each vehicle's exact own loss, the largest of which is the guarantee",
+    "grid_count": "composition over the bins of the busiest vehicle; the loss stated is each vehicle's exact "
+    "own loss, the largest of which is the guarantee",
+    "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
+    "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
+    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
+    "priced jointly, added over bins; the largest is the guarantee",
+}
+SENSITIVITY = {
+    Statistic.MEAN: "U m / N (m fixes of the vehicle among the N of the bin)",
+    Statistic.VARIANCE: "U^2 k (N - k) / N^2, k = min(m, floor(N/2))",
+    Statistic.VEHICLE_MEAN: "U / L (L vehicles in the bin)",
+}
+POST_PROCESSING = {
+    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
+    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
+    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
+    "when there is one; a lower end of an interval above that value follows it",
+}
+ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """What a release is about besides its numbers."""
+
+    publisher: str
+    place: str
+    grid: Grid
+    display_unit: SpeedUnit
+    publish_counts: bool
+    budget: PureDP
+    data_version: DataVersion
+    sources: tuple[SourceFacts, ...]
+    created_at: datetime
+
+
+def write_order(
+    occasion: Occasion, allocation: Allocation, occupancy: Occupancy, release_id: str, spent_before: PureDP
+) -> Order:
+    """Return the order that freezes ``allocation``; ``occupancy`` is that of all bins.
+
+    ``spent_before`` is the sum of the maxima of all charges before this one.
+    """
+    request, kept = allocation.request, allocation.occupancy
+    verdict = judge(allocation)
+    statistics = [statistic for statistic in Statistic if statistic in allocation.lattices]
+    return Order(
+        release_id=release_id,
+        created_at=occasion.created_at,
+        grid=occasion.grid,
+        bound=request.bound,
+        ingest_id=occasion.data_version.ingest_id,
+        data_version=occasion.data_version.digest,
+        cell=kept.cell,
+        slot=kept.slot,
+        lattices=allocation.lattices,
+        display_unit=occasion.display_unit,
+        interval_level=request.interval_level,
+        uninformative_above=request.refuse_above,
+        min_vehicles=request.min_vehicles,
+        publish_counts=occasion.publish_counts,
+        disclosure=disclosure(
+            release=release_id,
+            created_at=occasion.created_at,
+            publisher=occasion.publisher,
+            place=occasion.place,
+            software=SoftwareFacts("trafficdp", version("trafficdp")),
+            supersedes=None,
+            grid=occasion.grid,
+            bound=request.bound,
+            display_unit=occasion.display_unit,
+            min_vehicles=request.min_vehicles,
+            status=_foreseen_status(allocation),
+            sources=occasion.sources,
+            data_version=occasion.data_version.digest,
+            relation=allocation.event.relation,
+            assumptions=allocation.event.assumptions,
+            bins_per_vehicle=int(occupancy.bins_per_user.max()),
+            fixes_per_vehicle_in_a_bin=int(occupancy.largest_count_per_bin.max()),
+            bounding_method="speeds are clipped to the range, never dropped; counts are not capped",
+            epsilon=allocation.loss,
+            sum_of_maxima_before=spent_before,
+            budget_per_vehicle=occasion.budget,
+            mechanisms=[_mechanism(statistic, allocation) for statistic in statistics],
+            composition=COMPOSITION[allocation.chosen.name],
+            post_processing=[*(POST_PROCESSING[statistic] for statistic in statistics), ROUNDING],
+            interval_level=request.interval_level,
+            forced=verdict.refused,
+            refuse_above=request.refuse_above,
+            refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
+            publish_counts=occasion.publish_counts,
+        ),
+    )
+
+
+def source_facts(declaration: str, name: str, speed: str) -> SourceFacts:
+    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it."""
+    facts: Mapping[str, Any] = json.loads(declaration)
+    units = tuple(
+        UnitPeriod(SpeedUnit(each["unit"]), _day(each.get("first")), _day(each.get("last")))
+        for each in facts["units"]
+    )
+    rules = [f"rejected when {text}" for text in RULES.values()]
+    return SourceFacts(
+        name=name,
+        format=str(facts["format"]),
+        units=units,
+        cleaning=(
+            *rules,
+            "the same vehicle and instant in a later file is left out",
+            "speeds are never a reason to drop a row",
+        ),
+        speed=speed,
+    )
+
+
+def _day(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
+
+
+def _noise_scale(statistic: Statistic, allocation: Allocation) -> npt.NDArray[np.float64]:
+    lattice = allocation.lattices[statistic]
+    per_unit = steps_per_unit(statistic, allocation.occupancy, allocation.request.bound)
+    scale: npt.NDArray[np.float64] = lattice.scale * lattice.spacing / per_unit
+    return scale
+
+
+def _mechanism(statistic: Statistic, allocation: Allocation) -> MechanismFacts:
+    bound, lattice = allocation.request.bound, allocation.lattices[statistic]
+    per_unit = steps_per_unit(statistic, allocation.occupancy, bound)
+    coarse = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+    return MechanismFacts(
+        statistic=statistic,
+        mechanism=baseline.NAME,
+        sensitivity=SENSITIVITY[statistic],
+        noise_scale=_noise_scale(statistic, allocation),
+        worst_case_bias=baseline.rounding_bias(statistic, bound) + float(coarse.max()),
+        tolerance=allocation.request.tolerance[statistic],
+        share=None,
+        library=f"opendp {OPENDP_VERSION}",
+    )
+
+
+def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
+    """The status of every bin, which follows from the scales alone."""
+    request = allocation.request
+    statuses = [
+        baseline.statistic_status(
+            statistic, _noise_scale(statistic, allocation), float(request.bound.upper), request.refuse_above
+        )
+        for statistic in allocation.lattices
+    ]
+    return bin_status(allocation.keep, statuses)

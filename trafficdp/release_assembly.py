@@ -1,0 +1,82 @@
+"""From the estimates of the chosen bins to a Release over all bins, withheld ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.binning.slots import slot_facts
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.order import Order
+from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
+
+
+def assemble(
+    order: Order,
+    occupancy: Occupancy,
+    keep: npt.NDArray[np.bool_],
+    estimates: Mapping[Statistic, Estimate],
+    ledger: LedgerReference,
+) -> Release:
+    """Return the release of ``order``: ``occupancy`` has all G bins, ``estimates`` those of ``keep``."""
+    slots = np.unique(occupancy.slot)
+    spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
+    return Release(
+        id=order.release_id,
+        created_at=order.created_at,
+        grid=order.grid,
+        bound=order.bound,
+        display_unit=order.display_unit,
+        interval_level=order.interval_level,
+        min_vehicles=order.min_vehicles,
+        cell=occupancy.cell,
+        slot=occupancy.slot,
+        status=bin_status(keep, [estimate.status for estimate in estimates.values()]),
+        vehicles=occupancy.users_per_bin if order.publish_counts else None,
+        fixes=occupancy.samples_per_bin if order.publish_counts else None,
+        estimates=spread,
+        slots=slot_facts(slots, order.grid.slot_kind, order.grid.period, order.grid.day_parts),
+        ledger=ledger,
+        disclosure=order.disclosure,
+    )
+
+
+def bin_status(
+    keep: npt.NDArray[np.bool_], statuses: Sequence[npt.NDArray[np.object_]]
+) -> npt.NDArray[np.object_]:
+    """Return the status of all G bins from the statuses of each statistic over the kept ones.
+
+    WITHHELD where not kept, UNINFORMATIVE where every number is, RELEASED elsewhere.
+    """
+    useless = np.all([status == BinStatus.UNINFORMATIVE.value for status in statuses], axis=0)
+    result = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
+    result[keep] = np.where(useless, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value)
+    return result
+
+
+def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
+    """Return the estimate over all bins: NaN, spacing 1 and WITHHELD where ``keep`` is false."""
+
+    def numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        full = np.full(len(keep), np.nan)
+        full[keep] = values
+        return full
+
+    spacing = np.ones(len(keep), dtype=np.int64)
+    spacing[keep] = estimate.lattice_spacing
+    status = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
+    status[keep] = estimate.status
+    return Estimate(
+        statistic=estimate.statistic,
+        value=numbers(estimate.value),
+        low=numbers(estimate.low),
+        high=numbers(estimate.high),
+        noise_scale=numbers(estimate.noise_scale),
+        lattice_scale=numbers(estimate.lattice_scale),
+        lattice_spacing=spacing,
+        expected_error=numbers(estimate.expected_error),
+        status=status,
+    )

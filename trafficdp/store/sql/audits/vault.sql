@@ -1,0 +1,38 @@
+-- Audits of the vault: every query selects bad rows and must return none.
+-- Grain: one row a problem.
+SELECT 'a (vehicle, instant) twice' AS problem, count(*) AS found
+FROM (SELECT vehicle_id, time_us FROM fixes GROUP BY ALL HAVING count(*) > 1)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a fix of an unknown vehicle', count(*)
+FROM fixes ANTI JOIN vehicles USING (vehicle_id)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a fix of an unknown file', count(*)
+FROM fixes ANTI JOIN ingests USING (ingest_id)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a fix off the globe or with an unknown unit', count(*)
+FROM fixes
+WHERE NOT (latitude BETWEEN -90 AND 90 AND longitude BETWEEN -180 AND 180)
+   OR speed_unit NOT IN ('ms', 'kmh', 'mph')
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a gap in the numbers of files', count(*)
+FROM (SELECT ingest_id, row_number() OVER (ORDER BY ingest_id) AS place FROM ingests)
+WHERE ingest_id <> place
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a charge that is not positive or has no entry', count(*)
+FROM vehicle_charges LEFT JOIN ledger USING (sequence)
+WHERE loss_pico <= 0 OR ledger.sequence IS NULL
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a release without its charge', count(*)
+FROM releases ANTI JOIN ledger USING (sequence)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a published release without values', count(*)
+FROM releases
+WHERE published AND (facts IS NULL OR bins IS NULL)
+HAVING count(*) > 0;

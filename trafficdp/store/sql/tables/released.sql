@@ -1,0 +1,100 @@
+-- The released database: only what anyone may have. Built anew from Release objects, never altered.
+-- Grain and meaning are stated on each table.
+
+CREATE TABLE releases (
+    release_id      VARCHAR     NOT NULL PRIMARY KEY,
+    created_at      TIMESTAMPTZ NOT NULL,
+    status          VARCHAR     NOT NULL,
+    epsilon         DECIMAL(24, 12) NOT NULL,
+    relation        VARCHAR     NOT NULL,
+    resolution      INTEGER     NOT NULL,
+    slot_kind       VARCHAR     NOT NULL,
+    period_from     DATE        NOT NULL,
+    period_to       DATE        NOT NULL,
+    time_zone       VARCHAR     NOT NULL,
+    speed_unit      VARCHAR     NOT NULL,
+    speed_bound     DOUBLE      NOT NULL,
+    interval_level  DOUBLE      NOT NULL,
+    min_vehicles    INTEGER     NOT NULL,
+    ledger_sequence BIGINT      NOT NULL,
+    ledger_head     VARCHAR     NOT NULL,
+    disclosure      JSON        NOT NULL
+);
+COMMENT ON TABLE releases IS 'One row a release, withdrawn ones included (without their cells).';
+COMMENT ON COLUMN releases.release_id IS 'Name of the release.';
+COMMENT ON COLUMN releases.created_at IS 'When its charge was made.';
+COMMENT ON COLUMN releases.status IS 'published or withdrawn.';
+COMMENT ON COLUMN releases.epsilon IS 'Privacy loss of the release: the largest over vehicles.';
+COMMENT ON COLUMN releases.relation IS 'Neighbouring relation of the guarantee.';
+COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells.';
+COMMENT ON COLUMN releases.slot_kind IS 'How time is cut.';
+COMMENT ON COLUMN releases.period_from IS 'First local day.';
+COMMENT ON COLUMN releases.period_to IS 'Last local day, included.';
+COMMENT ON COLUMN releases.time_zone IS 'Time zone of days and slots.';
+COMMENT ON COLUMN releases.speed_unit IS 'Unit of the speeds in cells: ms, kmh or mph; variances in its square.';
+COMMENT ON COLUMN releases.speed_bound IS 'Speeds were clipped to 0 .. this, in speed_unit.';
+COMMENT ON COLUMN releases.interval_level IS 'Level of the intervals, e.g. 0.95.';
+COMMENT ON COLUMN releases.min_vehicles IS 'Bins with fewer vehicles are withheld.';
+COMMENT ON COLUMN releases.ledger_sequence IS 'Number of the charge in the ledger.';
+COMMENT ON COLUMN releases.ledger_head IS 'Hash of the ledger up to that charge.';
+COMMENT ON COLUMN releases.disclosure IS 'Everything the manifest says but the files.';
+
+CREATE TABLE cells (
+    release_id                        VARCHAR NOT NULL,
+    h3                                VARCHAR NOT NULL,
+    cell                              UBIGINT NOT NULL,
+    slot                              BIGINT  NOT NULL,
+    slot_label                        VARCHAR NOT NULL,
+    slot_start                        TIMESTAMPTZ,
+    slot_end                          TIMESTAMPTZ,
+    status                            VARCHAR NOT NULL,
+    vehicles                          BIGINT,
+    fixes                             BIGINT,
+    speed_mean                        DOUBLE,
+    speed_mean_low                    DOUBLE,
+    speed_mean_high                   DOUBLE,
+    speed_mean_noise_scale            DOUBLE,
+    speed_mean_expected_error         DOUBLE,
+    speed_mean_status                 VARCHAR,
+    speed_variance                    DOUBLE,
+    speed_variance_low                DOUBLE,
+    speed_variance_high               DOUBLE,
+    speed_variance_noise_scale        DOUBLE,
+    speed_variance_expected_error     DOUBLE,
+    speed_variance_status             VARCHAR,
+    speed_vehicle_mean                DOUBLE,
+    speed_vehicle_mean_low            DOUBLE,
+    speed_vehicle_mean_high           DOUBLE,
+    speed_vehicle_mean_noise_scale    DOUBLE,
+    speed_vehicle_mean_expected_error DOUBLE,
+    speed_vehicle_mean_status         VARCHAR
+);
+COMMENT ON TABLE cells IS 'One row a (release, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
+COMMENT ON COLUMN cells.release_id IS 'The release.';
+COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text.';
+COMMENT ON COLUMN cells.cell IS 'H3 cell as a number.';
+COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';
+COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
+COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
+COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
+COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
+COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
+COMMENT ON COLUMN cells.fixes IS 'GPS fixes; null unless counts are published.';
+COMMENT ON COLUMN cells.speed_mean IS 'Mean speed over fixes, noisy; null when withheld or not released.';
+COMMENT ON COLUMN cells.speed_mean_low IS 'Lower end of its interval.';
+COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
+COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
+COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over fixes, noisy.';
+COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
+COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
+COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_variance_expected_error IS 'Expected absolute error, worst case over the truth.';
+COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_vehicle_mean IS 'Mean over vehicles of each vehicle''s own mean speed, noisy.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_low IS 'Lower end of its interval.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_high IS 'Upper end of its interval.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';

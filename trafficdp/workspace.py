@@ -1,0 +1,399 @@
+"""The whole tool in Python: open a city's store, ingest, plan, release, verify.
+
+>>> import trafficdp
+>>> city = trafficdp.open("data/sample/trafficdp.toml", store="city.store", create=True)
+>>> city.ingest(sorted(Path("data/sample").glob("*.csv.gz")))
+>>> print(city.plan().loss)
+>>> release = city.release()
+>>> release.to_geodataframe()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import geopandas
+import pandas as pd
+
+from trafficdp import verification
+from trafficdp.config import Config, declaration_json, load_config
+from trafficdp.curator import Curator
+from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
+from trafficdp.export.frame import to_geodataframe
+from trafficdp.export.write import export
+from trafficdp.ingest.read import choose_source, read_file
+from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.planner.allocation import Allocation, allocate
+from trafficdp.planner.refusal import Verdict, judge
+from trafficdp.planner.suggest import Suggestions, suggest
+from trafficdp.privacy.ledger import LedgerRow
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import Release
+from trafficdp.publication import RELEASES
+from trafficdp.publishing_facts import Occasion, source_facts, write_order
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.head import Head
+from trafficdp.store.lock import store_lock
+from trafficdp.store.vault import Vault
+
+DEFAULT_WAIT = 60.0
+Progress = Callable[[str], AbstractContextManager[Callable[[int], None] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """What became of one file: its report, how many fixes were new, and whether it was there before."""
+
+    report: FileReport | None
+    file: str
+    added: int
+    already_there: bool
+
+
+@dataclass(frozen=True)
+class ReleasedMap:
+    """A published release: its numbers, and where its files are."""
+
+    release: Release
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Name of the release."""
+        return self.release.id
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the published table, one row a bin."""
+        return published_frame(self.release)
+
+    def to_geodataframe(self) -> geopandas.GeoDataFrame:
+        """Return the published table with the hexagons, in WGS84."""
+        return to_geodataframe(self.release)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused."""
+
+    allocation: Allocation
+    verdict: Verdict
+    suggestions: Suggestions | None
+    budget_left: PureDP
+
+    @property
+    def loss(self) -> PureDP:
+        """The epsilon that the release would charge: the largest loss of any vehicle."""
+        return self.allocation.loss
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSummary:
+    """One line about a release."""
+
+    id: str
+    status: str
+    sequence: int
+    epsilon: PureDP
+    created_at: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the store holds, for the curator."""
+
+    store: Path
+    fixes: int
+    vehicles: int
+    derived: int
+    files: int
+    data_version: str
+    releases: int
+    unfinished: int
+    largest_spent: PureDP
+    sum_of_maxima: PureDP
+    budget: PureDP
+
+
+class Workspace:
+    """A city's configuration, store and key. Every call takes the store's lock by itself.
+
+    ``wait`` is how many seconds to wait for another process. ``progress`` is asked for a bar per file.
+    """
+
+    def __init__(
+        self, config: Config, store: Path, key_file: Path, *, wait: float, progress: Progress | None
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.key_file = key_file
+        self._wait = wait
+        self._progress = progress
+
+    def ingest(self, files: Sequence[str | Path], *, dry_run: bool = False) -> list[IngestedFile]:
+        """Read files into the vault, all or none; a file that is there already changes nothing.
+
+        With ``dry_run`` everything is read and checked and nothing is written.
+        Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
+        """
+        paths = [Path(file) for file in files]
+        if not paths:
+            raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
+        key = VehicleKey.load(self.key_file)
+        with self._curator("ingest") as curator:
+            curator.vault.check_key(key.fingerprint)
+            # the report of a file is text; its fixes go straight into the transaction
+            with self._all_or_nothing(curator.vault, dry_run):
+                self._pin_area(curator.vault, dry_run=dry_run)
+                return [self._ingest_file(curator.vault, path, key, dry_run) for path in paths]
+
+    def plan(self, epsilon: PureDP | str | float | None = None, *, suggestions: bool = True) -> Plan:
+        """Return what a release would cost and give, from public counts. Nothing is spent."""
+        with self._curator("plan") as curator:
+            return self._plan(curator, _loss(epsilon), suggestions)[0]
+
+    def release(self, epsilon: PureDP | str | float | None = None, *, force: bool = False) -> ReleasedMap:
+        """Charge, draw and publish a release. See ``Curator.release`` for what may be refused."""
+        key = VehicleKey.load(self.key_file)
+        with self._curator("release") as curator:
+            curator.vault.check_key(key.fingerprint)
+            plan, occupancy = self._plan(curator, _loss(epsilon), suggestions=not force)
+            if plan.verdict.refused and not force:
+                raise _refusal(plan)
+            version = vault_fixes.data_version(curator.vault)
+            occasion = self._occasion(curator.vault, version)
+            contributions = curator.contributions(self.config.grid, self.config.bound, version)
+            release = curator.release(
+                plan.allocation,
+                contributions,
+                self.config.budget,
+                lambda name, before: write_order(occasion, plan.allocation, occupancy, name, before),
+                force=force,
+            )
+            return ReleasedMap(release, self.store / RELEASES / release.id)
+
+    def releases(self) -> list[ReleaseSummary]:
+        """Return every charged release, in order."""
+        with self._curator("releases") as curator:
+            entries = {row.sequence: row.facts for row in vault_ledger.rows(curator.vault)}
+            return [
+                ReleaseSummary(
+                    id=stored.release_id,
+                    status="withdrawn"
+                    if stored.withdrawn
+                    else "published"
+                    if stored.published
+                    else "unfinished",
+                    sequence=stored.sequence,
+                    epsilon=PureDP(int(str(entries[stored.sequence]["epsilon_pico"]))),
+                    created_at=str(entries[stored.sequence]["at"]),
+                    folder=self.store / RELEASES / stored.release_id,
+                )
+                for stored in vault_releases.all_releases(curator.vault)
+            ]
+
+    def map(self, release_id: str) -> ReleasedMap:
+        """Return a published release."""
+        with self._curator("export") as curator:
+            if vault_releases.release_named(curator.vault, release_id).withdrawn:
+                raise UsageError("this release was withdrawn", got=release_id)
+            return ReleasedMap(curator.load(release_id), self.store / RELEASES / release_id)
+
+    def export(self, release_id: str, format: str, path: str | Path) -> Path:
+        """Write a release as "geojson", "csv", "geoparquet", "gpkg" or "html"; return the path."""
+        export(self.map(release_id).release, format, Path(path))
+        return Path(path)
+
+    def withdraw(self, release_id: str) -> None:
+        """Take a release back. Its files and rows go; its charge stays: budget never comes back."""
+        with self._curator("withdraw") as curator:
+            curator.withdraw(release_id, datetime.now(UTC))
+
+    def verify(self, release_id: str) -> list[verification.Check]:
+        """Return every check of a release; see ``verification``."""
+        with self._curator("verify") as curator:
+            return verification.verify(curator, release_id)
+
+    def ledger(self) -> list[LedgerRow]:
+        """Return the ledger, its chain checked."""
+        with self._curator("ledger") as curator:
+            return vault_ledger.rows(curator.vault)
+
+    def reports(self) -> list[FileReport]:
+        """Return the ingest reports, in order. They lie outside the guarantee: never publish them."""
+        with self._curator("status") as curator:
+            return [FileReport.from_json(each.report) for each in vault_fixes.ingested_files(curator.vault)]
+
+    def status(self) -> Status:
+        """Return what the store holds."""
+        with self._curator("status", recover=False) as curator:
+            version = vault_fixes.data_version(curator.vault)
+            counts = vault_fixes.count_fixes(curator.vault, version.ingest_id)
+            releases = vault_releases.all_releases(curator.vault)
+            spent = vault_ledger.totals(curator.vault)
+            return Status(
+                store=self.store,
+                fixes=counts.fixes,
+                vehicles=counts.vehicles,
+                derived=counts.derived,
+                files=version.ingest_id,
+                data_version=version.digest,
+                releases=len(releases),
+                unfinished=sum(not each.finished for each in releases),
+                largest_spent=PureDP(spent.largest),
+                sum_of_maxima=PureDP(spent.sum_of_maxima),
+                budget=self.config.budget,
+            )
+
+    @contextmanager
+    def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
+        with store_lock(self.store, purpose=purpose, wait=self._wait), Vault.open(self.store) as vault:
+            curator = Curator(self.store, vault, Head.beside(self.key_file))
+            if recover:
+                curator.recover()
+            yield curator
+
+    def _plan(self, curator: Curator, epsilon: PureDP | None, suggestions: bool) -> tuple[Plan, Occupancy]:
+        version = vault_fixes.data_version(curator.vault)
+        if version.ingest_id == 0:
+            raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+        bound = self.config.bound
+
+        def occupancy_of(grid: Grid) -> Occupancy:
+            return curator.contributions(grid, bound, version).occupancy
+
+        request = self.config.request(epsilon)
+        here = curator.contributions(self.config.grid, bound, version)
+        if here.occupancy.bins == 0:
+            raise UsageError(
+                "no fix lies in the study area and the period",
+                got=f"{self.config.grid.period.first} to {self.config.grid.period.last}",
+                todo="correct [city] period or ingest files of that period",
+            )
+        allocation = allocate(here.occupancy, request)
+        verdict = judge(allocation)
+        found = suggest(self.config.grid, request, occupancy_of) if verdict.refused and suggestions else None
+        paying = here.vehicle[allocation.event.loss_per_user > 0]
+        spent = int(vault_ledger.spent(curator.vault, paying).max(initial=0))
+        left = PureDP(max(0, self.config.budget.pico - spent))
+        return Plan(allocation, verdict, found, left), here.occupancy
+
+    def _occasion(self, vault: Vault, version: vault_fixes.DataVersion) -> Occasion:
+        speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
+        sources = tuple(
+            source_facts(declaration, name, speeds.get(name, "reported"))
+            for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
+        )
+        return Occasion(
+            publisher=self.config.city.publisher,
+            place=self.config.city.name,
+            grid=self.config.grid,
+            display_unit=self.config.map.display_unit,
+            publish_counts=self.config.map.publish_counts,
+            budget=self.config.budget,
+            data_version=version,
+            sources=sources,
+            created_at=datetime.now(UTC).replace(microsecond=0),
+        )
+
+    def _ingest_file(self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool) -> IngestedFile:
+        source = choose_source(path, self.config.sources)
+        declaration = declaration_json(source)
+        bar = self._progress(path.name) if self._progress else nullcontext(None)
+        with bar as advance:
+            read = read_file(path, source, self.config.grid.area, key, progress=advance)
+        if vault_fixes.already_ingested(vault, read.report.sha256, declaration):
+            return IngestedFile(read.report, path.name, 0, already_there=True)
+        if dry_run:
+            return IngestedFile(read.report, path.name, 0, already_there=False)
+        added = vault_fixes.add_fixes(
+            vault,
+            read.fixes,
+            file_name=path.name,
+            sha256=read.report.sha256,
+            source=source.name,
+            declaration=declaration,
+            report=read.report.to_json(),
+        )
+        return IngestedFile(read.report, path.name, added, already_there=False)
+
+    def _all_or_nothing(self, vault: Vault, dry_run: bool) -> AbstractContextManager[None]:
+        return nullcontext() if dry_run else vault.transaction("ingesting")
+
+    def _pin_area(self, vault: Vault, *, dry_run: bool) -> None:
+        """A vault holds fixes of one study area: rows outside it were rejected and cannot come back."""
+        area = self.config.grid.area.hash
+        pinned = vault.fact("area_hash")
+        if pinned is None and not dry_run:
+            vault.set_fact("area_hash", area)
+        if pinned is not None and pinned != area:
+            raise DataError(
+                "the study area is not the one this store was filled under",
+                got=f"an area with hash {area[:12]}",
+                expected=f"the area with hash {pinned[:12]}",
+                todo="restore [city] study_area, or ingest everything into a new store",
+            )
+
+
+def open_workspace(
+    config: str | Path = "trafficdp.toml",
+    *,
+    store: str | Path | None = None,
+    create: bool = False,
+    wait: float = DEFAULT_WAIT,
+    progress: Progress | None = None,
+) -> Workspace:
+    """Return the workspace of a configuration file. ``create`` makes store and key if there are none.
+
+    The store is ``store``, else the configuration's, else ``city.store`` beside the configuration; the
+    key is the configuration's ``key_file``, else STORE.key beside the store, never inside it.
+    """
+    settings = load_config(Path(config))
+    folder = Path(store) if store is not None else settings.store or Path(config).parent / "city.store"
+    workspace = Workspace(settings, folder, key_path(folder, settings.key_file), wait=wait, progress=progress)
+    if create and not (folder / "vault.duckdb").exists():
+        create_store(folder, workspace.key_file)
+    return workspace
+
+
+def key_path(store: Path, configured: Path | None) -> Path:
+    """Return where the key of a store lies; raise UsageError for a place inside the store."""
+    path = configured or store.with_name(store.name + ".key")
+    if path.resolve().is_relative_to(store.resolve()):
+        raise UsageError(
+            "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
+        )
+    return path
+
+
+def create_store(store: Path, key_file: Path) -> None:
+    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key."""
+    if key_file.exists():
+        key = VehicleKey.load(key_file)
+    else:
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        key = VehicleKey.create(key_file)
+    Vault.create(store, key_fingerprint=key.fingerprint)
+    Head.beside(key_file).write(None)
+
+
+def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:
+    return epsilon if epsilon is None or isinstance(epsilon, PureDP) else PureDP.of(epsilon)
+
+
+def _refusal(plan: Plan) -> TrafficdpError:
+    unit = plan.allocation.request.bound.unit.label
+    return UninformativeReleaseError(
+        "the release would say too little",
+        got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
+        expected=f"at most {plan.verdict.threshold:.3g} {unit}",
+        todo=None if plan.suggestions is None else plan.suggestions.in_words(),
+    )
