@@ -17,11 +17,16 @@ def _only(named: dict[str, object]) -> tuple[str, object]:
 def finite(**named: object) -> float:
     """Return the one keyword argument as a float; raise UsageError unless it is a finite number."""
     name, value = _only(named)
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        # an integer beyond every float, perhaps too long to print
+        number, value = math.inf, math.inf
+    if not math.isfinite(number):
         raise UsageError(
             f"{name} is not a finite number", got=f"{name}={value!r}", expected="a finite number"
         )
-    return float(value)
+    return number
 
 
 def positive(**named: object) -> float:

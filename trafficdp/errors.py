@@ -57,7 +57,7 @@ class InsufficientBudgetError(TrafficdpError):
 
     Parameters
     ----------
-    remaining : what the vehicle with the least budget left may still spend (epsilon).
+    remaining : what the vehicle that would exceed its budget most may still spend (epsilon).
     requested : what the release would cost that vehicle (epsilon).
     """
 
@@ -66,10 +66,14 @@ class InsufficientBudgetError(TrafficdpError):
     def __init__(self, *, remaining: Fraction | float, requested: Fraction | float) -> None:
         self.remaining = remaining
         self.requested = requested
+        cost, left = f"{float(requested):.6g}", f"{float(remaining):.6g}"
+        if cost == left:
+            # they differ further back: losses are whole numbers of 10^-12
+            cost, left = f"{float(requested):.12f}", f"{float(remaining):.12f}"
         super().__init__(
             "privacy budget exceeded",
-            got=f"a release that costs epsilon {float(requested):.6g}",
-            expected=f"at most the remaining {float(remaining):.6g}",
+            got=f"a release that costs epsilon {cost}",
+            expected=f"at most the remaining {left}",
             todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back",
         )
 

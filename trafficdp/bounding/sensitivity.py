@@ -53,7 +53,9 @@ def joint_cost(count: IntArray, samples: IntArray, linear: FloatArray, quadratic
     # the neighbours of floor(k0) as well, so that rounding of k0 cannot hide the maximum
     for shift in (-1.0, 0.0, 1.0, 2.0):
         k = np.clip(around + shift, 0.0, m)
-        best = np.maximum(best, linear * k + quadratic * (k * (n - k)))
+        # an infinite price gives "not a number" at k = 0, which no accountant accepts
+        with np.errstate(invalid="ignore", over="ignore"):
+            best = np.maximum(best, linear * k + quadratic * (k * (n - k)))
     return best
 
 

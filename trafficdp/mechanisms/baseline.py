@@ -151,6 +151,7 @@ def _estimate(
     raw = ((noisy * spacing).astype(np.float64) + centre) / per_unit
     bias = rounding_bias(statistic, bound) + centre / per_unit
     half = half_width(lattice.scale, level) * lattice.spacing / per_unit + bias
+    half = np.where(lattice.scale > 0, half, 0.0)
     scale = lattice.scale * lattice.spacing / per_unit
 
     reach = statistic.largest(upper)
@@ -161,7 +162,7 @@ def _estimate(
         # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy too.
         value = np.minimum(inside, mean.value * (upper - mean.value))
         low = np.minimum(low, value)
-    error = expected_error(statistic, scale, upper)
+    error = np.where(scale > 0, np.minimum(expected_error(statistic, scale, upper) + bias, reach), 0.0)
     status = statistic_status(statistic, scale, upper, uninformative_above)
     return Estimate(statistic, value, low, high, scale, lattice.scale, lattice.spacing, error, status)
 

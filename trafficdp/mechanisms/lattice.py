@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import joint_cost
+from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -29,6 +30,8 @@ from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+LARGEST_EXPONENT = 62
+"""Spacings are powers of two in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,39 @@ def steps_per_unit(statistic: Statistic, occupancy: Occupancy, bound: Contributi
 def to_lattice(
     statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, scale: FloatArray
 ) -> Lattice:
-    """Return the lattice noise for Laplace scales ``scale`` (statistic's unit, shape (G,)), never less."""
+    """Return the lattice noise for Laplace scales ``scale`` (statistic's unit, shape (G,)), never less.
+
+    Raises UsageError for scales that are negative or not finite, too large to be drawn exactly (nothing
+    may fail after a charge), or for bins whose sum of squares could leave 64 bits.
+    """
+    if not bool(np.all(np.isfinite(scale) & (scale >= 0))):
+        raise UsageError("a noise scale is not a number of at least 0", expected="finite scales")
     lattice = round_up(scale * round_up(steps_per_unit(statistic, occupancy, bound)))
     spacing = np.ones(occupancy.bins, dtype=np.int64)
     if statistic is Statistic.VARIANCE:
+        _check_squares(occupancy, bound)
         excess = np.maximum(0, np.ceil(np.log2(np.maximum(lattice / (LARGEST_SCALE / 4), 1.0))))
-        spacing = np.left_shift(spacing, excess.astype(np.int64))
+        spacing = np.left_shift(spacing, np.minimum(excess, LARGEST_EXPONENT).astype(np.int64))
         # division by a power of two is exact
         lattice = np.where(occupancy.samples_per_bin == 1, 0.0, lattice / spacing)
-    return Lattice(group_scales(lattice), spacing)
+    grouped = group_scales(lattice)
+    if not bool(np.all(grouped <= LARGEST_SCALE)):
+        raise UsageError(
+            "noise of this size cannot be drawn exactly",
+            got=f"{statistic.value} with a scale of {float(scale.max()):.3g} {bound.unit.label}",
+            todo="ask for a larger epsilon or a larger speed_step",
+        )
+    return Lattice(grouped, spacing)
+
+
+def _check_squares(occupancy: Occupancy, bound: ContributionBound) -> None:
+    most = int(occupancy.samples_per_bin.max(initial=0))
+    if most * bound.steps**2 > np.iinfo(np.int64).max:
+        raise UsageError(
+            "sums of squares could leave 64 bits",
+            got=f"{most} fixes in a bin at {bound.steps} steps up to the speed bound",
+            todo="choose a larger speed_step",
+        )
 
 
 def loss_per_user(
@@ -74,7 +101,10 @@ def loss_per_user(
     Mean and variance of a bin are priced jointly (``joint_cost``); a vehicle mean beside them adds its
     own cost; bins add (Theorem A). Each pair's loss is rounded up to a whole pico-epsilon. Depends on
     public counts and scales only, so that anyone with the counts can check a published release.
+    Raises UsageError when a statistic that can vary has no noise, or a spacing is not positive.
     """
+    if any(int(lattice.spacing.min(initial=1)) < 1 for lattice in lattices.values()):
+        raise UsageError("a lattice spacing is not positive", expected="whole numbers of at least 1")
     loss = np.zeros(occupancy.pairs)
     if Statistic.VEHICLE_MEAN in lattices:
         scale = lattices[Statistic.VEHICLE_MEAN].scale[occupancy.bin_index]
@@ -91,6 +121,7 @@ def _moments_loss(
 ) -> FloatArray:
     """Upper bounds of the losses of mean and variance together, shape (P,)."""
     zero = np.zeros(occupancy.pairs)
+    samples = occupancy.samples_per_bin[occupancy.bin_index]
     linear = quadratic = rounding = zero
     if Statistic.MEAN in lattices:
         scale = lattices[Statistic.MEAN].scale[occupancy.bin_index]
@@ -99,12 +130,12 @@ def _moments_loss(
         lattice = lattices[Statistic.VARIANCE]
         scale = lattice.scale[occupancy.bin_index]
         spacing = lattice.spacing[occupancy.bin_index]
-        noisy = scale > 0
-        units = np.where(noisy, float(bound.steps) ** 2, 0.0)
-        quadratic = loss_upper_bound(round_up(units / spacing) * noisy, scale)
+        # the variance of one fix is 0 whatever its speed; every other one must have noise
+        varies = samples > 1
+        units = np.where(varies, round_up(float(bound.steps) ** 2 / spacing), 0.0)
+        quadratic = loss_upper_bound(units, scale)
         # flooring to the spacing may add one step to the change
-        rounding = loss_upper_bound(np.where(noisy & (spacing > 1), 1.0, 0.0), scale)
-    samples = occupancy.samples_per_bin[occupancy.bin_index]
+        rounding = loss_upper_bound(np.where(varies & (spacing > 1), 1.0, 0.0), scale)
     cost = joint_cost(occupancy.count, samples, linear, quadratic)
     # joint_cost makes four roundings of relative size 2^-53 at most
     return np.where(cost + rounding > 0, round_up(cost * (1 + 2.0**-50) + rounding), 0.0)

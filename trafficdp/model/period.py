@@ -13,7 +13,8 @@ from trafficdp.errors import ConfigError
 class Period:
     """Local days ``first`` to ``last``, both included, in ``time_zone`` (an IANA name).
 
-    Raises ConfigError for an unknown time zone or a period that ends before it starts.
+    Raises ConfigError for an unknown time zone, or a period that ends before it starts or lies outside the
+    years 1900 to 2900.
     """
 
     first: date
@@ -22,6 +23,12 @@ class Period:
 
     def __post_init__(self) -> None:
         zone_of(self.time_zone)
+        if not (1900 <= self.first.year <= 2900 and 1900 <= self.last.year <= 2900):
+            raise ConfigError(
+                "period is out of range",
+                got=f"from {self.first.isoformat()} to {self.last.isoformat()}",
+                expected="days of the years 1900 to 2900",
+            )
         if self.last < self.first:
             raise ConfigError(
                 "period ends before it starts",

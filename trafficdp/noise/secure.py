@@ -38,8 +38,9 @@ def discrete_laplace(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     noise = np.zeros(scale.shape, dtype=np.int64)
     distinct, which = np.unique(scale, return_inverse=True)
     order = np.argsort(which, kind="stable")
-    ends = np.cumsum(np.bincount(which, minlength=len(distinct)))
-    for value, start, end in zip(distinct, np.r_[0, ends[:-1]], ends, strict=True):
+    sizes = np.bincount(which, minlength=len(distinct))
+    ends = np.cumsum(sizes)
+    for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
         if value > 0:
             noise[order[start:end]] = _draw(float(value), int(end - start))
     return noise

@@ -1,4 +1,4 @@
-"""Tails of discrete Laplace noise: from a level to the half width of an interval."""
+"""Tails of Laplace noise: from a level to the half width of an interval."""
 
 from __future__ import annotations
 
@@ -18,6 +18,24 @@ def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.f
     in_range(0, 1, level=level)
     positive = np.where(scale > 0, scale, 1.0)
     beyond = positive * (np.log(2.0 / (1.0 - level)) - np.log1p(np.exp(-1.0 / positive)))
-    # one unit in the last place up, so that rounding never shortens an interval
-    first_excluded = np.maximum(np.ceil(np.nextafter(beyond, np.inf)), 1.0)
+    # a few units in the last place up, so that rounding never shortens an interval
+    first_excluded = np.maximum(np.ceil(beyond * (1 + 2.0**-49)), 1.0)
     return np.where(scale > 0, first_excluded - 1.0, 0.0)
+
+
+def half_width_with_bias(
+    scale: npt.NDArray[np.float64], level: float, bias: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return h = b ln(cosh(beta/b) / a), a = 1 - level: the half width for continuous Laplace and a bias.
+
+    P(|beta + Z| > h) = a at the worst bias beta (methods 7.6), shorter than beta + b ln(1/a). Where h would
+    be below the bias, at which the formula ends, beta + b ln(1/a) is returned; the bias for scale 0.
+    Raises UsageError unless 1/2 <= level < 1.
+    """
+    in_range(0.5 - 1e-12, 1, level=level)
+    safe = np.where(scale > 0, scale, 1.0)
+    ratio = bias / safe
+    log_cosh = np.logaddexp(ratio, -ratio) - np.log(2.0)
+    exact = safe * (log_cosh - np.log1p(-level))
+    plain = bias - safe * np.log1p(-level)
+    return np.where(scale > 0, np.where(exact >= bias, exact, plain), bias)

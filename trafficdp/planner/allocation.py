@@ -86,7 +86,7 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
             todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
         )
     rungs = ladder(kept, request.bound, request.tolerance)
-    chosen = _choose(rungs, request)
+    chosen = choose_rung(rungs, request)
     target = request.epsilon.pico
     epsilon = float(request.epsilon.epsilon)
     for _ in range(50):
@@ -95,16 +95,19 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
             for statistic, scale in chosen.scales(epsilon).items()
         }
         event = baseline.event(kept, request.bound, lattices)
-        excess = event.loss.pico / target
-        if excess <= 1:
+        if event.loss.pico <= target:
             return Allocation(request, keep, kept, chosen, rungs, lattices, event)
-        epsilon = np.nextafter(epsilon / excess, 0.0) * (1 - 1e-13)
+        epsilon *= target / event.loss.pico * (1 - 1e-13)
     raise UsageError(
         "no noise fits the epsilon", got=f"epsilon={request.epsilon}", todo="ask for a larger epsilon"
     )
 
 
-def _choose(rungs: tuple[Rung, ...], request: Request) -> Rung:
+def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
+    """Return the rung that ``request`` names, or the one with the smallest worst noise ("best").
+
+    The choice is the same at every epsilon. Raises UsageError for an unknown name.
+    """
     named = {rung.name: rung for rung in rungs}
     if request.rung in named:
         return named[request.rung]

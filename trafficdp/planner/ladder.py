@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import joint_cost
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import expected_error, largest_sensitivity
@@ -71,8 +72,12 @@ def ladder(
     """Return the rungs for releasing the statistics of ``tolerance`` in all bins of ``occupancy``.
 
     ``tolerance`` gives t > 0 a statistic, in its unit: errors of statistics are compared as b / t.
-    Raises UsageError when there is no bin.
+    Raises UsageError when there is no bin, no statistic, or a tolerance is not positive.
     """
+    for statistic, allowed in tolerance.items():
+        positive(**{f"tolerance of the {statistic.value}": allowed})
+    if not tolerance:
+        raise UsageError("there is no statistic to release", expected="at least one statistic")
     if occupancy.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     paper = {s: largest_sensitivity(s, occupancy, bound) * len(tolerance) for s in tolerance}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, Request
+from trafficdp.planner.allocation import Allocation, Request, choose_rung
 from trafficdp.planner.ladder import ladder
+from trafficdp.privacy.loss import PICO
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,13 @@ def judge(allocation: Allocation) -> Verdict:
     """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
 
     Judged on the mean (fixes first, then vehicles); on the variance, with its range U^2/4, only when no
-    mean is released.
+    mean is released. Bins where the statistic can only be one number (no noise) do not count.
     """
     request = allocation.request
     statistic = judged_statistic(request)
     return Verdict(
         statistic,
-        float(np.median(allocation.errors()[statistic])),
+        _median_of_noisy(allocation.errors()[statistic]),
         request.refuse_above * statistic.largest(request.bound.upper),
     )
 
@@ -64,22 +67,26 @@ def largest_passing_scale(request: Request) -> float:
 
 
 def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
-    """Return the epsilon that would pass on the bins of ``occupancy`` by the best rung; None for no bin."""
+    """Return the least epsilon (a whole number of 10^-12) that passes on the bins of ``occupancy``.
+
+    By the rung that ``request`` would execute. None when no bin has ``min_vehicles`` vehicles.
+    """
     kept = occupancy.select(occupancy.users_per_bin >= request.min_vehicles)
     if kept.bins == 0:
         return None
     statistic, scale = judged_statistic(request), largest_passing_scale(request)
-    medians = [
-        float(np.median(r.scales(1.0)[statistic])) for r in ladder(kept, request.bound, request.tolerance)
-    ]
-    return min(medians) / scale
+    rung = choose_rung(ladder(kept, request.bound, request.tolerance), request)
+    needed = _median_of_noisy(rung.scales(1.0)[statistic]) / scale
+    # a hair more, so that rounding of the scales cannot spoil it; a decimal that PureDP.of reads whole
+    return math.ceil(needed * (1 + 1e-12) * PICO) / PICO
 
 
 def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
     """Return the least ``min_vehicles`` at which the request passes, None when no such bin remains.
 
     Fewer bins never cost a vehicle more, so under equal scales the noise falls as ``min_vehicles`` grows:
-    a binary search over the distinct numbers of vehicles.
+    a binary search over the distinct numbers of vehicles. (Other rungs compare bins differently: there the
+    answer passes as well but need not be the least.)
     """
     choices = np.unique(occupancy.users_per_bin)
     choices = choices[choices >= request.min_vehicles]
@@ -91,4 +98,13 @@ def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
             high = middle
         else:
             low = middle + 1
-    return int(choices[low]) if low < len(choices) else None
+    if low == len(choices):
+        return None
+    # every number down to the one before keeps the same bins
+    return request.min_vehicles if low == 0 else int(choices[low - 1]) + 1
+
+
+def _median_of_noisy(values: npt.NDArray[np.float64]) -> float:
+    """Median of the positive ones; 0 when there is none."""
+    noisy = values[values > 0]
+    return float(np.median(noisy)) if noisy.size else 0.0

@@ -25,19 +25,35 @@ def compose(events: Sequence[PrivacyEvent], users: int) -> npt.NDArray[np.int64]
     """
     total = np.zeros(users, dtype=np.int64)
     for event in events:
-        if not isinstance(event, PrivacyEvent) or event.idealised:
-            raise UsageError("unknown kind of privacy event", got=type(event).__name__)
+        if not isinstance(event, PrivacyEvent):
+            raise UsageError(
+                "unknown kind of privacy event", got=type(event).__name__, expected=PrivacyEvent.__name__
+            )
+        if event.idealised:
+            raise UsageError(
+                "noise without an exact sampler cannot be accounted for",
+                got=f"mechanism={event.mechanism!r}",
+                expected="an exact mechanism",
+            )
         if event.relation is not NeighbouringRelation.REPLACE_USER_VALUES:
-            raise UsageError("events of different relations do not compose", got=event.relation.value)
-        if event.loss_per_user.shape != (users,):
             raise UsageError(
-                "an event is about other users", got=event.loss_per_user.shape, expected=(users,)
+                "events of different relations do not compose",
+                got=event.relation.value,
+                expected=NeighbouringRelation.REPLACE_USER_VALUES.value,
             )
-        if int(event.loss_per_user.min(initial=0)) < 0:
+        loss = event.loss_per_user
+        if loss.shape != (users,) or loss.dtype != np.int64:
+            raise UsageError(
+                "an event is about other users",
+                got=f"losses of shape {loss.shape}, {loss.dtype}",
+                expected=f"{(users,)}, int64",
+            )
+        if int(loss.min(initial=0)) < 0:
             raise UsageError("a privacy loss cannot be negative")
-        total = total + event.loss_per_user
-        if int(total.max(initial=0)) > LARGEST_LOSS:
-            raise UsageError(
-                "privacy loss is too large to account for", expected="at most one million epsilon"
-            )
+        # neither summand exceeds 10^18, so that the sum cannot wrap around
+        if int(loss.max(initial=0)) <= LARGEST_LOSS:
+            total = total + loss
+            if int(total.max(initial=0)) <= LARGEST_LOSS:
+                continue
+        raise UsageError("privacy loss is too large to account for", expected="at most one million epsilon")
     return total

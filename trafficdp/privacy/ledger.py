@@ -1,7 +1,8 @@
 """The ledger's rules, without a database: entries, their hash chain, and who may still pay.
 
 A ledger is a list of entries, each canonical JSON, chained by
-``head_hash = SHA-256(previous head_hash, newline, entry)``. A change or a lost end breaks the chain.
+``head_hash = SHA-256(previous head_hash, newline, entry)``. A change, a gap or a swap breaks the chain; a
+lost end does not, which is why the newest hash is kept outside the store as well.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def check_chain(rows: Iterable[LedgerRow]) -> None:
     head, expected = GENESIS, 1
     for row in rows:
         head = _chain(head, row.entry)
-        if row.sequence != expected or row.head_hash != head or row.facts.get("sequence") != expected:
+        if row.sequence != expected or row.head_hash != head or _stated_sequence(row) != expected:
             raise StoreDamagedError(
                 "the ledger's chain is broken",
                 got=f"an altered or missing entry at number {expected}",
@@ -85,6 +86,14 @@ def check_budget(spent: npt.NDArray[np.int64], cost: npt.NDArray[np.int64], budg
         remaining=PureDP(max(0, budget.pico - int(spent[worst]))).epsilon,
         requested=PureDP(int(cost[worst])).epsilon,
     )
+
+
+def _stated_sequence(row: LedgerRow) -> object:
+    try:
+        facts: object = json.loads(row.entry)
+    except ValueError:
+        return None
+    return facts.get("sequence") if isinstance(facts, dict) else None
 
 
 def _chain(head: str, entry: str) -> str:

@@ -35,20 +35,15 @@ class PureDP:
     def of(cls, epsilon: str | float | int | Decimal | Fraction) -> PureDP:
         """Return the largest loss that does not exceed ``epsilon``, read as the decimal it is written as.
 
-        Raises UsageError unless epsilon is a finite number above 0 and at most one million.
+        Raises UsageError unless epsilon is a number from 10^-12 to one million.
         """
-        try:
-            exact = epsilon if isinstance(epsilon, Fraction) else Fraction(str(epsilon))
-        except (ValueError, ZeroDivisionError) as error:
-            raise UsageError(
-                "epsilon is not a number", got=f"epsilon={epsilon!r}", expected="a number above 0"
-            ) from error
+        exact = _fraction_of(epsilon)
         pico = int(exact * PICO)
         if not 0 < pico <= LARGEST_LOSS:
             raise UsageError(
                 "epsilon is out of range",
-                got=f"epsilon={epsilon!r}",
-                expected="a number above 0 and at most 1,000,000",
+                got=f"epsilon={float(exact):.6g}" if isinstance(epsilon, int) else f"epsilon={epsilon!s:.40}",
+                expected="a number from 10^-12 to 1,000,000",
             )
         return cls(pico)
 
@@ -67,9 +62,26 @@ class PureDP:
         return decimal_text(self.pico)
 
 
+def _fraction_of(epsilon: str | float | int | Decimal | Fraction) -> Fraction:
+    if isinstance(epsilon, int | Fraction) and not isinstance(epsilon, bool):
+        # beyond the range all the same, and safe to print
+        return min(max(Fraction(epsilon), Fraction(-1)), Fraction(PICO))
+    text = str(epsilon)
+    try:
+        # as a fraction, "1e999999999" would fill the memory
+        magnitude = 0 if "/" in text else Decimal(text).adjusted()
+        return Fraction(text) if -30 < magnitude < 20 else Fraction(0 if magnitude < 0 else PICO)
+    except (ValueError, ArithmeticError) as error:
+        raise UsageError(
+            "epsilon is not a number", got=f"epsilon={text:.40}", expected="a number above 0"
+        ) from error
+
+
 def decimal_text(pico: int) -> str:
     """Return ``pico`` * 10^-12 as a plain decimal number, exactly: 4500000000000 is "4.5"."""
-    return format(Decimal(pico).scaleb(-12).normalize(), "f")
+    whole, rest = divmod(abs(pico), PICO)
+    text = f"{whole}.{rest:012d}".rstrip("0").rstrip(".")
+    return f"-{text}" if pico < 0 else text
 
 
 def round_up(value: FloatArray) -> FloatArray:
@@ -78,9 +90,14 @@ def round_up(value: FloatArray) -> FloatArray:
 
 
 def loss_upper_bound(sensitivity: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return floats >= sensitivity / scale (0 where the sensitivity is 0, whatever the scale)."""
-    safe = np.where(sensitivity == 0, 1.0, scale)
-    return np.where(sensitivity == 0, 0.0, round_up(sensitivity / safe))
+    """Return floats >= sensitivity / scale (0 where the sensitivity is 0, whatever the scale).
+
+    Infinite where a sensitivity meets no noise: a scale that is 0, negative or not a number.
+    """
+    noisy = scale > 0
+    with np.errstate(over="ignore"):
+        bound = round_up(sensitivity / np.where(noisy, scale, 1.0))
+    return np.where(sensitivity == 0, 0.0, np.where(noisy, bound, np.inf))
 
 
 def to_pico(loss: FloatArray) -> IntArray:
@@ -99,9 +116,17 @@ def to_pico(loss: FloatArray) -> IntArray:
 
 
 def sum_per_user(pico: IntArray, user_index: IntArray, users: int) -> IntArray:
-    """Return for every user the exact sum of its losses (basic composition; Theorem A)."""
+    """Return for every user the exact sum of its losses (basic composition; Theorem A).
+
+    Raises UsageError for a negative loss and when a user's sum exceeds LARGEST_LOSS.
+    """
+    if int(pico.min(initial=0)) < 0:
+        raise UsageError("a privacy loss cannot be negative")
+    # the sum in floats, off by far less than half: whether the one in 64 bits could wrap around
+    rough = np.bincount(user_index, weights=pico, minlength=users)
     total = np.zeros(users, dtype=np.int64)
-    np.add.at(total, user_index, pico)
-    if users and (int(total.max(initial=0)) > LARGEST_LOSS or int(total.min(initial=0)) < 0):
-        raise UsageError("privacy loss is too large to account for", expected="at most one million epsilon")
-    return total
+    if float(rough.max(initial=0.0)) <= 2.0 * LARGEST_LOSS:
+        np.add.at(total, user_index, pico)
+        if int(total.max(initial=0)) <= LARGEST_LOSS:
+            return total
+    raise UsageError("privacy loss is too large to account for", expected="at most one million epsilon")

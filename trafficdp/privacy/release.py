@@ -42,7 +42,9 @@ class Estimate:
     the Laplace scale in the statistic's unit; ``lattice_scale`` and ``lattice_spacing`` are the same
     scale as it was drawn, exactly: discrete Laplace of that scale on integer multiples of the spacing
     (methods: sum of steps for means, N*Q - S^2 for variances). ``expected_error`` is the worst case over
-    the truth of the mean absolute error. ``status`` holds BinStatus values.
+    the truth of the mean absolute error of the noisy number clamped to its range, rounding to the step
+    included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at most U
+    times the expected error of the mean. ``status`` holds BinStatus values.
     """
 
     statistic: Statistic

@@ -129,7 +129,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
 
 
 def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
-    arrays = {
+    arrays: dict[str, Any] = {
         name: (_texts if name == "status" else _numbers)(table, f"{statistic.value}:{name}")
         for name in _ARRAYS
     }
