@@ -124,7 +124,7 @@ def _slots_of_starts(
             for begin, shift in zip((hours - shifts).tolist(), shifts.tolist(), strict=True)
         ]
         return np.array(begins, dtype=np.int64)[back]
-    hour = local // _HOUR_SECONDS % 24
+    hour: IntArray = local // _HOUR_SECONDS % 24
     if kind is SlotKind.HOUR_OF_DAY:
         return hour
     if kind is SlotKind.WEEKDAY_WEEKEND_HOUR:

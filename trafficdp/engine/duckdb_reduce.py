@@ -1,0 +1,154 @@
+"""The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums, by DuckDB.
+
+Fixes stream out of the vault in record batches, get cell and slot in NumPy, and stream on into a
+``GROUP BY`` of a DuckDB of its own, in memory. Nothing is registered with the vault's connection.
+
+A speed of x hundredths of its source's unit is, in steps of the bound, x * n / d exactly, with
+n / d = (source unit in the bound's unit) / 100 / step. It becomes the integer
+
+    (2 * c + d) // (2 * d),   c = min(max(x, 0) * n, top),   top = d * steps:
+
+first clipped to [0, U], then rounded to the nearest step, halves up, so at most ``steps``. All units
+share the denominator d. 64-bit integers suffice because x is first cut to cap = ceil(top / n): for x >= cap
+both x * n and cap * n are at least top, so c is top either way, and cap * n < top + n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib.resources import files
+from math import lcm
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.slots import slots_of
+from trafficdp.errors import ConfigError, DataError
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.sensitive.contributions import Contributions
+
+BATCH_ROWS = 500_000
+"""Fixes a record batch: memory grows with it, and small batches look at fewer squares of cells."""
+_BINNED = pa.schema(
+    [
+        pa.field("cell", pa.uint64()),
+        pa.field("slot", pa.int64()),
+        pa.field("vehicle_id", pa.int32()),
+        pa.field("value", pa.int64()),
+    ]
+)
+
+
+def reduce_fixes(
+    connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, up_to_ingest: int
+) -> Contributions:
+    """Return what each vehicle contributes to each bin of ``grid``, over the vault's table ``fixes``.
+
+    Only fixes of files 1 to ``up_to_ingest`` and of the grid's period count. Their positions lie in the
+    study area because the vault takes in no others. Equal inputs give equal arrays, whatever the number
+    of threads. Users are numbered by rising ``vehicle_id``, over those with a fix.
+
+    Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
+    arithmetic, and DataError when positions or sums are impossible.
+    """
+    parameters = {
+        **step_parameters(bound),
+        "up_to_ingest": up_to_ingest,
+        "start_us": int(grid.period.start_utc.timestamp()) * 1_000_000,
+        "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
+    }
+    fixes = connection.sql(_query("fixes_in_steps"), params=parameters).to_arrow_reader(BATCH_ROWS)
+    return _contributions(_grouped(fixes, grid), bound)
+
+
+def step_parameters(bound: ContributionBound) -> dict[str, int]:
+    """Return the integers of the formula above: denominator, top, and numerator and cap of every unit.
+
+    Raises ConfigError when intermediate results would not fit 64 bits.
+    """
+    ratios: dict[SpeedUnit, Fraction] = {
+        unit: unit.factor_to(bound.unit) / 100 / bound.step for unit in SpeedUnit
+    }
+    denominator = lcm(*(ratio.denominator for ratio in ratios.values()))
+    top = denominator * bound.steps
+    numerators = {unit: int(ratio * denominator) for unit, ratio in ratios.items()}
+    if max(2 * top + denominator, top + max(numerators.values())) >= 1 << 63:
+        raise ConfigError(
+            "speed step cannot be computed with exactly in 64 bits",
+            got=f"speed_step={bound.step}",
+            expected="a step with few digits, such as 0.1",
+        )
+    parameters = {"denominator": denominator, "top": top}
+    for unit, numerator in numerators.items():
+        parameters[f"numerator_{unit.value}"] = numerator
+        parameters[f"cap_{unit.value}"] = -(-top // numerator)
+    return parameters
+
+
+def _query(name: str) -> str:
+    return (files("trafficdp.engine") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _grouped(fixes: pa.RecordBatchReader, grid: Grid) -> pa.Table:
+    """Bin the fixes and group them, in a DuckDB that lives for this call only."""
+    failures: list[Exception] = []
+    binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, failures))
+    with duckdb.connect(":memory:") as scratch:
+        scratch.register("binned", binned)
+        try:
+            return scratch.sql(_query("contributions")).to_arrow_table()
+        except duckdb.ConversionException:
+            raise DataError(
+                "too many fixes of one vehicle in one bin",
+                expected="sums of squares, in steps, of less than 2^63",
+                todo="choose a larger speed_step or shorter slots",
+            ) from None
+        except duckdb.Error:
+            # an error of ours inside the stream reaches us wrapped in DuckDB's
+            if failures:
+                raise failures[0] from None
+            raise
+
+
+def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) -> Iterator[pa.RecordBatch]:
+    table = CellTable(grid.area.geometry.bounds, grid.resolution)
+    try:
+        for batch in fixes:
+            cell = table.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
+            slot = slots_of(
+                batch.column("time_us").to_numpy(), grid.slot_kind, grid.period.time_zone, grid.day_parts
+            )
+            columns = [pa.array(cell), pa.array(slot), batch.column("vehicle_id"), batch.column("value")]
+            yield pa.record_batch(columns, schema=_BINNED)
+    except Exception as error:
+        failures.append(error)
+        raise
+
+
+def _contributions(grouped: pa.Table, bound: ContributionBound) -> Contributions:
+    """Number bins and users of the sorted (cell, slot, vehicle) rows by position."""
+    cell, slot = grouped["cell"].to_numpy(), grouped["slot"].to_numpy()
+    first = np.ones(len(cell), dtype=np.bool_)
+    first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
+    vehicle, user = np.unique(grouped["vehicle_id"].to_numpy(), return_inverse=True)
+    occupancy = Occupancy(
+        cell=cell[first],
+        slot=slot[first],
+        bin_index=np.cumsum(first, dtype=np.int64) - 1,
+        user_index=user.astype(np.int64),
+        count=grouped["fixes"].to_numpy(),
+        users=len(vehicle),
+    )
+    return Contributions(
+        occupancy=occupancy,
+        total=grouped["total"].to_numpy(),
+        total_of_squares=grouped["total_of_squares"].to_numpy(),
+        vehicle=vehicle.astype(np.int64),
+        bound=bound,
+    )
