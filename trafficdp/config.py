@@ -1,0 +1,235 @@
+"""The configuration file (TOML) as typed, frozen objects. No other room parses configuration.
+
+Nothing that decides the guarantee or the meaning of a number is defaulted: neighbouring relation, study
+area, period, units of speed, speed bound, resolution, budget and time zone must be chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+
+from trafficdp.config_map import MAP_KEYS, UNITS, MapSettings, read_map
+from trafficdp.config_reading import (
+    Table,
+    exact_number,
+    naming,
+    parse_toml,
+    read_text,
+    refuse_placeholders,
+)
+from trafficdp.config_source import declaration_json, read_sources
+from trafficdp.errors import ConfigError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
+from trafficdp.model.period import Period
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.model.speed_unit import parse_speed_unit
+from trafficdp.planner.allocation import Request
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
+
+__all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
+
+_TOP = ("store", "key_file", "city", "privacy", "budget", "map", "source")
+_CITY = ("name", "publisher", "time_zone", "study_area", "period")
+_EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 4"
+
+
+@dataclass(frozen=True, slots=True)
+class City:
+    """Who publishes, and whose clock the slots follow (an IANA time zone)."""
+
+    name: str
+    publisher: str
+    time_zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration. ``epsilon`` None: it must be given with the release.
+
+    ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
+    """
+
+    city: City
+    grid: Grid
+    bound: ContributionBound
+    relation: NeighbouringRelation
+    epsilon: PureDP | None
+    budget: PureDP
+    map: MapSettings
+    sources: tuple[SourceDeclaration, ...]
+    key_file: Path | None
+    store: Path | None
+
+    def request(self, epsilon: PureDP | None = None) -> Request:
+        """Return what is asked of the planner, with ``epsilon`` instead of the configured one if given.
+
+        Raises ConfigError when there is neither.
+        """
+        chosen = self.epsilon if epsilon is None else epsilon
+        if chosen is None:
+            raise ConfigError(
+                "[privacy] epsilon is missing",
+                expected=_EPSILON,
+                todo="set it in the configuration file, or give --epsilon",
+            )
+        return Request(
+            epsilon=chosen,
+            bound=self.bound,
+            tolerance=self.map.tolerance,
+            min_vehicles=self.map.min_vehicles,
+            refuse_above=self.map.refuse_above,
+            interval_level=self.map.interval_level,
+            rung=self.map.rung,
+        )
+
+
+def template() -> str:
+    """Return the commented configuration file that ``trafficdp init`` writes."""
+    return resources.files("trafficdp.cli").joinpath("templates/trafficdp.toml").read_text(encoding="utf-8")
+
+
+def read_places(path: Path) -> tuple[Path | None, Path | None]:
+    """Return (store, key_file) of a configuration file in which other keys may still be open choices.
+
+    Raises ConfigError for a file that cannot be read, is not TOML, or names a wrong place.
+    """
+    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
+    table = Table(parse_toml(text, name=path.name), "", _TOP)
+    return _place(table, "store", path.parent), _place(table, "key_file", path.parent)
+
+
+def load_config(path: Path) -> Config:
+    """Read the configuration file at ``path``.
+
+    Raises ConfigError, which names the key as ``[map] resolution``, for a file that cannot be read or is
+    not TOML, for keys that are unknown, missing, wrong or still placeholders, and for a GeoJSON study
+    area that cannot be read.
+    """
+    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
+    document = parse_toml(text, name=path.name)
+    refuse_placeholders(document, name=path.name)
+    table = Table(document, "", _TOP)
+    city = table.section("city", _CITY)
+    privacy = table.section("privacy", ("relation", "epsilon"))
+    budget = table.section("budget", ("epsilon_per_vehicle",))
+    settings = table.section("map", MAP_KEYS)
+    store, key_file = _place(table, "store", path.parent), _place(table, "key_file", path.parent)
+    if store is not None and key_file is not None and key_file.resolve().is_relative_to(store.resolve()):
+        raise table.wrong("key_file", "a file outside the store", todo="keep the key apart from the store")
+    relation = _relation(privacy)
+    bound = _bound(settings)
+    named_city = City(_name(city, "name"), _name(city, "publisher"), city.time_zone("time_zone"))
+    return Config(
+        city=named_city,
+        grid=_grid(city, settings, named_city.time_zone, path.parent),
+        bound=bound,
+        relation=relation,
+        epsilon=_loss(privacy, "epsilon") if privacy.has("epsilon") else None,
+        budget=_loss(budget, "epsilon_per_vehicle"),
+        map=read_map(settings, bound),
+        sources=read_sources(table.take("source", "")) if table.has("source") else (),
+        key_file=key_file,
+        store=store,
+    )
+
+
+def _place(table: Table, key: str, folder: Path) -> Path | None:
+    if not table.has(key):
+        return None
+    return folder / table.text(key, "a path, relative to the configuration file")
+
+
+def _name(city: Table, key: str) -> str:
+    name = city.text(key, "a name that may be printed on every map")
+    if name.casefold() == "unknown":
+        raise city.wrong(key, "a name that may be printed on every map")
+    return name
+
+
+def _relation(privacy: Table) -> NeighbouringRelation:
+    relation = NeighbouringRelation(privacy.choice("relation", [item.value for item in NeighbouringRelation]))
+    if relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
+        raise ConfigError(
+            '[privacy] relation = "add_or_remove_user" is not implemented in this version',
+            got="a wish to protect everything about a vehicle, even how often and where it was seen",
+            expected='"replace_user_values", which protects the speeds of every vehicle and takes its '
+            "number of records in each hexagon and slot as public",
+            todo="choose replace_user_values if that may be public; otherwise do not release with this tool",
+        )
+    return relation
+
+
+def _loss(table: Table, key: str) -> PureDP:
+    number = table.positive(key, _EPSILON)
+    if number * PICO > LARGEST_LOSS:
+        raise table.wrong(key, _EPSILON)
+    return PureDP.of(number)
+
+
+def _bound(settings: Table) -> ContributionBound:
+    upper = settings.positive("speed_bound", "a speed above 0, in speed_unit")
+    step = settings.positive("speed_step", "a speed above 0 that divides speed_bound", Fraction(1, 100))
+    unit = parse_speed_unit(settings.text("speed_unit", UNITS), where=settings.where("speed_unit"))
+    with naming(settings.where("speed_bound")):
+        return ContributionBound(upper, step, unit)
+
+
+def _grid(city: Table, settings: Table, time_zone: str, folder: Path) -> Grid:
+    days = city.table("period", ("from", "to"))
+    first, last = days.day("from"), days.day("to")
+    with naming(city.where("period")):
+        period = Period(first, last, time_zone)
+    resolution = settings.integer("resolution", 0, 15)
+    slot_kind = SlotKind(settings.choice("slot", [kind.value for kind in SlotKind], "whole_period"))
+    area = _study_area(city, folder)
+    parts = _day_parts(settings) if settings.has("day_parts") else DEFAULT_DAY_PARTS
+    with naming(settings.where("day_parts")):
+        return Grid(resolution, slot_kind, area, period, parts)
+
+
+def _study_area(city: Table, folder: Path) -> StudyArea:
+    area = city.table("study_area", ("bbox", "geojson"))
+    if area.has("bbox") == area.has("geojson"):
+        raise city.wrong(
+            "study_area",
+            'either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
+            got="both" if area.has("bbox") else "neither",
+        )
+    if area.has("bbox"):
+        expected = "[west, south, east, north] in degrees"
+        corners = [exact_number(item) for item in area.items("bbox", expected)]
+        degrees = [float(corner) for corner in corners if corner is not None]
+        if len(corners) != 4 or len(degrees) != 4:
+            raise area.wrong("bbox", expected)
+        with naming(area.where("bbox")):
+            return StudyArea.from_bbox(*degrees)
+    where = area.where("geojson")
+    path = folder / area.text("geojson", "the name of a GeoJSON file")
+    text = read_text(path, what=f"the file of {where}", todo="correct its name")
+    with naming(where):
+        try:
+            return StudyArea.from_geojson(text, where=path.name)
+        except RecursionError as error:
+            raise ConfigError(
+                f"study area {path.name} is not GeoJSON", expected="polygons in WGS84"
+            ) from error
+
+
+def _day_parts(settings: Table) -> tuple[DayPart, ...]:
+    expected = 'a list such as [ { name = "night", from = 22, to = 6 }, ... ]'
+    parts = []
+    for number, item in enumerate(settings.items("day_parts", expected), start=1):
+        part = Table(item, f"{settings.where('day_parts')}[{number}].", ("name", "from", "to"))
+        parts.append(
+            DayPart(part.text("name", "a name"), part.integer("from", 0, 23), part.integer("to", 0, 24))
+        )
+    if len({part.name for part in parts}) != len(parts):
+        raise settings.wrong("day_parts", "another name for every part", got="a name given twice")
+    return tuple(parts)
