@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from trafficdp.errors import DataError
 from trafficdp.export.classes import ABSENT, COLOURS, HATCHED, PLAIN, breaks_of, hatch_limit, letters_of
 from trafficdp.export.columns import published_statistics, reasons, unit_label
 from trafficdp.export.disclosure import disclosed
@@ -86,11 +87,13 @@ def html_bytes(release: Release) -> bytes:
 
     Cells are drawn once; every slot and statistic adds one letter a cell (its class) and its numbers.
     """
+    groups = {name: release.disclosure[name] for name in _needed_groups(release)}
+    if not release.bins:
+        raise DataError("the release has no bins, so there is nothing to draw")
     polygons, position = unique_polygons(release)
     drawing = Drawing.of(polygons)
     table = published_frame(release)
     views = _views(release, table, position, len(polygons))
-    groups = {name: release.disclosure[name] for name in _needed_groups(release)}
     text = _ENVIRONMENT.get_template("map.html").render(
         release=release,
         groups=groups,

@@ -50,7 +50,7 @@ def csv_bytes(release: Release) -> bytes:
 def geoparquet_bytes(release: Release) -> bytes:
     """Return the GeoParquet file of ``release``."""
     stream = io.BytesIO()
-    to_geodataframe(release).to_crs("OGC:CRS84").to_parquet(
+    to_geodataframe(release).set_crs("OGC:CRS84", allow_override=True).to_parquet(
         stream, index=False, schema_version="1.1.0", write_covering_bbox=True, compression="zstd"
     )
     return stream.getvalue()

@@ -46,8 +46,7 @@ COUNTS_REVEALED = {
 
 def guarantee_in_words(relation: NeighbouringRelation, epsilon: PureDP) -> str:
     """Return one sentence on what epsilon means: the largest factor e^epsilon between probabilities."""
-    exponent = epsilon.pico / 10**12
-    factor = math.ceil(100 * math.exp(exponent)) / 100 if exponent < 20 else math.exp(exponent)
+    factor = _factor(epsilon.pico / 10**12)
     changed = (
         "If all speeds of one vehicle had been different"
         if relation is _VALUES
@@ -55,5 +54,12 @@ def guarantee_in_words(relation: NeighbouringRelation, epsilon: PureDP) -> str:
     )
     return (
         f"{changed}, the probability of any published result would have changed by a factor of at most "
-        f"{factor:.10g} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
+        f"{factor} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
     )
+
+
+def _factor(exponent: float) -> str:
+    if exponent < 20:
+        return format(math.ceil(100 * math.exp(exponent)) / 100, ".12g")
+    # beyond the reach of floating point a power of ten says enough
+    return f"10 to the power of {math.ceil(exponent / math.log(10))}"
