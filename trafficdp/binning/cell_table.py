@@ -39,7 +39,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
-from trafficdp.binning.cells import CellArray, FloatArray, area_km2, cells_of, touches_one_face
+from trafficdp.binning.cells import (
+    CellArray,
+    FloatArray,
+    area_km2,
+    cells_of,
+    check_positions,
+    touches_one_face,
+)
 
 LARGEST_SIDE = 0.02
 """Degrees: the largest square the theorem allows."""
@@ -93,6 +100,7 @@ class CellTable:
         """Return exactly what ``cells.cells_of`` returns, with its errors; shape (n,)."""
         if not self._rows or not len(latitude) or latitude.shape != longitude.shape:
             return cells_of(latitude, longitude, self._resolution)
+        # comparisons with NaN are false, so what passes here is on the globe
         if (
             latitude.min() >= self._south
             and latitude.max() < self._north
@@ -100,7 +108,7 @@ class CellTable:
             and longitude.max() < self._east
         ):
             return self._inside(latitude, longitude)
-        # comparisons with NaN are false: positions that are not numbers go to cells_of, which refuses them
+        check_positions(latitude, longitude)
         inside = (latitude >= self._south) & (latitude < self._north)
         inside &= (longitude >= self._west) & (longitude < self._east)
         cells = np.empty(len(latitude), dtype=np.uint64)

@@ -64,7 +64,11 @@ def reduce_fixes(
         "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
     }
     fixes = connection.sql(_query("fixes_in_steps"), params=parameters).to_arrow_reader(BATCH_ROWS)
-    return _contributions(_grouped(fixes, grid), bound)
+    try:
+        grouped = _grouped(fixes, grid)
+    finally:
+        fixes.close()  # a result left open, after an error, would block the vault's connection
+    return _contributions(grouped, bound)
 
 
 def step_parameters(bound: ContributionBound) -> dict[str, int]:

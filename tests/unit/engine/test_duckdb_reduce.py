@@ -1,0 +1,276 @@
+"""The reduction equals a naive one over exact fractions, for any fixes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from importlib.resources import files
+from math import floor
+
+import duckdb
+import h3.api.numpy_int as h3
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.binning.slots import slots_of
+from trafficdp.engine import duckdb_reduce
+from trafficdp.engine.duckdb_reduce import reduce_fixes, step_parameters
+from trafficdp.errors import ConfigError, DataError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.sensitive.contributions import Contributions
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
+AREA = StudyArea.from_bbox(-98.2, 29.9, -97.2, 30.8)
+START, END = ((at - EPOCH) // timedelta(microseconds=1) for at in (PERIOD.start_utc, PERIOD.end_utc))
+Row = tuple[int, int, float, float, int, str, bool, int]
+
+
+def grid_of(kind: SlotKind = SlotKind.HOUR_OF_DAY, resolution: int = 7) -> Grid:
+    return Grid(resolution, kind, AREA, PERIOD)
+
+
+def bound_of(upper: str = "30", step: str = "0.1", unit: SpeedUnit = SpeedUnit.METRES_PER_SECOND):
+    return ContributionBound(Fraction(upper), Fraction(step), unit)
+
+
+@pytest.fixture
+def vault() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
+        yield connection
+
+
+def insert(connection: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
+    connection.execute("DELETE FROM fixes")
+    if rows:
+        connection.executemany("INSERT INTO fixes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def naive_value(speed_centi: int, unit: str, bound: ContributionBound) -> int:
+    speed = Fraction(speed_centi, 100) * SpeedUnit(unit).factor_to(bound.unit)
+    clipped = min(max(speed, Fraction(0)), bound.upper)
+    return floor(clipped / bound.step + Fraction(1, 2))
+
+
+def naive(rows: list[Row], grid: Grid, bound: ContributionBound, up_to: int) -> list[tuple[int, ...]]:
+    """Rows (cell, slot, vehicle, count, sum, sum of squares), sorted."""
+    sums: dict[tuple[int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for vehicle, time_us, lat, lng, speed, unit, _, ingest in rows:
+        if ingest <= up_to and START <= time_us < END:
+            cell = int(h3.latlng_to_cell(lat, lng, grid.resolution))
+            slot = int(slots_of(np.array([time_us]), grid.slot_kind, PERIOD.time_zone, grid.day_parts)[0])
+            value = naive_value(speed, unit, bound)
+            held = sums[cell, slot, vehicle]
+            for index in range(3):
+                held[index] += value**index
+    return sorted((*key, *held) for key, held in sums.items())
+
+
+def as_rows(found: Contributions) -> list[tuple[int, ...]]:
+    held = found.occupancy
+    columns = [
+        held.cell[held.bin_index],
+        held.slot[held.bin_index],
+        found.vehicle[held.user_index],
+        held.count,
+        found.total,
+        found.total_of_squares,
+    ]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+some_rows = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.one_of(
+            st.integers(START, END - 1),
+            st.sampled_from([START - 1, START, END - 1, END, 0]),
+        ),
+        st.one_of(st.floats(30.2, 30.3), st.sampled_from([30.25, 29.9, 30.8])),
+        st.one_of(st.floats(-97.8, -97.7), st.sampled_from([-97.75, -98.2, -97.2])),
+        st.one_of(
+            st.integers(-100, 8000), st.sampled_from([-(2**63), 2**63 - 1, 2**62, 0, 3000, 5, 2995, 11399])
+        ),
+        st.sampled_from(["ms", "kmh", "mph"]),
+        st.booleans(),
+        st.integers(1, 3),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=some_rows,
+    up_to=st.integers(0, 3),
+    kind=st.sampled_from(SlotKind),
+    resolution=st.sampled_from([5, 7, 9, 12]),
+    limits=st.sampled_from([("30", "0.1"), ("65", "0.5"), ("22.352", "0.001"), ("10", "10")]),
+    unit=st.sampled_from(SpeedUnit),
+)
+def test_any_fixes_reduce_to_what_naive_fractions_give(rows, up_to, kind, resolution, limits, unit) -> None:
+    grid, bound = grid_of(kind, resolution), bound_of(*limits, unit)
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
+        insert(connection, rows)
+        found = reduce_fixes(connection, grid, bound, up_to)
+    expected = naive(rows, grid, bound, up_to)
+    assert as_rows(found) == expected
+    assert found.vehicle.tolist() == sorted({row[2] for row in expected})
+    assert found.occupancy.users == len(found.vehicle)
+    assert found.occupancy.bins == len({row[:2] for row in expected})
+    assert found.bound == bound
+
+
+def random_rows(n: int, seed: int = 1) -> list[Row]:
+    random = np.random.default_rng(seed)
+    return list(
+        zip(
+            random.integers(1, 60, n).tolist(),
+            random.integers(START, END, n).tolist(),
+            random.normal(30.27, 0.05, n).clip(29.9, 30.8).tolist(),
+            random.normal(-97.75, 0.05, n).clip(-98.2, -97.2).tolist(),
+            random.integers(0, 4000, n).tolist(),
+            random.choice(["ms", "kmh", "mph"], n).tolist(),
+            [False] * n,
+            random.integers(1, 4, n).tolist(),
+            strict=True,
+        )
+    )
+
+
+def test_thousands_of_fixes_reduce_over_many_batches(vault, monkeypatch) -> None:
+    monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)
+    rows = random_rows(6000)
+    insert(vault, rows)
+    found = reduce_fixes(vault, grid_of(), bound_of(), 2)
+    assert as_rows(found) == naive(rows, grid_of(), bound_of(), 2)
+
+
+def arrays_of(found: Contributions) -> list[np.ndarray]:
+    held = found.occupancy
+    return [
+        *(held.cell, held.slot, held.bin_index, held.user_index, held.count),
+        *(found.total, found.total_of_squares, found.vehicle),
+    ]
+
+
+def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
+    insert(vault, random_rows(4000))
+    first = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
+    assert [array.dtype.name for array in first] == ["uint64"] + ["int64"] * 7
+    for threads, batch in ((1, 2048), (2, 4096), (4, 500_000), (2, 500_000)):
+        monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", batch)
+        vault.execute(f"SET threads = {threads}")
+        again = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
+        assert all(np.array_equal(*pair) for pair in zip(first, again, strict=True))
+
+
+def test_no_fixes_reduce_to_no_bins(vault) -> None:
+    found = reduce_fixes(vault, grid_of(), bound_of(), 9)
+    assert (found.occupancy.bins, found.occupancy.pairs, found.occupancy.users) == (0, 0, 0)
+    assert [array.dtype.name for array in arrays_of(found)] == ["uint64"] + ["int64"] * 7
+    assert found.occupancy.samples_per_bin.shape == (0,)
+
+
+def test_the_vaults_connection_is_left_as_it_was(vault) -> None:
+    def state() -> list[object]:
+        return [
+            vault.execute("SELECT count(*) FROM duckdb_functions()").fetchall(),
+            vault.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall(),
+            vault.execute("SELECT view_name FROM duckdb_views() ORDER BY 1").fetchall(),
+            vault.execute("SELECT current_setting('threads')").fetchall(),
+        ]
+
+    insert(vault, random_rows(100))
+    before = state()
+    reduce_fixes(vault, grid_of(), bound_of(), 3)
+    assert state() == before
+
+
+def test_a_reduction_sees_what_its_own_transaction_wrote(vault) -> None:
+    insert(vault, [])
+    vault.execute("BEGIN")
+    insert(vault, [(1, START, 30.25, -97.75, 100, "ms", False, 1)])
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 1
+    vault.execute("ROLLBACK")
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 0
+
+
+def test_impossible_positions_in_the_vault_raise_our_error_without_them(vault) -> None:
+    insert(vault, [(1, START, 91.2345, -97.75, 100, "ms", False, 1)])
+    with pytest.raises(DataError, match="1 of 1") as caught:
+        reduce_fixes(vault, grid_of(), bound_of(), 1)
+    assert "2345" not in str(caught.value)
+    insert(vault, [(1, START, 30.25, -97.75, 100, "ms", False, 1)])
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 1
+
+
+def test_an_unknown_unit_in_the_vault_is_no_silent_loss(vault) -> None:
+    insert(vault, [(1, START, 30.25, -97.75, 100, "knots", False, 1)])
+    with pytest.raises(duckdb.Error, match="unknown speed unit"):
+        reduce_fixes(vault, grid_of(), bound_of(), 1)
+
+
+def formula(speed_centi: int, unit: SpeedUnit, bound: ContributionBound) -> int:
+    """The formula of the module, on Python integers, refusing what 64 bits do not hold."""
+    p = step_parameters(bound)
+    product = min(max(speed_centi, 0), p[f"cap_{unit.value}"]) * p[f"numerator_{unit.value}"]
+    doubled = 2 * min(product, p["top"]) + p["denominator"]
+    assert max(product, doubled, 2 * p["denominator"]) < 1 << 63
+    return doubled // (2 * p["denominator"])
+
+
+@pytest.mark.parametrize("unit", SpeedUnit)
+@pytest.mark.parametrize("own", SpeedUnit)
+@pytest.mark.parametrize(("upper", "step"), [("30", "0.1"), ("22.352", "0.004"), ("65", "1/3"), ("7", "7")])
+def test_every_speed_takes_the_step_that_exact_fractions_give(upper, step, unit, own) -> None:
+    bound = bound_of(upper, step, unit)
+    top = int(bound.upper * 100 / own.factor_to(unit))
+    speeds = [*range(-3, 400), *range(top - 200, top + 200), -(2**63), 2**62, 2**63 - 1]
+    for speed in speeds:
+        value = formula(speed, own, bound)
+        assert value == naive_value(speed, own.value, bound)
+        assert 0 <= value <= bound.steps
+
+
+@given(
+    speed=st.integers(-(2**63), 2**63 - 1),
+    own=st.sampled_from(SpeedUnit),
+    unit=st.sampled_from(SpeedUnit),
+    numerator=st.integers(1, 2000),
+    denominator=st.integers(1, 2000),
+    steps=st.integers(1, 1_000_000),
+)
+def test_the_integer_formula_is_exact_or_refused(speed, own, unit, numerator, denominator, steps) -> None:
+    step = Fraction(numerator, denominator)
+    bound = ContributionBound(step * steps, step, unit)
+    assert formula(speed, own, bound) == naive_value(speed, own.value, bound)
+
+
+def test_steps_beyond_exact_arithmetic_are_refused() -> None:
+    step = Fraction(10**9 + 7, 10**12 + 39)
+    bound = ContributionBound(step * 1_000_000, step, SpeedUnit.MILES_PER_HOUR)
+    with pytest.raises(ConfigError, match="64 bits"):
+        step_parameters(bound)
+
+
+def test_sums_beyond_64_bits_are_refused(vault) -> None:
+    # 10 million fixes of one vehicle in one bin, a million steps each: 1e19 > 2^63
+    vault.execute(
+        "INSERT INTO fixes SELECT 1, ? + i, 30.25, -97.75, 3000, 'ms', FALSE, 1 FROM range(9300000) AS r(i)",
+        [START],
+    )
+    bound = bound_of("30", "0.00003")
+    with pytest.raises(DataError, match="too many fixes"):
+        reduce_fixes(vault, grid_of(SlotKind.WHOLE_PERIOD), bound, 1)
