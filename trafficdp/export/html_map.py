@@ -106,7 +106,7 @@ def html_bytes(release: Release) -> bytes:
             zip(PLAIN, HATCHED, COLOURS, [_ink(number) for number in range(len(COLOURS))], strict=True)
         ),
         level=format(100 * release.interval_level, ".6g"),
-        pattern=max(15, drawing.width // 150),
+        pattern=min(max(15, drawing.width // 150), 30),
         data={
             "cells": table["h3"].iloc[np.unique(position, return_index=True)[1]].tolist(),
             "statuses": [status.value for status in BinStatus],

@@ -85,6 +85,14 @@ def test_a_cell_without_a_bin_in_a_slot_has_its_own_look(rush_hours):
     assert len(views[0]["bins"]) == len(views[1]["bins"]) - 1
 
 
+def test_hatching_in_the_legend_is_as_fine_as_on_the_map(any_release):
+    page = page_of(any_release)
+    size = int(re.search(r'<pattern id="h0" patternUnits="userSpaceOnUse" width="(\d+)"', page)[1])
+    swatches = re.findall(r'<svg aria-hidden="true" viewBox="0 0 (\d+) ', page)
+    assert swatches
+    assert {int(width) for width in swatches} == {4 * size}
+
+
 def test_the_slot_list_is_there_only_with_several_slots(city, rush_hours):
     assert 'id="slot"' not in page_of(city)
     assert page_of(rush_hours).count("<option") == 3 + 3
