@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.input_file import InputFile, Utf8Stream
 from trafficdp.ingest.records import Records
 from trafficdp.model.source import SourceDeclaration
 
@@ -76,33 +76,38 @@ def read_columns(
         malformed += 1
         return "skip"
 
+    no_rows = DataError(f"{file.name} has no rows", got="a header only")
     rows = told = 0
     with file.open() as stream:
         try:
-            reader = pyarrow.csv.open_csv(
-                stream,
+            with pyarrow.csv.open_csv(
+                Utf8Stream(stream),
                 read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
                 parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
                 ),
-            )
-            for batch in reader:
-                yield pa.table(batch), malformed - told
-                rows, told = rows + batch.num_rows, malformed
-                file.tell_progress()
+            ) as reader:
+                for batch in reader:
+                    yield pa.table(batch), malformed - told
+                    rows, told = rows + batch.num_rows, malformed
+                    file.tell_progress()
+        except UnicodeDecodeError:
+            raise file.not_utf8() from None
         except pa.ArrowException as error:
-            if "UTF8" in str(error) or "UTF-8" in str(error):
-                raise file.not_utf8() from None
+            if "Empty CSV file" in str(error):
+                raise no_rows from None
             # Arrow's own text may quote a row
             raise DataError(
                 f"{file.name} cannot be read as CSV", expected="rows of comma-separated fields"
             ) from None
-    if rows == 0:
+    if rows == 0 and malformed:
         raise DataError(
             f"{file.name} has no rows that fit its header",
-            got=f"{malformed} rows with another number of fields" if malformed else "a header only",
+            got=f"{malformed} rows with another number of fields",
         )
+    if rows == 0:
+        raise no_rows
     if malformed > told:
         yield pa.table({name: pa.array([], pa.string()) for name in wanted}), malformed - told
 

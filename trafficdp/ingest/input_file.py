@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -20,6 +21,25 @@ _FOREIGN = {
     b"BZh": "packed with bzip2",
 }
 _CHUNK = 1 << 20
+
+
+class Utf8Stream(io.RawIOBase):
+    """Bytes of ``source`` as they are, checked on the way: reading raises UnicodeDecodeError unless UTF-8."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        super().__init__()
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes, none at the end."""
+        chunk = self._source.read(size)
+        self._decoder.decode(chunk, final=size != 0 and not chunk)
+        return chunk
 
 
 class InputFile:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.json_records import check_keys, json_records, text_column
+from trafficdp.ingest.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.records import Records
 from trafficdp.model.source import SourceDeclaration
 
@@ -46,7 +46,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         },
     )
     yield Records.from_text(
-        vehicle=text_column(vehicles),
+        vehicle=identifier_column(vehicles),
         time=text_column(times),
         latitude=text_column([latitude for _, latitude in places]),
         longitude=text_column([longitude for longitude, _ in places]),

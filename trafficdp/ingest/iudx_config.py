@@ -115,8 +115,8 @@ def _privacy(keys: Mapping[str, object], settings: dict[str, object], messages: 
     epsilon = _number(keys, "dp_epsilon")
     if epsilon is not None:
         messages.append(
-            f"dp_epsilon = {epsilon:g} is left out: there it holds for each cell alone and is not composed, so "
-            "a vehicle seen in 50 cells loses up to 50 times as much. Here epsilon is the whole loss of a "
+            f"dp_epsilon = {epsilon:g} is left out: there it holds for each cell alone and is not composed, "
+            "so a vehicle seen in 50 cells loses up to 50 times as much. Here epsilon is the whole loss of a "
             "vehicle in a release, and the budget that of all releases: choose both."
         )
     if "dp_epsilon_step" in keys:
@@ -125,8 +125,8 @@ def _privacy(keys: Mapping[str, object], settings: dict[str, object], messages: 
         least = _number(keys, name)
         if least is not None:
             messages.append(
-                f"{name} = {least:g} is left out: there it is an exact filter on vehicles a day, decided by the "
-                "data without noise. Here min_vehicles withholds bins by a count that is declared public."
+                f"{name} = {least:g} is left out: there it is an exact filter on vehicles a day, decided by "
+                "the data without noise. Here min_vehicles withholds bins by a count that is declared public."
             )
     query = keys.get("dp_query")
     if query in _SPEED_QUERIES:

@@ -61,13 +61,15 @@ def _unwrap(document: object, wrappers: Sequence[str]) -> list[Any]:
 
 
 def text_column(values: Sequence[object]) -> pa.Array:
-    """Return JSON values as a column of text: strings and numbers as written, all else null or blank.
-
-    True, false, lists and objects are no numbers and no identifiers; they become "?", which no parser reads.
-    """
+    """Return times or measures as text, as written; true, false, lists, objects as "?", which none reads."""
     return pa.array(
         [value if isinstance(value, str) or value is None else "?" for value in values], pa.string()
     )
+
+
+def identifier_column(values: Sequence[object]) -> pa.Array:
+    """Return identifiers as text, as written; whatever is neither text nor a number is missing."""
+    return pa.array([value if isinstance(value, str) else None for value in values], pa.string())
 
 
 def check_keys(file: InputFile, present: Mapping[str, bool]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.json_records import check_keys, json_records, text_column
+from trafficdp.ingest.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.records import Records
 from trafficdp.model.source import SourceDeclaration
 
@@ -33,7 +33,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         },
     )
     yield Records.from_text(
-        vehicle=text_column([record.get(vehicle_key) for record in telemetry]),
+        vehicle=identifier_column([record.get(vehicle_key) for record in telemetry]),
         time=text_column([record.get("timestamp") for record in telemetry]),
         latitude=text_column([place.get("lat") for place in locations]),
         longitude=text_column([place.get("lng") for place in locations]),

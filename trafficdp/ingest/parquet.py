@@ -162,9 +162,9 @@ def _points(file: InputFile, column: pa.Array, system: pyproj.CRS | None) -> tup
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise _wrong_type(file, "geometry", column, "points as WKB")
     shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
-    is_point = shapely.get_type_id(shapes) == shapely.GeometryType.POINT
-    x = np.where(is_point, shapely.get_x(shapes), np.nan)
-    y = np.where(is_point, shapely.get_y(shapes), np.nan)
+    is_point = (shapely.get_type_id(shapes) == shapely.GeometryType.POINT) & ~shapely.is_empty(shapes)
+    x, y = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)
+    x[is_point], y[is_point] = shapely.get_x(shapes[is_point]), shapely.get_y(shapes[is_point])
     if system is not None:
         try:
             to_degrees = pyproj.Transformer.from_crs(system, _LONGITUDE_LATITUDE, always_xy=True)

@@ -83,7 +83,7 @@ def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _epoch(numbers: npt.NDArray[np.float64], time_format: str) -> Times:
-    micro = np.rint(numbers * _EPOCH_UNITS[time_format])
+    micro = np.rint(np.clip(numbers, -1e15, 1e15) * _EPOCH_UNITS[time_format])
     readable = (micro >= EARLIEST_EPOCH_US) & (micro < LATEST_US)
     return np.where(readable, micro, 0).astype(np.int64), readable
 

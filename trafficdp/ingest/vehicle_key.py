@@ -12,6 +12,7 @@ import hmac
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,14 +61,16 @@ def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     return pc.cast(ids, pa.string())
 
 
-def normalise(ids: pa.Array) -> pa.Array:
-    """Return identifiers (text) in upper case, without spaces, hyphens and invisible characters.
+def normalise(ids: pa.Array | Sequence[str | None]) -> pa.Array:
+    """Return identifiers in upper case, without spaces, hyphens and invisible characters.
 
+    ``ids`` is a column of text, Arrow's or any other; the result is a pa.string array of its length.
     Unicode compatibility forms are folded too (full-width digits, dashes of all kinds). Null where the
     identifier is missing: null, or one of MISSING_IDENTIFIERS. Applying it twice changes nothing. The
     work is done once for each distinct identifier.
     """
-    encoded = pc.dictionary_encode(pc.cast(ids, pa.string()))
+    text = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
+    encoded = pc.dictionary_encode(pc.cast(text, pa.string()))
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()
     distinct = encoded.dictionary
@@ -164,7 +167,7 @@ class VehicleKey:
         """SHA-256 of an HMAC under the key, 64 hexadecimal digits: tells keys apart, gives nothing away."""
         return hashlib.sha256(hmac.digest(self._secret, _FINGERPRINT_DOMAIN, "sha256")).hexdigest()
 
-    def pseudonyms(self, ids: pa.Array, namespace: str) -> pa.Array:
+    def pseudonyms(self, ids: pa.Array | Sequence[str | None], namespace: str) -> pa.Array:
         """Return HMAC-SHA256(key, domain 00 namespace 00 normalised id) of ``ids``, pa.binary(32).
 
         Null where the identifier is missing. Computed once for each distinct identifier. Normalised

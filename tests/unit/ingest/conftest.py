@@ -1,0 +1,98 @@
+"""A study area around Surat, a key, and a way to declare and read small files."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from trafficdp.ingest.read import ReadFile, read_file
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.model.area import StudyArea
+from trafficdp.model.source import SourceDeclaration, UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+
+COLUMNS = {
+    "vehicle": "plate",
+    "time": "when",
+    "latitude": "lat",
+    "longitude": "lng",
+    "speed": "v",
+}
+SOURCE = SourceDeclaration(
+    name="city",
+    format="csv",
+    files=("*",),
+    units=(UnitPeriod(SpeedUnit.KILOMETRES_PER_HOUR),),
+    columns=COLUMNS,
+    sentinels=(Decimal("255"),),
+)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Writes a file and reads it."""
+
+    folder: Path
+    area: StudyArea
+    key: VehicleKey
+    source: SourceDeclaration
+
+    def write(self, content: str | bytes, name: str = "day.csv") -> Path:
+        data = content.encode() if isinstance(content, str) else content
+        path = self.folder / name
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    def rows(self, *rows: str, **changes: object) -> ReadFile:
+        """Read rows of ``plate,when,lat,lng,v``."""
+        return self.csv("\n".join(["plate,when,lat,lng,v", *rows]) + "\n", **changes)
+
+    def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
+        return self.file(self.write(content, name), **changes)
+
+    def file(self, path: Path, **changes: object) -> ReadFile:
+        return read_file(path, replace(self.source, **changes), self.area, self.key)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def area() -> StudyArea:
+    return StudyArea.from_bbox(72.5, 20.9, 73.2, 21.5)
+
+
+@pytest.fixture(scope="session")
+def key() -> VehicleKey:
+    return VehicleKey(bytes(range(32)))
+
+
+@pytest.fixture
+def source() -> SourceDeclaration:
+    return SOURCE
+
+
+@pytest.fixture
+def reader(tmp_path: Path, area: StudyArea, key: VehicleKey, source: SourceDeclaration) -> Reader:
+    return Reader(tmp_path, area, key, source)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    return Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def stretch() -> Callable[..., list[str]]:
+    """Rows of one bus that drives north, one fix every ``step`` seconds, at ``true`` m/s, saying ``said``."""
+
+    def rows(count: int, *, true: float, said: float, step: int = 10, plate: str = "A1") -> list[str]:
+        return [
+            f"{plate},2020-11-28T06:{i * step // 60:02}:{i * step % 60:02}Z,"
+            f"{21 + i * step * true / 111_195.08:.9f},72.8,{said}"
+            for i in range(count)
+        ]
+
+    return rows

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from google.transit.gtfs_realtime_pb2 import FeedMessage
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import DataError
+from trafficdp.model.source import SourceDeclaration, UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+
+SECOND = 1606545000
+
+
+@pytest.fixture
+def source():
+    return SourceDeclaration("rt", "gtfs_rt", ("*",), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),))
+
+
+def feed(version="2.0"):
+    message = FeedMessage()
+    message.header.gtfs_realtime_version = version
+    message.header.timestamp = SECOND
+    return message
+
+
+def add(message, entity="e1", *, plate=None, vehicle=None, speed=None, at=(21.2, 72.8), timestamp=None):
+    position = message.entity.add(id=entity).vehicle
+    position.SetInParent()
+    if plate is not None:
+        position.vehicle.license_plate = plate
+    if vehicle is not None:
+        position.vehicle.id = vehicle
+    if timestamp is not None:
+        position.timestamp = timestamp
+    if at is not None:
+        position.position.latitude, position.position.longitude = at
+        if speed is not None:
+            position.position.speed = speed
+
+
+def read(reader, message):
+    return reader.file(reader.write(message.SerializeToString(), "vehicles.pb"))
+
+
+def test_an_unset_speed_is_missing_and_a_stated_zero_is_zero(reader):
+    message = feed()
+    add(message, "e1", speed=0.0)
+    add(message, "e2")
+    result = read(reader, message)
+    assert result.fixes.table.column("speed_centi").to_pylist() == [0]
+    assert result.report.rejected == {"missing_speed": 1}
+
+
+def test_the_vehicle_is_plate_then_id_then_entity(reader, key):
+    message = feed()
+    add(message, "e1", plate="ka-01", vehicle="7", speed=1)
+    add(message, "e2", plate=" ", vehicle="7", speed=1)
+    add(message, "e3", speed=1)
+    expected = key.pseudonyms(pa.array(["KA01", "7", "e3"]), "").to_pylist()
+    assert read(reader, message).fixes.table.column("vehicle").to_pylist() == expected
+
+
+def test_the_time_is_the_vehicles_else_the_headers(reader):
+    message = feed()
+    add(message, "e1", speed=1, timestamp=SECOND - 7)
+    add(message, "e2", speed=1)
+    times = read(reader, message).fixes.table.column("time_us").to_pylist()
+    assert times == [(SECOND - 7) * 1_000_000, SECOND * 1_000_000]
+
+
+def test_no_position_and_unreadable_speeds_are_rejected(reader):
+    message = feed()
+    add(message, "e1", at=None)
+    add(message, "e2", speed=float("nan"))
+    add(message, "e3", at=(float("nan"), 72.8), speed=1)
+    assert read(reader, message).report.rejected == {"missing_position": 2, "unreadable_speed": 1}
+
+
+def test_a_fix_repeated_in_a_snapshot_counts_once(reader):
+    message = feed()
+    for _ in range(3):
+        add(message, "e1", vehicle="7", speed=3, timestamp=SECOND)
+    assert read(reader, message).report.rejected == {"duplicate_in_file": 2}
+
+
+def test_a_snapshot_at_night_has_no_rows_and_is_accepted(reader):
+    result = read(reader, feed())
+    assert (result.report.rows_in, len(result.fixes)) == (0, 0)
+
+
+def test_trip_updates_are_refused(reader):
+    message = feed()
+    message.entity.add(id="t").trip_update.trip.trip_id = "1"
+    with pytest.raises(DataError, match="holds no vehicle positions"):
+        read(reader, message)
+
+
+@pytest.mark.parametrize("content", [b"<html>busy</html>", b"{}", b"\x0a\x00", b"\xff" * 50])
+def test_what_is_no_feed_is_refused(reader, content):
+    with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
+        reader.file(reader.write(content, "vehicles.pb"))
+
+
+def test_a_truncated_feed_is_refused(reader):
+    message = feed()
+    add(message, "e1", speed=1)
+    with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
+        reader.file(reader.write(message.SerializeToString()[:-3], "vehicles.pb"))
+
+
+@given(st.binary(max_size=200), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_random_bytes_end_in_a_report_or_in_our_errors(reader, content, with_header):
+    data = (feed().SerializeToString() if with_header else b"") + content
+    try:
+        report = reader.file(reader.write(data, "vehicles.pb")).report
+    except DataError:
+        return
+    assert report.rows_in == report.rows_kept + sum(report.rejected.values())

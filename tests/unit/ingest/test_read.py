@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from trafficdp.errors import ConfigError, DataError
+from trafficdp.ingest.read import READERS, choose_source, read_file
+from trafficdp.model.area import StudyArea
+from trafficdp.model.source import FORMATS, SourceDeclaration, UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+
+MS, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.MILES_PER_HOUR
+
+
+def test_there_is_a_reader_for_every_format():
+    assert set(READERS) == set(FORMATS)
+
+
+def test_the_first_source_whose_pattern_matches_the_name_is_chosen(source):
+    old = replace(source, name="old", files=("2015-*.csv", "2015-*.csv.gz"))
+    new = replace(source, name="new", files=("201?-*.csv.gz",))
+    assert choose_source(Path("2015-old/2015-03-07.csv.gz"), [old, new]).name == "old"
+    assert choose_source(Path("2015-old/2016-03-07.csv.gz"), [old, new]).name == "new"
+
+
+def test_a_file_that_no_source_reads_is_refused_with_the_patterns(source):
+    declared = [replace(source, name="a", files=("x*", "y*")), replace(source, name="b", files=("z?",))]
+    with pytest.raises(DataError, match=r"reads 2015\.csv; .* a: x\*, y\*; b: z\?"):
+        choose_source(Path("folder/2015.csv"), declared)
+    with pytest.raises(DataError, match="at least one declared source"):
+        choose_source(Path("2015.csv"), [])
+
+
+def test_an_unknown_format_is_refused(reader):
+    with pytest.raises(ConfigError, match="unknown format"):
+        reader.rows("A", format="shapefile")
+
+
+def test_the_report_names_the_file_its_hash_and_its_source(reader):
+    result = reader.rows("A1,2020-11-28T12:00:00+05:30,21.2,72.8,30")
+    content = (reader.folder / "day.csv").read_bytes()
+    assert result.report.file == "day.csv"
+    assert result.report.sha256 == hashlib.sha256(content).hexdigest()
+    assert result.report.source == "city"
+
+
+def test_reading_twice_gives_the_same(reader):
+    row = "A1,2020-11-28T12:00:00+05:30,21.2,72.8,30"
+    first, second = reader.rows(row), reader.rows(row)
+    assert first.fixes.table.equals(second.fixes.table)
+    assert first.report == second.report
+
+
+# The real feeds: README of the folder that TRAFFICDP_REAL_DATA names.
+
+AUSTIN = {
+    "2015-03-07": (44_564, {"duplicate_in_file": 139}),
+    "2015-03-08": (12_354, {"duplicate_in_file": 6}),
+    "2015-03-18": (19_690, {"zero_position": 53}),
+    "2015-03-19": (18_131, {}),
+    "2016-11-24": (24_490, {}),
+    "2016-11-25": (32_038, {}),
+    "2016-11-26": (33_140, {}),
+    "2016-11-27": (25_420, {}),
+    "2017-03-16": (36_271, {"zero_position": 2, "sentinel_speed": 8}),
+    "2017-03-21": (45_386, {"zero_position": 3, "sentinel_speed": 5, "duplicate_in_file": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def feeds() -> Path:
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        pytest.skip("TRAFFICDP_REAL_DATA is not set: it names the folder of the real feeds")
+    return Path(folder)
+
+
+@pytest.fixture
+def austin() -> SourceDeclaration:
+    return SourceDeclaration(
+        name="capmetro",
+        format="csv",
+        files=("*.csv.gz",),
+        units=(UnitPeriod(MPH, last=date(2015, 12, 31)), UnitPeriod(MS, first=date(2016, 1, 1))),
+        columns={
+            "vehicle": "vehicle_id",
+            "time": "timestamp",
+            "latitude": "latitude",
+            "longitude": "longitude",
+            "speed": "speed",
+        },
+        sentinels=(Decimal("113.9952"),),
+    )
+
+
+AUSTIN_AREA = StudyArea.from_bbox(-98.2, 29.9, -97.3, 30.8)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("day", AUSTIN)
+def test_austin_is_read_as_it_lies_there(feeds, austin, key, day):
+    report = read_file(feeds / "capmetro" / f"{day}.csv.gz", austin, AUSTIN_AREA, key).report
+    assert (report.rows_in, report.rejected) == AUSTIN[day]
+    assert [finding.verdict for finding in report.lint] == ["pass"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("day", AUSTIN)
+def test_austin_in_the_wrong_unit_stops(feeds, austin, key, day):
+    wrong, right = ("m/s", "mph") if day.startswith("2015") else ("mph", "m/s")
+    units = (UnitPeriod(MS if wrong == "m/s" else MPH),)
+    with pytest.raises(DataError, match=f"{day}.csv.gz do not look like {wrong}, .*; {right} would fit"):
+        read_file(feeds / "capmetro" / f"{day}.csv.gz", replace(austin, units=units), AUSTIN_AREA, key)
+
+
+@pytest.mark.real
+def test_washington_is_read_as_it_lies_there(feeds, key):
+    source = SourceDeclaration("wmata", "gtfs_rt_csv", ("*",), (UnitPeriod(MS),))
+    area = StudyArea.from_bbox(-77.3, 38.7, -76.8, 39.1)
+    result = read_file(feeds / "wmata/vehicle_positions_2026-02-16.csv.gz", source, area, key)
+    assert (result.report.rows_in, result.report.rows_kept) == (20_777, 20_777)
+    assert len(result.fixes.table.column("vehicle").unique()) == 31
+    assert [finding.verdict for finding in result.report.lint] == ["pass"]

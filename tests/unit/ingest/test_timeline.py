@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trafficdp.ingest.timeline import Timeline
+
+fixes = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(-300, 300).map(lambda half_seconds: half_seconds * 500_000)),
+    max_size=60,
+)
+
+
+def timeline(rows):
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return Timeline.of(columns[:, 0], columns[:, 1])
+
+
+@given(fixes)
+def test_repeats_are_all_but_the_first_in_file_order(rows):
+    expected = [row in rows[:i] for i, row in enumerate(rows)]
+    assert timeline(rows).repeats().tolist() == expected
+
+
+@given(fixes)
+def test_the_preceding_fix_is_the_latest_of_the_same_vehicle_2_to_120_seconds_before(rows):
+    for (vehicle, time), found in zip(rows, timeline(rows).preceding(), strict=True):
+        before = [t for v, t in rows if v == vehicle and 2_000_000 <= time - t <= 120_000_000]
+        if before:
+            assert rows[found] == (vehicle, max(before))
+        else:
+            assert found == -1

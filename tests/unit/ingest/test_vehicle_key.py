@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import stat
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trafficdp.errors import DataError, StoreKeyError
+from trafficdp.ingest.vehicle_key import VehicleKey, identifiers_to_text, normalise
+
+
+def test_spellings_of_one_plate_become_one_identifier():
+    spellings = pa.array(["gj-05 bx 3983", " GJ05BX3983\t", "GJ‑05–BX 3983", "ＧＪ０５ＢＸ３９８３"])
+    assert normalise(spellings).to_pylist() == ["GJ05BX3983"] * 4
+
+
+@pytest.mark.parametrize("text", [None, "", "  ", "-", "NA", "nan", "NaN", "null", "None", " n a ", "​"])
+def test_an_identifier_that_says_it_is_missing_is_missing(text):
+    assert normalise(pa.array([text], pa.string())).to_pylist() == [None]
+
+
+def test_columns_of_pandas_are_normalised_too():
+    assert normalise(pd.Series(["a 1", None])).to_pylist() == ["A1", None]
+    assert normalise(pa.chunked_array([["a 1"], ["a-1"]])).to_pylist() == ["A1", "A1"]
+
+
+def test_leading_zeros_are_kept():
+    assert normalise(pa.array(["007", "7"])).to_pylist() == ["007", "7"]
+
+
+@given(st.lists(st.text()))
+def test_normalising_twice_changes_nothing(texts):
+    once = normalise(pa.array(texts, pa.string()))
+    assert normalise(once).to_pylist() == once.to_pylist()
+
+
+def test_whole_floats_lose_their_point_and_fractions_are_refused():
+    assert identifiers_to_text(pa.array([2010.0, None]), where="x").to_pylist() == ["2010", None]
+    assert identifiers_to_text(pa.array([float("nan")]), where="x").to_pylist() == [None]
+    assert identifiers_to_text(pa.array([7]), where="x").to_pylist() == ["7"]
+    with pytest.raises(DataError, match="x holds fractions"):
+        identifiers_to_text(pa.array([2010.5]), where="x")
+    with pytest.raises(DataError, match="cannot hold vehicle identifiers"):
+        identifiers_to_text(pa.array([True]), where="x")
+
+
+def test_pseudonyms_are_the_keyed_hmac_of_namespace_and_normalised_identifier():
+    key = VehicleKey(bytes(range(32)))
+    expected = hmac.new(
+        bytes(range(32)), b"trafficdp/vehicle/1\x00north\x00GJ05BX3983", hashlib.sha256
+    ).digest()
+    found = key.pseudonyms(pa.array(["gj05bx-3983", None, "GJ05BX3983"]), "north")
+    assert found.type == pa.binary(32)
+    assert found.to_pylist() == [expected, None, expected]
+
+
+def test_namespaces_and_keys_keep_equal_identifiers_apart():
+    ids = pa.array(["1"])
+    one, other = VehicleKey(b"1" * 32), VehicleKey(b"2" * 32)
+    pseudonyms = {key.pseudonyms(ids, name).to_pylist()[0] for key in (one, other) for name in ("a", "b")}
+    assert len(pseudonyms) == 4
+
+
+def test_a_created_key_is_private_and_loads_again(tmp_path: Path):
+    path = tmp_path / "vehicle.key"
+    previous = os.umask(0)
+    try:
+        key = VehicleKey.create(path)
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert VehicleKey.load(path).fingerprint == key.fingerprint
+
+
+def test_two_created_keys_differ(tmp_path: Path):
+    prints = {VehicleKey.create(tmp_path / name).fingerprint for name in "ab"}
+    assert len(prints) == 2
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path):
+    path = tmp_path / "vehicle.key"
+    fingerprint = VehicleKey.create(path).fingerprint
+    with pytest.raises(StoreKeyError, match=r"key at .* already"):
+        VehicleKey.create(path)
+    assert VehicleKey.load(path).fingerprint == fingerprint
+
+
+def test_a_key_that_cannot_be_written_is_a_key_error(tmp_path: Path):
+    with pytest.raises(StoreKeyError, match="cannot write"):
+        VehicleKey.create(tmp_path / "nowhere" / "vehicle.key")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o660, 0o601])
+def test_a_key_open_to_others_is_refused(tmp_path: Path, mode: int):
+    path = tmp_path / "vehicle.key"
+    VehicleKey.create(path)
+    path.chmod(mode)
+    with pytest.raises(StoreKeyError, match="chmod 600") as caught:
+        VehicleKey.load(path)
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00" * 32, b"trafficdp-key-1 00\n", b"trafficdp-key-2 " + b"0" * 64]
+)
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "vehicle.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(StoreKeyError, match="is not a key"):
+        VehicleKey.load(path)
+
+
+def test_a_missing_key_and_a_folder_are_refused(tmp_path: Path):
+    with pytest.raises(StoreKeyError, match="there is no key"):
+        VehicleKey.load(tmp_path / "vehicle.key")
+    with pytest.raises(StoreKeyError):
+        VehicleKey.load(tmp_path)
+
+
+def test_neither_repr_nor_fingerprint_show_the_secret():
+    secret = bytes(range(32))
+    key = VehicleKey(secret)
+    assert repr(key) == str(key) == "<VehicleKey: redacted>"
+    assert key.fingerprint not in (secret.hex(), hashlib.sha256(secret).hexdigest())
+    assert len(key.fingerprint) == 64
+
+
+def test_a_secret_of_another_length_is_refused():
+    with pytest.raises(StoreKeyError):
+        VehicleKey(b"short")
