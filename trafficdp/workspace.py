@@ -45,14 +45,14 @@ from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault
 
 DEFAULT_WAIT = 60.0
-Progress = Callable[[str], AbstractContextManager[Callable[[int], None] | None]]
+Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
     """What became of one file: its report, how many fixes were new, and whether it was there before."""
 
-    report: FileReport | None
+    report: FileReport
     file: str
     added: int
     already_there: bool
@@ -148,7 +148,7 @@ class Workspace:
         if not paths:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         key = VehicleKey.load(self.key_file)
-        with self._curator("ingest") as curator:
+        with self._curator("ingest", recover=not dry_run) as curator:
             curator.vault.check_key(key.fingerprint)
             # the report of a file is text; its fixes go straight into the transaction
             with self._all_or_nothing(curator.vault, dry_run):
@@ -307,7 +307,7 @@ class Workspace:
     def _ingest_file(self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool) -> IngestedFile:
         source = choose_source(path, self.config.sources)
         declaration = declaration_json(source)
-        bar = self._progress(path.name) if self._progress else nullcontext(None)
+        bar = self._progress(path) if self._progress else nullcontext(None)
         with bar as advance:
             read = read_file(path, source, self.config.grid.area, key, progress=advance)
         if vault_fixes.already_ingested(vault, read.report.sha256, declaration):
@@ -357,11 +357,16 @@ def open_workspace(
     key is the configuration's ``key_file``, else STORE.key beside the store, never inside it.
     """
     settings = load_config(Path(config))
-    folder = Path(store) if store is not None else settings.store or Path(config).parent / "city.store"
+    folder = store_path(Path(config), None if store is None else Path(store), settings.store)
     workspace = Workspace(settings, folder, key_path(folder, settings.key_file), wait=wait, progress=progress)
     if create and not (folder / "vault.duckdb").exists():
         create_store(folder, workspace.key_file)
     return workspace
+
+
+def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
+    """Return the folder of the store: given, configured, or beside the configuration."""
+    return given or configured or config.parent / "city.store"
 
 
 def key_path(store: Path, configured: Path | None) -> Path:

@@ -34,6 +34,11 @@ LARGEST_EXPONENT = 62
 """Spacings are powers of two in 64 bits."""
 
 
+CHARGE_STEP = 1_000
+"""A user's loss over a whole release is rounded up to this many pico-epsilons (10^-9): a request for
+epsilon 6 is then charged as 6, not as 5.999999999999."""
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Noise of one statistic over G bins: discrete Laplace of ``scale`` on multiples of ``spacing``.
@@ -99,7 +104,8 @@ def loss_per_user(
     """Return every user's loss in pico-epsilons over all bins and statistics, shape (users,).
 
     Mean and variance of a bin are priced jointly (``joint_cost``); a vehicle mean beside them adds its
-    own cost; bins add (Theorem A). Each pair's loss is rounded up to a whole pico-epsilon. Depends on
+    own cost; bins add (Theorem A). Each pair's loss is rounded up to a whole pico-epsilon, each
+    user's sum to CHARGE_STEP. Depends on
     public counts and scales only, so that anyone with the counts can check a published release.
     Raises UsageError when a statistic that can vary has no noise, or a spacing is not positive.
     """
@@ -113,7 +119,8 @@ def loss_per_user(
     total = loss + pair
     # rounding of the sum is covered by one more step up
     pico = to_pico(np.where(total > 0, round_up(total), 0.0))
-    return sum_per_user(pico, occupancy.user_index, occupancy.users)
+    total_pico = sum_per_user(pico, occupancy.user_index, occupancy.users)
+    return -(-total_pico // CHARGE_STEP) * CHARGE_STEP
 
 
 def _moments_loss(

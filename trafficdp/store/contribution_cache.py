@@ -13,7 +13,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store.statements import query
+from trafficdp.store.statements import number, query, run
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -48,12 +48,13 @@ def save(
     vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion, contributions: Contributions
 ) -> None:
     """Keep contributions (inside the caller's transaction)."""
-    kept = vault.connection.execute("SELECT count(DISTINCT cache_key) FROM contributions").fetchone()
-    if int((kept or (0,))[0]) >= MOST_CACHED:
-        vault.connection.execute("DELETE FROM contributions")
+    kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
+    if kept >= MOST_CACHED:
+        run(vault.connection, "DELETE FROM contributions")
     vault.connection.register("incoming_contributions", to_table(contributions))
     try:
-        vault.connection.execute(
+        run(
+            vault.connection,
             "INSERT INTO contributions SELECT $cache_key, cell, slot, vehicle_id, fixes, total, "
             "total_of_squares FROM incoming_contributions",
             {"cache_key": cache_key(grid, bound, version)},

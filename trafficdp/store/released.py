@@ -23,7 +23,7 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
-from trafficdp.store.statements import query, run_script, script
+from trafficdp.store.statements import query, run, script
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
@@ -44,22 +44,23 @@ def build(folder: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> No
             leftover.unlink(missing_ok=True)
         connection = duckdb.connect()
         try:
-            connection.execute(
+            run(
+                connection,
                 "ATTACH '" + str(half_made).replace("'", "''") + "' AS released "
-                "(STORAGE_VERSION '" + STORAGE_VERSION + "')"
+                "(STORAGE_VERSION '" + STORAGE_VERSION + "')",
             )
-            connection.execute("USE released")
+            run(connection, "USE released")
             connection.begin()
-            run_script(connection, "tables/released")
-            run_script(connection, "views/released")
+            run(connection, script("tables/released"))
+            run(connection, script("views/released"))
             for release, epsilon, withdrawn in releases:
                 _insert_release(connection, release, epsilon, withdrawn)
                 if not withdrawn:
                     _insert_cells(connection, release)
             connection.commit()
-            problems = connection.execute(script("audits/released")).fetchall()
-            connection.execute("USE memory")
-            connection.execute("DETACH released")
+            problems = run(connection, script("audits/released"))
+            run(connection, "USE memory")
+            run(connection, "DETACH released")
         finally:
             connection.close()
         if problems:
@@ -75,7 +76,8 @@ def _insert_release(
     connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal, withdrawn: bool
 ) -> None:
     factor = float(release.bound.unit.factor_to(release.display_unit))
-    connection.execute(
+    run(
+        connection,
         "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             release.id,
@@ -122,7 +124,7 @@ def _cells_table(release: Release) -> pa.Table:
 def _insert_cells(connection: duckdb.DuckDBPyConnection, release: Release) -> None:
     connection.register("incoming_cells", _cells_table(release))
     try:
-        connection.execute("INSERT INTO cells BY NAME SELECT * FROM incoming_cells")
+        run(connection, "INSERT INTO cells BY NAME SELECT * FROM incoming_cells")
     finally:
         connection.unregister("incoming_cells")
 
@@ -139,6 +141,6 @@ def released_matches(folder: Path, release: Release) -> bool:
             connection.close()
     expected = _cells_table(release)
     return all(
-        stored.column(name).cast(expected.schema.field(name).type).equals(expected.column(name))
+        stored.column(name).equals(expected.column(name).cast(stored.schema.field(name).type))
         for name in expected.column_names
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,13 +17,33 @@ def script(name: str) -> str:
     return files("trafficdp.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
-def run_script(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Run every statement of ``sql/NAME.sql``."""
-    connection.execute(script(name))
+Parameters = Sequence[object] | Mapping[str, object]
 
 
-def query(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
-) -> pa.Table:
+def run(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()
+) -> list[tuple[Any, ...]]:
+    """Run a statement (or several) to its end and return the rows of the last.
+
+    DuckDB streams: a result that is not fetched to its end blocks the connection.
+    """
+    return connection.execute(sql, parameters).fetchall()
+
+
+def first(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()
+) -> tuple[Any, ...] | None:
+    """Return the first row of a query, None when it has none."""
+    rows = run(connection, sql, parameters)
+    return rows[0] if rows else None
+
+
+def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:
+    """Return the one whole number that a query yields."""
+    ((value,),) = run(connection, sql, parameters)
+    return int(value)
+
+
+def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pa.Table:
     """Return the rows of a query as an Arrow table."""
-    return connection.execute(sql, parameters).to_arrow_table()
+    return connection.sql(sql, params=parameters).to_arrow_table()

@@ -12,7 +12,7 @@ import duckdb
 
 from trafficdp.errors import StoreKeyError, StoreUnavailableError, StoreVersionError, UsageError
 from trafficdp.store.failures import store_failures
-from trafficdp.store.statements import run_script
+from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "1"
@@ -46,16 +46,18 @@ class Vault:
             connection = duckdb.connect(str(half_made))
             try:
                 connection.begin()
-                run_script(connection, "tables/vault")
+                run(connection, script("tables/vault"))
                 facts = {
                     "schema_version": SCHEMA_VERSION,
                     "key_fingerprint": key_fingerprint,
                     "store_id": str(uuid.uuid4()),
                 }
-                connection.executemany("INSERT INTO meta VALUES (?, ?)", list(facts.items()))
+                for fact in facts.items():
+                    run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
                 connection.commit()
             finally:
                 connection.close()
+            half_made.chmod(0o600)
             os.replace(half_made, path)
 
     @classmethod
@@ -86,12 +88,12 @@ class Vault:
 
     def fact(self, key: str) -> str | None:
         """Return what the store says of itself under ``key``, None when it says nothing."""
-        row = self.connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
+        row = first(self.connection, "SELECT value FROM meta WHERE key = ?", [key])
         return None if row is None else str(row[0])
 
     def set_fact(self, key: str, value: str) -> None:
         """Write a fact that has not been written before (inside the caller's transaction)."""
-        self.connection.execute("INSERT INTO meta VALUES (?, ?)", [key, value])
+        run(self.connection, "INSERT INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
         """Raise StoreKeyError unless this is the key that the store was made with."""

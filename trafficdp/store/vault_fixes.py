@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from trafficdp.errors import DataError
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.fixes import Fixes
-from trafficdp.store.statements import script
+from trafficdp.store.statements import first, number, run, script
 from trafficdp.store.vault import Vault
 
 EMPTY_VERSION = hashlib.sha256(b"trafficdp data").hexdigest()
@@ -37,9 +37,9 @@ class IngestedFile:
 
 def data_version(vault: Vault) -> DataVersion:
     """Return the newest data version."""
-    row = vault.connection.execute(
-        "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
-    ).fetchone()
+    row = first(
+        vault.connection, "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
+    )
     return DataVersion(0, EMPTY_VERSION) if row is None else DataVersion(int(row[0]), str(row[1]))
 
 
@@ -49,9 +49,7 @@ def already_ingested(vault: Vault, sha256: str, declaration: str) -> bool:
     Raises DataError when they were read under another declaration (another unit, say): what is in the
     vault is never edited.
     """
-    row = vault.connection.execute(
-        "SELECT declaration FROM ingests WHERE file_sha256 = ?", [sha256]
-    ).fetchone()
+    row = first(vault.connection, "SELECT declaration FROM ingests WHERE file_sha256 = ?", [sha256])
     if row is None:
         return False
     if str(row[0]) != declaration:
@@ -74,17 +72,18 @@ def add_fixes(
     ingest_id = previous.ingest_id + 1
     connection.register("incoming_fixes", fixes.table)
     try:
-        connection.execute(script("statements/number_vehicles"))
-        (before,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
-        connection.execute(script("statements/add_fixes"), {"ingest_id": ingest_id})
-        (after,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
+        run(connection, script("statements/number_vehicles"))
+        before = number(connection, "SELECT count(*) FROM fixes")
+        run(connection, script("statements/add_fixes"), {"ingest_id": ingest_id})
+        after = number(connection, "SELECT count(*) FROM fixes")
     finally:
         connection.unregister("incoming_fixes")
-    added = int(after) - int(before)
+    added = after - before
     history = canonical(
         {"previous": previous.digest, "file": sha256, "declaration": declaration, "added": added}
     )
-    connection.execute(
+    run(
+        connection,
         "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             ingest_id,
@@ -102,21 +101,23 @@ def add_fixes(
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
     """Return the files in the order they were read, up to a data version (None: all)."""
-    rows = vault.connection.execute(
+    rows = run(
+        vault.connection,
         "SELECT ingest_id, file_name, source, report, ingested_at FROM ingests "
         "WHERE ingest_id <= coalesce(?, ingest_id) ORDER BY ingest_id",
         [up_to_ingest],
-    ).fetchall()
+    )
     return [IngestedFile(*row) for row in rows]
 
 
 def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
     """Return the distinct (source, declaration as JSON) of a data version, in order of first use."""
-    rows = vault.connection.execute(
+    rows = run(
+        vault.connection,
         "SELECT source, declaration FROM ingests WHERE ingest_id <= ? "
         "GROUP BY source, declaration ORDER BY min(ingest_id)",
         [up_to_ingest],
-    ).fetchall()
+    )
     return [(str(source), str(declaration)) for source, declaration in rows]
 
 
@@ -131,27 +132,27 @@ class FixCounts:
 
 def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
     """Count the fixes of a data version."""
-    row = vault.connection.execute(
+    row = first(
+        vault.connection,
         "SELECT count(*), count(DISTINCT vehicle_id), count(*) FILTER (derived) "
         "FROM fixes WHERE ingest_id <= ?",
         [up_to_ingest],
-    ).fetchone()
+    )
     return FixCounts(*(int(value) for value in (row or (0, 0, 0))))
 
 
 def version_digest(vault: Vault, ingest_id: int) -> str | None:
     """Return the digest of the data version of ``ingest_id``; None when there is no such version."""
-    row = vault.connection.execute(
-        "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id]
-    ).fetchone()
+    row = first(vault.connection, "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id])
     return None if row is None else str(row[0])
 
 
 def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
     """Return for every source whether its speeds are "reported", "derived" or "mixed"."""
-    rows = vault.connection.execute(
+    rows = run(
+        vault.connection,
         "SELECT ingests.source, bool_or(fixes.derived), bool_and(fixes.derived) "
         "FROM fixes JOIN ingests USING (ingest_id) WHERE ingest_id <= ? GROUP BY ingests.source",
         [up_to_ingest],
-    ).fetchall()
+    )
     return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.privacy.ledger import LedgerRow, append, check_chain
-from trafficdp.store.statements import query
+from trafficdp.store.statements import first, number, query, run
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
@@ -20,9 +20,9 @@ def rows(vault: Vault) -> list[LedgerRow]:
     """Return the whole ledger in order, its chain checked."""
     result = [
         LedgerRow(int(sequence), str(entry), str(head))
-        for sequence, entry, head in vault.connection.execute(
-            "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence"
-        ).fetchall()
+        for sequence, entry, head in run(
+            vault.connection, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence"
+        )
     ]
     check_chain(result)
     return result
@@ -30,16 +30,16 @@ def rows(vault: Vault) -> list[LedgerRow]:
 
 def last(vault: Vault) -> LedgerRow | None:
     """Return the newest row, None in a new store."""
-    row = vault.connection.execute(
-        "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1"
-    ).fetchone()
+    row = first(
+        vault.connection, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1"
+    )
     return None if row is None else LedgerRow(int(row[0]), str(row[1]), str(row[2]))
 
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     """Append an entry (inside the caller's transaction) and return its row."""
     row = append(last(vault), facts)
-    vault.connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
+    run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
 
 
@@ -64,7 +64,8 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
     vault.connection.register("incoming_charges", charges)
     try:
-        vault.connection.execute(
+        run(
+            vault.connection,
             "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
             {"sequence": sequence},
         )
@@ -95,12 +96,14 @@ class Totals:
 
 def totals(vault: Vault) -> Totals:
     """Return the spending over all charges."""
-    largest = vault.connection.execute(
+    largest = number(
+        vault.connection,
         "SELECT coalesce(max(total), 0) FROM "
-        "(SELECT CAST(sum(loss_pico) AS BIGINT) AS total FROM vehicle_charges GROUP BY vehicle_id)"
-    ).fetchone()
-    maxima = vault.connection.execute(
+        "(SELECT CAST(sum(loss_pico) AS BIGINT) AS total FROM vehicle_charges GROUP BY vehicle_id)",
+    )
+    maxima = number(
+        vault.connection,
         "SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM "
-        "(SELECT max(loss_pico) AS most FROM vehicle_charges GROUP BY sequence)"
-    ).fetchone()
-    return Totals(int((largest or (0,))[0]), int((maxima or (0,))[0]))
+        "(SELECT max(loss_pico) AS most FROM vehicle_charges GROUP BY sequence)",
+    )
+    return Totals(largest, maxima)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trafficdp.errors import UsageError
+from trafficdp.store.statements import run
 from trafficdp.store.vault import Vault
 
 
@@ -28,10 +29,11 @@ class StoredRelease:
 
 def all_releases(vault: Vault) -> list[StoredRelease]:
     """Return every charged release in the order of charging."""
-    rows = vault.connection.execute(
+    rows = run(
+        vault.connection,
         "SELECT release_id, sequence, allocation, facts, bins, published, withdrawn "
-        "FROM releases ORDER BY sequence"
-    ).fetchall()
+        "FROM releases ORDER BY sequence",
+    )
     return [StoredRelease(*row) for row in rows]
 
 
@@ -50,7 +52,8 @@ def release_named(vault: Vault, release_id: str) -> StoredRelease:
 
 def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> None:
     """Write a charged release with its frozen allocation (inside the caller's transaction)."""
-    vault.connection.execute(
+    run(
+        vault.connection,
         "INSERT INTO releases (release_id, sequence, allocation) VALUES (?, ?, ?)",
         [release_id, sequence, allocation],
     )
@@ -61,19 +64,20 @@ def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes) -> Non
 
     Raises UsageError when values are there already: a committed value is never redrawn.
     """
-    changed = vault.connection.execute(
+    changed = run(
+        vault.connection,
         "UPDATE releases SET facts = ?, bins = ? WHERE release_id = ? AND facts IS NULL RETURNING release_id",
         [facts, bins, release_id],
-    ).fetchall()
+    )
     if len(changed) != 1:
         raise UsageError("the values of this release are committed already", got=release_id)
 
 
 def mark_published(vault: Vault, release_id: str) -> None:
     """Write that the files of a release are in place (inside the caller's transaction)."""
-    vault.connection.execute("UPDATE releases SET published = true WHERE release_id = ?", [release_id])
+    run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release_id])
 
 
 def mark_withdrawn(vault: Vault, release_id: str) -> None:
     """Write that a release was withdrawn (inside the caller's transaction)."""
-    vault.connection.execute("UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
+    run(vault.connection, "UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])

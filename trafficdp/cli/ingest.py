@@ -1,0 +1,96 @@
+"""`trafficdp ingest`: files into the vault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.settings import Settings
+from trafficdp.ingest.linter import LintVerdict
+from trafficdp.ingest.report import RULES
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.workspace import IngestedFile
+
+
+def ingest(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(help="Files of declared sources.", show_default=False)],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
+    ] = False,
+) -> None:
+    """Read files into the vault, all or none. Reading a file twice changes nothing."""
+    settings: Settings = context.obj
+    output = settings.output
+    with output.bars() as bars:
+        workspace = settings.workspace(bars)
+        done = workspace.ingest(files, dry_run=dry_run)
+    if dry_run:
+        _show_sources(settings, workspace.config.sources)
+    rules = [rule for rule in RULES if any(each.report.rejected.get(rule) for each in done)]
+    output.table(
+        "Rows (for the curator's eyes: outside the privacy guarantee)",
+        ["file", "source", "rows in", "kept", "new", *rules],
+        [
+            [
+                each.file,
+                each.report.source,
+                each.report.rows_in,
+                each.report.rows_kept,
+                each.added,
+                *(each.report.rejected.get(rule, 0) for rule in rules),
+            ]
+            for each in done
+        ],
+    )
+    for each in done:
+        _warn_about_unit(settings, each)
+        if each.already_there:
+            output.say(f"{each.file}: in the store already, nothing changed")
+    if dry_run:
+        output.say("dry run: nothing was written")
+    output.result(
+        {
+            "dry_run": dry_run,
+            "outside_the_guarantee": True,
+            "files": [
+                {
+                    "file": each.file,
+                    "source": each.report.source,
+                    "rows_in": each.report.rows_in,
+                    "rows_kept": each.report.rows_kept,
+                    "rejected": dict(each.report.rejected),
+                    "derived": each.report.derived,
+                    "new": each.added,
+                    "already_there": each.already_there,
+                    "units": [finding.to_dict() for finding in each.report.lint],
+                }
+                for each in done
+            ],
+        }
+    )
+
+
+def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> None:
+    rows = [
+        [
+            source.name,
+            source.format,
+            ", ".join(f"{ours} <- {theirs}" for ours, theirs in source.columns.items())
+            or "by its specification",
+            ", ".join(period.unit.label for period in source.units),
+        ]
+        for source in sources
+    ]
+    settings.output.table("Declared sources", ["source", "format", "columns", "speed unit"], rows)
+
+
+def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
+    for finding in each.report.lint:
+        if finding.verdict is LintVerdict.WARN:
+            settings.output.warn(
+                f"{each.file}: only {finding.pairs} pairs of fixes to check the unit {finding.unit.label} by"
+            )

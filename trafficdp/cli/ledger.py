@@ -1,0 +1,62 @@
+"""`trafficdp ledger`: every entry, its chain checked, and what is left."""
+
+from __future__ import annotations
+
+import typer
+
+from trafficdp.cli.settings import Settings
+from trafficdp.privacy.ledger import LedgerRow
+from trafficdp.privacy.loss import decimal_text
+from trafficdp.workspace import Status
+
+
+def ledger(context: typer.Context) -> None:
+    """Show the ledger: what was charged, published and withdrawn."""
+    settings: Settings = context.obj
+    workspace = settings.workspace()
+    rows, totals = workspace.ledger(), workspace.status()
+    settings.output.table(
+        "Ledger",
+        ["number", "entry", "release", "epsilon", "at", "head"],
+        [
+            [
+                row.sequence,
+                str(row.facts["kind"]),
+                str(row.facts["release"]),
+                _epsilon(row) or "",
+                str(row.facts["at"]),
+                row.head_hash[:12],
+            ]
+            for row in rows
+        ],
+    )
+    settings.output.say(
+        f"budget {totals.budget} a vehicle; the busiest vehicle has spent {totals.largest_spent}; "
+        f"the releases' maxima sum to {totals.sum_of_maxima}"
+    )
+    settings.output.result(ledger_facts(rows, totals))
+
+
+def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
+    """Return the ledger as plain JSON values: ledger.schema.json. No vehicle's own spending is named."""
+    return {
+        "budget_per_vehicle": str(totals.budget),
+        "largest_spent": str(totals.largest_spent),
+        "sum_of_maxima": str(totals.sum_of_maxima),
+        "entries": [
+            {
+                "sequence": row.sequence,
+                "kind": row.facts["kind"],
+                "release": row.facts["release"],
+                "at": row.facts["at"],
+                "epsilon": _epsilon(row),
+                "head_hash": row.head_hash,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _epsilon(row: LedgerRow) -> str | None:
+    pico = row.facts.get("epsilon_pico")
+    return decimal_text(pico) if isinstance(pico, int) else None

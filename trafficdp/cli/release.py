@@ -1,0 +1,30 @@
+"""`trafficdp release`: charge, draw, publish."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.output import shorten
+from trafficdp.cli.settings import Settings
+from trafficdp.export.disclosure import disclosed
+
+
+def release(
+    context: typer.Context,
+    epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
+    ] = False,
+) -> None:
+    """Charge every vehicle its loss, draw the noise and publish the map."""
+    settings: Settings = context.obj
+    with settings.output.spinner("releasing"):
+        done = settings.workspace().release(epsilon, force=force)
+    spent = str(disclosed(done.release, "guarantee", "epsilon"))
+    files = sorted(path.name for path in done.folder.iterdir())
+    settings.output.say(f"released {done.id}: epsilon {spent}, {done.release.bins} bins")
+    for name in files:
+        settings.output.say(f"  {shorten(done.folder / name)}")
+    settings.output.result({"release": done.id, "epsilon": spent, "folder": str(done.folder), "files": files})

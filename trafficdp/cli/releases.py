@@ -1,0 +1,34 @@
+"""`trafficdp releases`: what was released."""
+
+from __future__ import annotations
+
+import typer
+
+from trafficdp.cli.output import shorten
+from trafficdp.cli.settings import Settings
+
+
+def releases(context: typer.Context) -> None:
+    """List the releases, withdrawn ones included."""
+    settings: Settings = context.obj
+    found = settings.workspace().releases()
+    settings.output.table(
+        "Releases",
+        ["release", "status", "epsilon", "charged", "folder"],
+        [[each.id, each.status, str(each.epsilon), each.created_at, shorten(each.folder)] for each in found],
+    )
+    settings.output.result(
+        {
+            "releases": [
+                {
+                    "release": each.id,
+                    "status": each.status,
+                    "epsilon": str(each.epsilon),
+                    "ledger_sequence": each.sequence,
+                    "created_at": each.created_at,
+                    "folder": str(each.folder),
+                }
+                for each in found
+            ]
+        }
+    )

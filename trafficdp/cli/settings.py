@@ -1,0 +1,38 @@
+"""The global options, and the workspace they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import Progress
+
+from trafficdp.cli.output import Output
+from trafficdp.workspace import Workspace, open_workspace
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options given before the command."""
+
+    config: Path
+    store: Path | None
+    wait: float
+    output: Output
+
+    def workspace(self, bars: Progress | None = None) -> Workspace:
+        """Return the workspace; with ``bars``, files are read under progress bars."""
+        progress = None if bars is None else _bar_per_file(bars)
+        return open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
+
+
+def _bar_per_file(bars: Progress) -> Callable[[Path], AbstractContextManager[Callable[[int], None]]]:
+    @contextmanager
+    def bar(path: Path) -> Iterator[Callable[[int], None]]:
+        total = path.stat().st_size if path.is_file() else None
+        task = bars.add_task(path.name, total=total)
+        yield lambda read: bars.advance(task, read)
+
+    return bar
