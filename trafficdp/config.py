@@ -6,6 +6,7 @@ area, period, units of speed, speed bound, resolution, budget and time zone must
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
@@ -100,9 +101,7 @@ def read_places(path: Path) -> tuple[Path | None, Path | None]:
 
     Raises ConfigError for a file that cannot be read, is not TOML, or names a wrong place.
     """
-    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
-    table = Table(parse_toml(text, name=path.name), "", _TOP)
-    return _place(table, "store", path.parent), _place(table, "key_file", path.parent)
+    return _places(Table(_document(path), "", _TOP), path.parent)
 
 
 def load_config(path: Path) -> Config:
@@ -112,17 +111,14 @@ def load_config(path: Path) -> Config:
     not TOML, for keys that are unknown, missing, wrong or still placeholders, and for a GeoJSON study
     area that cannot be read.
     """
-    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
-    document = parse_toml(text, name=path.name)
+    document = _document(path)
     refuse_placeholders(document, name=path.name)
     table = Table(document, "", _TOP)
     city = table.section("city", _CITY)
     privacy = table.section("privacy", ("relation", "epsilon"))
     budget = table.section("budget", ("epsilon_per_vehicle",))
     settings = table.section("map", MAP_KEYS)
-    store, key_file = _place(table, "store", path.parent), _place(table, "key_file", path.parent)
-    if store is not None and key_file is not None and key_file.resolve().is_relative_to(store.resolve()):
-        raise table.wrong("key_file", "a file outside the store", todo="keep the key apart from the store")
+    store, key_file = _places(table, path.parent)
     relation = _relation(privacy)
     bound = _bound(settings)
     named_city = City(_name(city, "name"), _name(city, "publisher"), city.time_zone("time_zone"))
@@ -138,6 +134,20 @@ def load_config(path: Path) -> Config:
         key_file=key_file,
         store=store,
     )
+
+
+def _document(path: Path) -> dict[str, object]:
+    text = read_text(path, what="the configuration file", todo="run `trafficdp init` or give --config FILE")
+    return parse_toml(text, name=path.name)
+
+
+def _places(table: Table, folder: Path) -> tuple[Path | None, Path | None]:
+    store, key_file = _place(table, "store", folder), _place(table, "key_file", folder)
+    # realpath, unlike Path.resolve, takes a loop of links and an overlong name as they are
+    inside = store and key_file and Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(store))
+    if inside:
+        raise table.wrong("key_file", "a file outside the store", todo="keep the key apart from the store")
+    return store, key_file
 
 
 def _place(table: Table, key: str, folder: Path) -> Path | None:
