@@ -21,6 +21,10 @@ from trafficdp.privacy.loss import PureDP
 FloatArray = npt.NDArray[np.float64]
 
 
+HEADROOM = 1e-10
+"""Share of epsilon kept free for rounding losses up."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked for: a total epsilon and what shall be released with it.
@@ -88,7 +92,8 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
     rungs = ladder(kept, request.bound, request.tolerance)
     chosen = choose_rung(rungs, request)
     target = request.epsilon.pico
-    epsilon = float(request.epsilon.epsilon)
+    # a hair more noise from the start leaves room for rounding losses up to the very epsilon asked for
+    epsilon = float(request.epsilon.epsilon) * (1 - HEADROOM)
     for _ in range(50):
         lattices = {
             statistic: to_lattice(statistic, kept, request.bound, scale)

@@ -1,0 +1,37 @@
+# Every target is a step of continuous integration, word for word.
+# Needs Python 3.11 to 3.13, make and a package index; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+# One map from the embedded city, in ./demo.
+demo: $(VENV)/.ready
+	rm -rf demo
+	$(RUN)/trafficdp demo --into demo
+
+# Everything that is claimed.
+test: check
+	$(RUN)/python -m pytest -n auto --dist loadgroup
+
+# Style, types and walls.
+check: $(VENV)/.ready
+	$(RUN)/ruff format --check .
+	$(RUN)/ruff check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+# Speed and memory as ratios within one run.
+bench: $(VENV)/.ready
+	$(RUN)/python tests/benchmarks/bench_binning.py
+	$(RUN)/python tests/benchmarks/bench_main_job.py
+
+clean:
+	rm -rf $(VENV) demo build
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --upgrade pip
+	$(RUN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
