@@ -32,7 +32,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     feed = gtfs_realtime_pb2.FeedMessage()
     try:
         feed.ParseFromString(file.content())
-        complete = feed.IsInitialized() and feed.header.gtfs_realtime_version.startswith(("1", "2"))
+        version = feed.header.gtfs_realtime_version
+        complete = feed.IsInitialized() and isinstance(version, str) and version.startswith(("1", "2"))
     except (DecodeError, UnicodeDecodeError, RecursionError):
         complete = False
     if not complete:
@@ -51,6 +52,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         position.vehicle.license_plate.strip() or position.vehicle.id.strip() or entity.id
         for entity, position in zip(entities, positions, strict=True)
     ]
+    if not all(isinstance(name, str) for name in vehicle):  # proto2 gives bytes for what is not UTF-8
+        raise DataError(f"{file.name} has vehicle identifiers that are not text in UTF-8")
     seconds = [position.timestamp or feed.header.timestamp for position in positions]
     located = [position.HasField("position") for position in positions]
     speed = np.array(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_records(file: InputFile, wrappers: Sequence[str]) -> list[dict[str, Any]]:
@@ -62,14 +65,20 @@ def _unwrap(document: object, wrappers: Sequence[str]) -> list[Any]:
 
 def text_column(values: Sequence[object]) -> pa.Array:
     """Return times or measures as text, as written; true, false, lists, objects as "?", which none reads."""
-    return pa.array(
-        [value if isinstance(value, str) or value is None else "?" for value in values], pa.string()
-    )
+    return _to_text([value if isinstance(value, str) or value is None else "?" for value in values])
 
 
 def identifier_column(values: Sequence[object]) -> pa.Array:
     """Return identifiers as text, as written; whatever is neither text nor a number is missing."""
-    return pa.array([value if isinstance(value, str) else None for value in values], pa.string())
+    return _to_text([value if isinstance(value, str) else None for value in values])
+
+
+def _to_text(values: list[str | None]) -> pa.Array:
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:  # JSON can spell halves of characters: such a text is no text
+        whole = [v if v is None or v.isascii() or not _SURROGATE.search(v) else None for v in values]
+        return pa.array(whole, pa.string())
 
 
 def check_keys(file: InputFile, present: Mapping[str, bool]) -> None:

@@ -52,10 +52,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
                 system = _reference_system(file, parquet.schema_arrow, columns["geometry"])
             rows = 0
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(columns.values()))):
+                batch.validate(full=True)
                 yield _records(file, source, columns, batch, system)
                 rows += batch.num_rows
                 file.tell_progress(file.size * rows // total)
-    except (pa.ArrowException, OSError) as error:
+            if rows != total:
+                raise DataError(f"{file.name} is a damaged Parquet file", todo="fetch it again")
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # Arrow's own text may quote values
         raise DataError(
             f"{file.name} is a damaged Parquet file", got=type(error).__name__, todo="fetch it again"

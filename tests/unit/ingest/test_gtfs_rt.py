@@ -97,9 +97,19 @@ def test_trip_updates_are_refused(reader):
         read(reader, message)
 
 
-@pytest.mark.parametrize("content", [b"<html>busy</html>", b"{}", b"\x0a\x00", b"\xff" * 50])
+@pytest.mark.parametrize(
+    "content", [b"<html>busy</html>", b"{}", b"\x0a\x00", b"\xff" * 50, b"\x0a\x03\x0a\x01\xe4"]
+)
 def test_what_is_no_feed_is_refused(reader, content):
     with pytest.raises(DataError, match="not a GTFS-Realtime feed"):
+        reader.file(reader.write(content, "vehicles.pb"))
+
+
+def test_identifiers_that_are_not_utf8_are_refused(reader):
+    message = feed()
+    add(message, "e1", vehicle="MARK", speed=1)
+    content = message.SerializeToString().replace(b"MARK", b"MA\xe4K")
+    with pytest.raises(DataError, match="identifiers that are not text in UTF-8"):
         reader.file(reader.write(content, "vehicles.pb"))
 
 

@@ -60,6 +60,17 @@ def test_bad_telemetry_is_one_clear_data_error(reader, content, message):
         reader.file(reader.write(content, "t.json"))
 
 
+def test_half_a_character_is_no_identifier(reader):
+    record = {
+        "device_id": "a",
+        "timestamp": 1606555329123,
+        "location": {"lat": 21.2, "lng": 72.8, "speed": 1},
+    }
+    records = [record, {**record, "device_id": "\ud800"}, {**record, "timestamp": "\udfff"}]
+    result = reader.file(reader.write(json.dumps(records), "t.json"))
+    assert result.report.rejected == {"missing_vehicle": 1, "unreadable_time": 1}
+
+
 def test_odd_values_reject_their_row_only(reader):
     record = {
         "device_id": "a",

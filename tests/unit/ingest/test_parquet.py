@@ -182,6 +182,15 @@ def test_a_truncated_and_a_false_parquet_are_refused(reader):
         reader.file(reader.write("plate,when\n", "day.parquet"))
 
 
+@pytest.mark.parametrize("text", [b"plate", b"PLATE"])
+def test_text_that_is_not_utf8_is_refused_in_names_and_values(reader, text):
+    content = write(reader, plate=["PLATE"]).read_bytes()
+    path = reader.folder / "damaged.parquet"
+    path.write_bytes(content.replace(text, text[:2] + b"\xe4" + text[3:]))
+    with pytest.raises(DataError, match="damaged Parquet"):
+        reader.file(path)
+
+
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 def test_a_damaged_file_ends_in_a_report_or_in_our_errors(reader, data):
