@@ -1,0 +1,73 @@
+"""What every mechanism is: three answers without values, and one call that sees them.
+
+The planner, the documents and the audits ask the first three; only the curator makes the call. So what
+is promised can never drift from what is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.event import PrivacyEvent
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Mechanism(Protocol):
+    """One published mechanism over all G bins at once, with its settings as fields.
+
+    ``name`` is its key in the registry, ``citation`` the paper, ``statistics`` what it can estimate.
+    ``idealised`` is true when its noise has no exact or proved-safe sampler: such a mechanism runs in
+    simulations, and in a release only behind an explicit switch that the manifest records.
+    """
+
+    @property
+    def name(self) -> str:
+        """Key in the registry: lower case, underscores."""
+
+    @property
+    def citation(self) -> str:
+        """Authors, title, number of the paper."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """The statistics it can estimate."""
+
+    @property
+    def idealised(self) -> bool:
+        """Whether its noise lacks an exact sampler."""
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> PrivacyEvent:
+        """Return what it promises when every bin g is given ``epsilon[g]`` (shape (G,)).
+
+        ``loss_per_user`` is every user's exact loss over its bins where a sharper bound than
+        "epsilon[g] for every visitor" is proved, else that.
+        """
+
+    def expected_error(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
+
+        Shape (G,), in the statistic's unit; at most half the statistic's range (a constant does that).
+        """
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+    ) -> FloatArray:
+        """Return the estimates of all bins, shape (G,), in the statistic's unit, clamped to its range.
+
+        ``epsilon[g]`` may be infinite: then no noise is added and what remains is the clipped statistic.
+        """

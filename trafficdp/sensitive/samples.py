@@ -1,0 +1,46 @@
+"""Every clipped value, for mechanisms that need more than sums: grouping into arrays, quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.sensitive.contributions import Contributions
+
+
+@dataclass(frozen=True, repr=False)
+class Samples:
+    """Values in steps of ``bound.step``, clipped to [0, U], sorted by bin, then user, then time.
+
+    ``value`` (int64, shape (sum of counts,)) holds the pairs of ``occupancy`` one after another:
+    those of pair p are ``value[start[p]:start[p + 1]]`` with ``start`` of shape (P + 1,). The order
+    inside a pair is the order in time: it does not depend on values.
+    """
+
+    occupancy: Occupancy
+    value: npt.NDArray[np.int64]
+    vehicle: npt.NDArray[np.int64]
+    bound: ContributionBound
+
+    def __repr__(self) -> str:
+        return f"<Samples: {self.occupancy.bins} bins, {self.occupancy.users} users, redacted>"
+
+    @property
+    def start(self) -> npt.NDArray[np.int64]:
+        """First position of every pair in ``value``, and the end, shape (P + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.occupancy.count)]).astype(np.int64)
+
+    def contributions(self) -> Contributions:
+        """Return the sums and sums of squares of the pairs."""
+        start = self.start[:-1]
+        return Contributions(
+            occupancy=self.occupancy,
+            total=np.add.reduceat(self.value, start) if len(start) else self.value[:0],
+            total_of_squares=np.add.reduceat(self.value**2, start) if len(start) else self.value[:0],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )
