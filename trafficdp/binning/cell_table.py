@@ -59,6 +59,7 @@ _MOST_SQUARES = 8_000_000
 _SQUARES_A_CELL = 12  # along the side of a square as large as the cell
 _KM_A_DEGREE = 111.2
 _WORTHWHILE = 3  # positions in one call that make a square worth four more
+_TRIAL = 1_000_000  # positions after which a table that missed more than half is given up
 
 _UNKNOWN = np.uint64(0)
 _MIXED = np.uint64(1)
@@ -94,6 +95,7 @@ class CellTable:
         self._columns = ceil(width / self._side) if self._rows else 0
         self._north = self._south + height
         self._east = self._west + width
+        self._asked = self._missed = 0
         self._cell_of_square = np.zeros(self._rows * self._columns, dtype=np.uint64)
 
     def cells_of(self, latitude: FloatArray, longitude: FloatArray) -> CellArray:
@@ -133,6 +135,10 @@ class CellTable:
             self._look_at(squares[positions >= _WORTHWHILE])
             cells = self._cell_of_square[rows]
         left = np.flatnonzero(cells <= _MIXED)
+        self._asked += len(cells)
+        self._missed += len(left)
+        if self._asked >= _TRIAL and 2 * self._missed > self._asked:
+            self._rows, self._cell_of_square = 0, self._cell_of_square[:0]  # no use here: see cells_of
         cells[left] = cells_of(latitude[left], longitude[left], self._resolution)
         return cells
 

@@ -9,7 +9,9 @@ H3 libraries give some cell for a latitude of 95 or a longitude of 2000, so posi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -31,6 +33,7 @@ FloatArray = npt.NDArray[np.float64]
 
 LARGEST_COVERAGE = 20_000_000
 """The most cells that ``cells_in_area`` gives."""
+_POSITIONS_A_THREAD = 25_000
 _EARTH_RADIUS_KM = 6371.007180918475
 # bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
 _RESOLUTION_SHIFT = np.uint64(52)
@@ -53,10 +56,18 @@ def cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> Ce
         return reference_cells_of(latitude, longitude, resolution)
     if not len(latitude):
         return np.empty(0, dtype=np.uint64)
-    cells = coordinates_to_cells(
-        pa.array(latitude, type=pa.float64()), pa.array(longitude, type=pa.float64()), resolution
-    )
-    return np.asarray(cells, dtype=np.uint64)
+
+    def part_of(part: slice) -> CellArray:
+        positions = (pa.array(degrees[part], type=pa.float64()) for degrees in (latitude, longitude))
+        return np.asarray(coordinates_to_cells(*positions, resolution), dtype=np.uint64)
+
+    # h3ronpy lets go of Python's lock, so threads help
+    workers = min(os.cpu_count() or 1, len(latitude) // _POSITIONS_A_THREAD)
+    if workers < 2:
+        return part_of(slice(None))
+    ends = np.linspace(0, len(latitude), workers + 1).astype(np.int64).tolist()
+    with ThreadPoolExecutor(workers) as pool:
+        return np.concatenate(list(pool.map(part_of, map(slice, ends[:-1], ends[1:]))))
 
 
 def reference_cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:

@@ -159,3 +159,14 @@ def test_positions_off_the_globe_are_refused(wrong: float) -> None:
 def test_unknown_resolutions_are_refused() -> None:
     with pytest.raises(UsageError):
         CellTable((-98, 30, -97, 31), 16)
+
+
+def test_a_table_of_no_use_is_given_up_and_stays_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WORTHWHILE", 3)
+    monkeypatch.setattr(module, "_TRIAL", 1000)
+    random = np.random.default_rng(3)
+    lat, lng = random.uniform(30, 31, 3000), random.uniform(-98, -97, 3000)
+    table = CellTable((-98, 30, -97, 31), 9)
+    for _ in range(2):
+        np.testing.assert_array_equal(table.cells_of(lat, lng), cells_of(lat, lng, 9))
+        assert len(table._cell_of_square) == 0

@@ -275,3 +275,11 @@ def test_cells_in_a_polygon_are_those_whose_centre_is_in_it() -> None:
 def test_too_many_cells_to_list_are_refused() -> None:
     with pytest.raises(UsageError, match="coarser"):
         cells_in_area(StudyArea.from_bbox(-98.3, 29.9, -97.2, 31.0), 14)
+
+
+def test_many_positions_keep_their_order_over_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 3)
+    lat, lng = random_positions(80_001, 11)
+    parts = [slice(start, start + 10_000) for start in range(0, 80_001, 10_000)]
+    expected = np.concatenate([cells_of(lat[part], lng[part], 8) for part in parts])
+    np.testing.assert_array_equal(cells_of(lat, lng, 8), expected)
