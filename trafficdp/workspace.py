@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import geopandas
 import pandas as pd
 
 from trafficdp import verification
+from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator
 from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
@@ -30,6 +31,7 @@ from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.slot import SlotKind
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.refusal import Verdict, judge
 from trafficdp.planner.suggest import Suggestions, suggest
@@ -45,6 +47,7 @@ from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault
 
 DEFAULT_WAIT = 60.0
+LARGEST_MIN_VEHICLES = 10**9
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 
 
@@ -137,6 +140,29 @@ class Workspace:
         self.key_file = key_file
         self._wait = wait
         self._progress = progress
+
+    def with_map(
+        self,
+        *,
+        resolution: int | None = None,
+        slot_kind: SlotKind | str | None = None,
+        min_vehicles: int | None = None,
+    ) -> Workspace:
+        """Return the same city, store, key and budget with another map; what is not given stays.
+
+        This is how a suggestion of ``plan`` is followed. Nothing is read or written.
+        Raises UsageError for a resolution outside 0 to 15, an unknown slot or ``min_vehicles`` below 1.
+        """
+        grid, settings = self.config.grid, self.config.map
+        if resolution is not None:
+            grid = replace(grid, resolution=resolution)
+        if slot_kind is not None:
+            grid = replace(grid, slot_kind=_slot_kind(slot_kind))
+        if min_vehicles is not None:
+            integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
+            settings = replace(settings, min_vehicles=min_vehicles)
+        config = replace(self.config, grid=grid, map=settings)
+        return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
     def ingest(self, files: Sequence[str | Path], *, dry_run: bool = False) -> list[IngestedFile]:
         """Read files into the vault, all or none; a file that is there already changes nothing.
@@ -392,6 +418,14 @@ def create_store(store: Path, key_file: Path) -> None:
 
 def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:
     return epsilon if epsilon is None or isinstance(epsilon, PureDP) else PureDP.of(epsilon)
+
+
+def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:
+    try:
+        return SlotKind(slot_kind)
+    except ValueError as error:
+        known = ", ".join(kind.value for kind in SlotKind)
+        raise UsageError("unknown slot", got=f"slot_kind={slot_kind!r}", expected=known) from error
 
 
 def _refusal(plan: Plan) -> TrafficdpError:

@@ -1,0 +1,76 @@
+"""Austin's buses as a private map: refused at resolution 7, released where the tool suggests.
+
+    TRAFFICDP_REAL_DATA=FOLDER python pipelines/austin.py --store DIR
+
+FOLDER holds ``capmetro/2016-11-24.csv.gz`` to ``2016-11-27.csv.gz``: CapMetro open data, archived by
+scascketta/CapMetrics (MIT). Every run makes one release and spends epsilon 4 of each vehicle's 8; the third
+run on the same store ends with exit code 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import trafficdp
+from trafficdp.errors import TrafficdpError, UninformativeReleaseError, UsageError, VerificationError
+
+CONFIG = Path(__file__).with_name("austin.toml")
+DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
+
+
+def run(store: Path) -> None:
+    """Ingest, be refused, follow the suggestion, release, verify."""
+    files = _files()
+    city = trafficdp.open(CONFIG, store=store, create=True)
+    city.ingest(files)
+    try:
+        city.release()
+        raise UsageError("resolution 7 was not refused", todo="there is more data than the four days here")
+    except UninformativeReleaseError as refusal:
+        print(f"refused: {refusal}")
+    suggestions = city.plan().suggestions
+    if suggestions is None or suggestions.resolution is None:
+        raise UsageError("no coarser resolution passes", todo="ask for a larger epsilon")
+    print(f"following the suggestion: resolution {suggestions.resolution}")
+    city = city.with_map(resolution=suggestions.resolution)
+    released = city.release()
+    failed = [check.name for check in city.verify(released.id) if not check.passed]
+    if failed:
+        raise VerificationError(f"release {released.id} does not verify", got="; ".join(failed))
+    status = city.status()
+    statuses = list(released.to_frame()["status"])
+    withheld = statuses.count("withheld")
+    print(f"released and verified {released.id}: {len(statuses) - withheld} hexagons, {withheld} withheld")
+    print(f"the busiest vehicle has spent epsilon {status.largest_spent} of {status.budget}")
+    for path in sorted(released.folder.iterdir()):
+        print(f"  {path}")
+
+
+def _files() -> list[Path]:
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        raise UsageError(
+            "TRAFFICDP_REAL_DATA is not set",
+            expected="the folder that holds capmetro/2016-11-24.csv.gz and the three days after it",
+            todo="get the files from scascketta/CapMetrics and set the variable",
+        )
+    return [Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS]
+
+
+def main() -> int:
+    """Read the command line, run, and return the exit code that `trafficdp` would give."""
+    parser = argparse.ArgumentParser(description="Austin's buses as a private map.")
+    parser.add_argument("--store", type=Path, required=True, help="folder of the store; made if need be")
+    try:
+        run(parser.parse_args().store)
+    except TrafficdpError as error:
+        print(f"austin: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""The real example, as a stranger would run it: a script and a folder of real files."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import trafficdp
+from trafficdp.config import load_config
+from trafficdp.ingest.linter import LintVerdict
+from trafficdp.model.slot import SlotKind
+
+PIPELINES = Path(trafficdp.__file__).parents[1] / "pipelines"
+TEN_DAYS = {
+    "2015-03-07.csv.gz": (44_564, {"duplicate_in_file": 139}),
+    "2015-03-08.csv.gz": (12_354, {"duplicate_in_file": 6}),
+    "2015-03-18.csv.gz": (19_690, {"zero_position": 53}),
+    "2015-03-19.csv.gz": (18_131, {}),
+    "2016-11-24.csv.gz": (24_490, {}),
+    "2016-11-25.csv.gz": (32_038, {}),
+    "2016-11-26.csv.gz": (33_140, {}),
+    "2016-11-27.csv.gz": (25_420, {}),
+    "2017-03-16.csv.gz": (36_271, {"zero_position": 2, "sentinel_speed": 8}),
+    "2017-03-21.csv.gz": (45_386, {"zero_position": 3, "sentinel_speed": 5, "duplicate_in_file": 1}),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of the script printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _run(store, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(PIPELINES / "austin.py"), "--store", str(store)],
+        capture_output=True,
+        text=True,
+        cwd=store.parent,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def real_data():
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        pytest.skip("TRAFFICDP_REAL_DATA is not set")
+    return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def three_runs(real_data, tmp_path_factory):
+    store = tmp_path_factory.mktemp("austin") / "store"
+    return store, [_run(store, TRAFFICDP_REAL_DATA=str(real_data)) for _ in range(3)]
+
+
+def test_the_configuration_is_what_the_readme_says():
+    config = load_config(PIPELINES / "austin.toml")
+    assert config.grid.resolution == 7
+    assert config.grid.slot_kind is SlotKind.WHOLE_PERIOD
+    assert (config.grid.period.first, config.grid.period.last) == (date(2016, 11, 24), date(2016, 11, 27))
+    assert config.grid.period.time_zone == "America/Chicago"
+    assert (config.bound.upper, config.bound.unit.label) == (Fraction(30), "m/s")
+    assert str(config.epsilon) == "4"
+    assert str(config.budget) == "8"
+
+
+def test_without_the_real_data_the_script_says_what_to_set_and_makes_nothing(tmp_path):
+    run = _run(tmp_path / "store", TRAFFICDP_REAL_DATA="")
+    assert run.code == 2
+    assert "TRAFFICDP_REAL_DATA is not set" in run.err
+    assert "Traceback" not in run.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.real
+def test_austin_is_refused_at_resolution_7_and_released_where_suggested(three_runs):
+    store, (first, _, _) = three_runs
+    assert first.code == 0, first.err
+    refused, followed, released = (
+        first.out.index(word) for word in ("refused:", "following the suggestion:", "released and verified")
+    )
+    assert refused < followed < released
+    suggested = re.search(r"any one of these would pass: resolution (\d+)", first.out).group(1)
+    manifest = json.loads((store / "releases" / "r0001" / "manifest.json").read_text())
+    assert manifest["coverage"]["resolution"] == int(suggested) < 7
+    assert manifest["guarantee"]["epsilon"] == "4"
+    assert manifest["honesty"]["forced"] is False
+    refusal = manifest["honesty"]["refusal"]
+    assert refusal["value"] <= refusal["threshold"]
+
+
+@pytest.mark.real
+def test_every_file_that_the_script_names_is_there(three_runs):
+    _, (first, _, _) = three_runs
+    named = [Path(line.strip()) for line in first.out.splitlines() if line.startswith("  ")]
+    assert {path.name for path in named} == {
+        "map.geojson",
+        "cells.csv",
+        "cells.parquet",
+        "manifest.json",
+        "map.html",
+    }
+    assert all(path.is_file() for path in named)
+
+
+@pytest.mark.real
+def test_a_second_release_uses_the_budget_up_and_a_third_is_refused(three_runs):
+    store, (_, second, third) = three_runs
+    assert second.code == 0, second.err
+    assert "spent epsilon 8 of 8" in second.out
+    assert third.code == 3
+    assert "privacy budget exceeded" in third.err
+    assert "Traceback" not in third.err
+    city = trafficdp.open(PIPELINES / "austin.toml", store=store)
+    assert [each.status for each in city.releases()] == ["published", "published"]
+    assert str(city.status().largest_spent) == "8"
+    assert all(check.passed for each in ("r0001", "r0002") for check in city.verify(each))
+
+
+@pytest.mark.real
+def test_one_configuration_reads_all_ten_files_as_they_lie_there(real_data, tmp_path):
+    city = trafficdp.open(PIPELINES / "austin.toml", store=tmp_path / "store", create=True)
+    reports = [each.report for each in city.ingest([real_data / "capmetro" / name for name in TEN_DAYS])]
+    found = {each.file: (each.rows_in, dict(each.rejected)) for each in reports}
+    assert found == TEN_DAYS
+    assert {finding.unit.label for finding in reports[0].lint} == {"mph"}
+    assert {finding.unit.label for finding in reports[-1].lint} == {"m/s"}
+    assert all(finding.verdict is not LintVerdict.STOP for each in reports for finding in each.lint)
+    assert sum(rows for rows, _ in TEN_DAYS.values()) == 291_484
