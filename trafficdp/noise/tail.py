@@ -28,8 +28,8 @@ def half_width_with_bias(
 ) -> npt.NDArray[np.float64]:
     """Return h = b ln(cosh(beta/b) / a), a = 1 - level: the half width for continuous Laplace and a bias.
 
-    P(|beta + Z| > h) = a at the worst bias beta (methods 7.6), shorter than beta + b ln(1/a). Where h would
-    be below the bias, at which the formula ends, beta + b ln(1/a) is returned; the bias for scale 0.
+    P(|beta + Z| > h) = a exactly at the worst bias beta, and h >= beta as long as a <= 1/2; shorter than
+    beta + b ln(1/a). The bias for scale 0.
     Raises UsageError unless 1/2 <= level < 1.
     """
     in_range(0.5 - 1e-12, 1, level=level)
@@ -37,5 +37,4 @@ def half_width_with_bias(
     ratio = bias / safe
     log_cosh = np.logaddexp(ratio, -ratio) - np.log(2.0)
     exact = safe * (log_cosh - np.log1p(-level))
-    plain = bias - safe * np.log1p(-level)
-    return np.where(scale > 0, np.where(exact >= bias, exact, plain), bias)
+    return np.where(scale > 0, np.maximum(exact, bias), bias)

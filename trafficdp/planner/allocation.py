@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import Lattice, to_lattice
+from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, to_lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.ladder import Rung, floor_of_equal_scales, ladder
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -93,7 +93,8 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
     chosen = choose_rung(rungs, request)
     target = request.epsilon.pico
     # a hair more noise from the start leaves room for rounding losses up to the very epsilon asked for
-    epsilon = float(request.epsilon.epsilon) * (1 - HEADROOM)
+    epsilon = float(request.epsilon.epsilon)
+    epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)
     for _ in range(50):
         lattices = {
             statistic: to_lattice(statistic, kept, request.bound, scale)

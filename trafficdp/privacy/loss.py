@@ -105,7 +105,8 @@ def to_pico(loss: FloatArray) -> IntArray:
 
     Raises UsageError when a loss exceeds LARGEST_LOSS or is not a number.
     """
-    scaled = np.where(loss == 0, 0.0, np.ceil(round_up(loss * float(PICO))))
+    with np.errstate(over="ignore"):
+        scaled = np.where(loss == 0, 0.0, np.ceil(round_up(loss * float(PICO))))
     if scaled.size and not float(scaled.max()) <= float(LARGEST_LOSS):
         raise UsageError(
             "privacy loss is too large to account for",

@@ -1,0 +1,209 @@
+"""What every allocation keeps: never above the request, nearly all of it used, more never means worse."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.lattice import loss_per_user, to_lattice
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.ladder import RUNGS, floor_of_equal_scales, ladder, loss
+from trafficdp.privacy.loss import PureDP
+
+TOLERANCES = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0, Statistic.VEHICLE_MEAN: 1.0}
+tables = st.integers(1, 5).flatmap(
+    lambda users: st.lists(
+        st.lists(st.sampled_from([0, 0, 1, 2, 3, 7, 40]), min_size=users, max_size=users).filter(any),
+        min_size=1,
+        max_size=8,
+    )
+)
+sets = st.sets(st.sampled_from(list(Statistic)), min_size=1).map(lambda chosen: sorted(chosen))
+epsilons = st.floats(-6, 3).map(lambda power: f"{10.0**power:.3e}")
+rungs = st.sampled_from([*RUNGS, "best"])
+
+
+def request_for(bound, epsilon, statistics, rung="best"):
+    return Request(
+        epsilon=PureDP.of(epsilon),
+        bound=bound,
+        tolerance={s: TOLERANCES[s] for s in statistics},
+        min_vehicles=1,
+        refuse_above=0.125,
+        interval_level=0.95,
+        rung=rung,
+    )
+
+
+def can_vary(table, statistics):
+    return any(s is not Statistic.VARIANCE for s in statistics) or any(sum(row) > 1 for row in table)
+
+
+@settings(max_examples=150, deadline=None)
+@given(table=tables, epsilon=epsilons, statistics=sets, rung=rungs)
+def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
+    request = request_for(bound_of(60, "1/10"), epsilon, statistics, rung)
+    allocation = allocate(occupancy_of(table), request)
+    assert allocation.loss <= request.epsilon
+    np.testing.assert_array_equal(
+        allocation.event.loss_per_user,
+        loss_per_user(allocation.occupancy, request.bound, allocation.lattices),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(table=tables, epsilon=epsilons, statistics=sets, rung=st.sampled_from(["exact", "equal", "best"]))
+def test_sharp_rungs_use_nearly_all_of_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
+    if not can_vary(table, statistics):
+        return
+    request = request_for(bound_of(60, "1/10"), epsilon, statistics, rung)
+    allocation = allocate(occupancy_of(table), request)
+    # a charge is a whole number of 10^-9, so that requests of 10^-6 may lose a thousandth
+    least = Fraction(999, 1000) * request.epsilon.epsilon - Fraction(2, 10**9)
+    assert least <= allocation.loss.epsilon
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "0.1", "1", "4", "6", "100"])
+def test_a_round_request_is_charged_as_that_round_number(occupancy_of, bound_of, epsilon):
+    random = np.random.default_rng(12)
+    occupancy = occupancy_of(random.poisson(1.5, (60, 25)) + np.eye(60, 25, dtype=int))
+    request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
+    assert str(allocate(occupancy, request).loss) == epsilon
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, epsilon=epsilons, statistics=sets)
+def test_the_equal_rung_is_never_worse_than_the_others(occupancy_of, bound_of, table, epsilon, statistics):
+    request = request_for(bound_of(60), epsilon, statistics)
+    allocation = allocate(occupancy_of(table), request)
+    worst = {
+        rung.name: rung.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+        for rung in allocation.rungs
+    }
+    assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
+    assert worst["exact"] <= worst["grid_count"] * (1 + 1e-12)
+    assert worst["grid_count"] <= worst["basic"]
+    assert worst[allocation.chosen.name] == min(worst.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, statistics=sets, epsilon=epsilons)
+def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table, statistics, epsilon):
+    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+    claimed = float(PureDP.of(epsilon).epsilon)
+    for rung in ladder(occupancy, bound, {s: TOLERANCES[s] for s in statistics}):
+        lattices = {s: to_lattice(s, occupancy, bound, b) for s, b in rung.scales(claimed).items()}
+        charged = loss_per_user(occupancy, bound, lattices).max() / 1e12
+        assert charged <= claimed * (1 + 1e-9) + 3e-9, rung.name
+        if rung.name in ("exact", "equal") and can_vary(table, statistics):
+            assert charged >= claimed * (1 - 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, statistics=sets)
+def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, statistics):
+    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+    errors = [
+        allocate(occupancy, request_for(bound, epsilon, statistics)).errors()
+        for epsilon in ("0.01", "0.5", "0.500001", "1", "30")
+    ]
+    for less, more in zip(errors, errors[1:], strict=False):
+        for statistic in statistics:
+            assert np.all(more[statistic] <= less[statistic])
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, statistics=sets, epsilon=epsilons)
+def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
+    occupancy = occupancy_of(table)
+    for rung in RUNGS:
+        small, large = (
+            allocate(occupancy, request_for(bound_of(upper), epsilon, statistics, rung)) for upper in (30, 60)
+        )
+        for s in statistics:
+            scales = [a.lattices[s].scale * a.lattices[s].spacing / 1.0 for a in (small, large)]
+            assert np.all(scales[1] >= scales[0] * (1 - 1e-6)), (rung, s)
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, epsilon=epsilons, statistics=sets, seed=st.integers(0, 2**32 - 1))
+def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
+    occupancy_of, bound_of, table, epsilon, statistics, seed
+):
+    random = np.random.default_rng(seed)
+    rows, columns = random.permutation(len(table)), random.permutation(len(table[0]))
+    other = np.array(table)[np.ix_(rows, columns)]
+    request = request_for(bound_of(60, "1/10"), epsilon, statistics)
+    here, there = allocate(occupancy_of(table), request), allocate(occupancy_of(other), request)
+    losses = [sorted(a.event.loss_per_user.tolist()) for a in (here, there)]
+    # floats are added in another order: the last of 10^-9 may differ
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9, atol=2_000)
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=tables, epsilon=epsilons, statistics=sets)
+def test_a_vehicle_without_fixes_does_not_change_an_allocation(
+    occupancy_of, bound_of, table, epsilon, statistics
+):
+    request = request_for(bound_of(60, "1/10"), epsilon, statistics)
+    here = allocate(occupancy_of(table), request)
+    there = allocate(occupancy_of([[*row, 0] for row in table]), request)
+    assert there.event.loss_per_user[-1] == 0
+    np.testing.assert_array_equal(there.event.loss_per_user[:-1], here.event.loss_per_user)
+    for s in statistics:
+        np.testing.assert_array_equal(here.lattices[s].scale, there.lattices[s].scale)
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=tables, epsilon=st.sampled_from([0.1, 1.0, 7.0]))
+def test_no_equal_scales_go_below_the_public_floor(occupancy_of, bound_of, table, epsilon):
+    occupancy, bound = occupancy_of(table), bound_of(60)
+    equal = ladder(occupancy, bound, {Statistic.MEAN: 1.0})[-1]
+    floor = floor_of_equal_scales(occupancy, bound, epsilon)
+    assert equal.scales(epsilon)[Statistic.MEAN].min() >= floor * (1 - 1e-12)
+    # and the mean over vehicles of the loss at the floor is exactly the epsilon
+    at_floor = loss(occupancy, bound, {Statistic.MEAN: np.full(occupancy.bins, floor)})
+    assert at_floor[occupancy.bins_per_user > 0].mean() == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_bins_with_too_few_vehicles_are_left_out(occupancy_of, bound_of):
+    request = request_for(bound_of(60), 1, [Statistic.MEAN])
+    strict = Request(**{**vars(request), "min_vehicles": 2})
+    allocation = allocate(occupancy_of([[1, 0], [1, 1], [0, 9]]), strict)
+    assert allocation.keep.tolist() == [False, True, False]
+    assert allocation.occupancy.bins == 1
+    with pytest.raises(UsageError, match="no bin can be released"):
+        allocate(occupancy_of([[1, 0], [0, 9]]), strict)
+
+
+def test_requests_below_the_least_charge_are_refused(occupancy_of, bound_of):
+    for epsilon in ("1e-12", "5e-10"):
+        with pytest.raises(UsageError, match="larger epsilon"):
+            allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), epsilon, [Statistic.MEAN]))
+
+
+def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(occupancy_of, bound_of):
+    random = np.random.default_rng(3)
+    for seed in range(30):
+        occupancy = occupancy_of(random.integers(0, 3, (9, 4)) + np.eye(9, 4, dtype=int))
+        epsilon = Fraction(500_000) - Fraction(seed * 7, 10**9)
+        request = request_for(bound_of(60), epsilon, [Statistic.MEAN])
+        assert allocate(occupancy, request).loss.pico <= request.epsilon.pico
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
+def test_tolerances_that_are_not_positive_are_refused(occupancy_of, bound_of, wrong):
+    request = request_for(bound_of(60), 1, [Statistic.MEAN])
+    with pytest.raises(UsageError, match="tolerance of the mean"):
+        allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
+    with pytest.raises(UsageError, match="no statistic"):
+        allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
+
+
+def test_an_unknown_rung_is_refused(occupancy_of, bound_of):
+    with pytest.raises(UsageError, match=r"unknown rung.*'sharpest'.*best, basic"):
+        allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), 1, [Statistic.MEAN], "sharpest"))
