@@ -1,0 +1,111 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import UsageError
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.conversion import (
+    approx_to_zcdp_budget,
+    bounded_range_to_zcdp,
+    gaussian_to_approx,
+    pure_to_approx,
+    pure_to_zcdp,
+    zcdp_to_approx,
+    zcdp_to_approx_simple,
+)
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.zcdp import ZCDP
+
+MILLIONTH = Fraction(1, 10**6)
+
+
+def test_pure_privacy_converts_exactly_and_upward():
+    assert pure_to_zcdp(PureDP.of(1)).rho == Fraction(1, 2)
+    assert bounded_range_to_zcdp(PureDP.of(1)).rho == Fraction(1, 8)
+    assert pure_to_approx(PureDP.of("0.3")) == ApproxDP(300_000_000_000, Fraction(0))
+    # 10^-24/2 is far below the smallest unit, and still not free
+    assert pure_to_zcdp(PureDP.of("1e-12")).pico == 1
+
+
+@pytest.mark.parametrize("kind", [ZCDP.of(1), ApproxDP(1, MILLIONTH)])
+def test_kinds_of_loss_do_not_add_up(kind):
+    with pytest.raises(TypeError):
+        kind + PureDP.of(1)
+    with pytest.raises(TypeError):
+        PureDP.of(1) + kind
+    with pytest.raises(TypeError):
+        ZCDP.of(1) + ApproxDP(1, MILLIONTH)
+
+
+def test_losses_of_one_kind_add_up():
+    assert ZCDP.of("0.1") + ZCDP.of("0.2") == ZCDP.of("0.3")
+    total = ApproxDP(10**12, MILLIONTH) + ApproxDP(1, MILLIONTH)
+    assert (total.pico, total.delta) == (10**12 + 1, 2 * MILLIONTH)
+    assert (ApproxDP(0, Fraction(2, 3)) + ApproxDP(0, Fraction(2, 3))).delta == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-6, 1e3), st.floats(1e-12, 0.5))
+def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
+    loss = ZCDP.of(rho)
+    simple, tight = zcdp_to_approx_simple(loss, delta), zcdp_to_approx(loss, delta)
+    assert gaussian_to_approx(loss, delta).pico <= tight.pico <= simple.pico
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1e-4, 50), st.floats(1e-10, 1e-2))
+def test_more_loss_or_less_delta_costs_more_epsilon(rho, delta):
+    for convert in (zcdp_to_approx_simple, zcdp_to_approx, gaussian_to_approx):
+        here = convert(ZCDP.of(rho), delta).pico
+        assert convert(ZCDP.of(rho * 1.01), delta).pico >= here
+        assert convert(ZCDP.of(rho), delta * 0.9).pico >= here
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "1", "16"])
+@pytest.mark.parametrize("delta", [MILLIONTH, Fraction(1, 10**12)])
+def test_the_budget_is_the_largest_that_fits(epsilon, delta):
+    target = ApproxDP(PureDP.of(epsilon).pico, delta)
+    budget = approx_to_zcdp_budget(target)
+    assert zcdp_to_approx(budget, delta).pico <= target.pico
+    assert zcdp_to_approx(ZCDP(budget.pico + max(1, budget.pico // 10**6)), delta).pico > target.pico
+
+
+def test_no_loss_costs_nothing():
+    assert zcdp_to_approx(ZCDP(0), MILLIONTH).pico == 0
+    assert gaussian_to_approx(ZCDP(0), MILLIONTH).pico == 0
+
+
+def test_extreme_losses_convert_without_overflow():
+    huge, tiny = ZCDP.of(1e5), "1e-300"
+    assert 1e5 < gaussian_to_approx(huge, tiny).epsilon < zcdp_to_approx(huge, tiny).epsilon < 2e5
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-6, 2, "x", "1e-301", float("nan"), "1e999999999"])
+def test_deltas_outside_the_open_interval_are_rejected(delta):
+    with pytest.raises(UsageError, match="delta"):
+        zcdp_to_approx(ZCDP.of(1), delta)
+
+
+def test_a_budget_that_nothing_fits_is_refused():
+    with pytest.raises(UsageError, match="no zCDP budget"):
+        approx_to_zcdp_budget(ApproxDP(0, Fraction(1, 10**300)))
+
+
+@pytest.mark.parametrize("rho", [0, -1, "x", 1e-13, 1e7])
+def test_meaningless_rhos_are_rejected(rho):
+    with pytest.raises(UsageError, match="rho"):
+        ZCDP.of(rho)
+
+
+def test_losses_print_as_decimals():
+    assert str(ZCDP.of("0.125")) == "0.125"
+    assert str(ApproxDP(1_500_000_000_000, MILLIONTH)) == "(1.5, 1e-06)"
+
+
+def test_impossible_approximate_losses_are_rejected():
+    with pytest.raises(UsageError, match="out of range"):
+        ApproxDP(-1, Fraction(0))
+    with pytest.raises(UsageError, match="out of range"):
+        ApproxDP(0, Fraction(2))
