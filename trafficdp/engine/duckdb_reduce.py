@@ -21,7 +21,6 @@ from importlib.resources import files
 from math import lcm
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from trafficdp.binning.cell_table import CellTable
@@ -29,7 +28,6 @@ from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
 
@@ -68,7 +66,15 @@ def reduce_fixes(
         grouped = _grouped(fixes, grid)
     finally:
         fixes.close()  # a result left open, after an error, would block the vault's connection
-    return _contributions(grouped, bound)
+    return Contributions.from_rows(
+        cell=grouped["cell"].to_numpy(),
+        slot=grouped["slot"].to_numpy(),
+        vehicle=grouped["vehicle_id"].to_numpy(),
+        count=grouped["fixes"].to_numpy(),
+        total=grouped["total"].to_numpy(),
+        total_of_squares=grouped["total_of_squares"].to_numpy(),
+        bound=bound,
+    )
 
 
 def step_parameters(bound: ContributionBound) -> dict[str, int]:
@@ -133,26 +139,3 @@ def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) 
     except Exception as error:
         failures.append(error)
         raise
-
-
-def _contributions(grouped: pa.Table, bound: ContributionBound) -> Contributions:
-    """Number bins and users of the sorted (cell, slot, vehicle) rows by position."""
-    cell, slot = grouped["cell"].to_numpy(), grouped["slot"].to_numpy()
-    first = np.ones(len(cell), dtype=np.bool_)
-    first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-    vehicle, user = np.unique(grouped["vehicle_id"].to_numpy(), return_inverse=True)
-    occupancy = Occupancy(
-        cell=cell[first],
-        slot=slot[first],
-        bin_index=np.cumsum(first, dtype=np.int64) - 1,
-        user_index=user.astype(np.int64),
-        count=grouped["fixes"].to_numpy(),
-        users=len(vehicle),
-    )
-    return Contributions(
-        occupancy=occupancy,
-        total=grouped["total"].to_numpy(),
-        total_of_squares=grouped["total_of_squares"].to_numpy(),
-        vehicle=vehicle.astype(np.int64),
-        bound=bound,
-    )

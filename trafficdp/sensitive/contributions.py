@@ -31,6 +31,35 @@ class Contributions:
     def __repr__(self) -> str:
         return f"<Contributions: {self.occupancy.bins} bins, {self.occupancy.users} users, redacted>"
 
+    @classmethod
+    def from_rows(
+        cls,
+        *,
+        cell: npt.NDArray[np.uint64],
+        slot: IntArray,
+        vehicle: IntArray,
+        count: IntArray,
+        total: IntArray,
+        total_of_squares: IntArray,
+        bound: ContributionBound,
+    ) -> Contributions:
+        """Return the contributions of one row a (bin, vehicle), sorted by cell, slot and vehicle.
+
+        Bins and users are numbered by position: users by rising ``vehicle``, over those with a row.
+        """
+        first = np.ones(len(cell), dtype=np.bool_)
+        first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
+        vehicles, user = np.unique(vehicle.astype(np.int64), return_inverse=True)
+        occupancy = Occupancy(
+            cell=cell[first].astype(np.uint64),
+            slot=slot[first].astype(np.int64),
+            bin_index=np.cumsum(first, dtype=np.int64) - 1,
+            user_index=user.astype(np.int64),
+            count=count.astype(np.int64),
+            users=len(vehicles),
+        )
+        return cls(occupancy, total.astype(np.int64), total_of_squares.astype(np.int64), vehicles, bound)
+
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
         """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
         pairs = keep[self.occupancy.bin_index]

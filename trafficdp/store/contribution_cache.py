@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store.statements import number, query, run
@@ -80,28 +77,12 @@ def to_table(contributions: Contributions) -> pa.Table:
 
 def from_table(table: pa.Table, bound: ContributionBound) -> Contributions:
     """Return the contributions of a table sorted by cell, slot and vehicle; the reverse of ``to_table``."""
-    cell = _column(table, "cell").astype(np.uint64)
-    slot = _column(table, "slot").astype(np.int64)
-    vehicles, user_index = np.unique(_column(table, "vehicle_id").astype(np.int64), return_inverse=True)
-    first = np.ones(len(cell), dtype=bool)
-    first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-    occupancy = Occupancy(
-        cell=cell[first],
-        slot=slot[first],
-        bin_index=np.cumsum(first, dtype=np.int64) - 1,
-        user_index=user_index.astype(np.int64),
-        count=_column(table, "fixes").astype(np.int64),
-        users=len(vehicles),
-    )
-    return Contributions(
-        occupancy=occupancy,
-        total=_column(table, "total").astype(np.int64),
-        total_of_squares=_column(table, "total_of_squares").astype(np.int64),
-        vehicle=vehicles,
+    return Contributions.from_rows(
+        cell=table.column("cell").to_numpy(),
+        slot=table.column("slot").to_numpy(),
+        vehicle=table.column("vehicle_id").to_numpy(),
+        count=table.column("fixes").to_numpy(),
+        total=table.column("total").to_numpy(),
+        total_of_squares=table.column("total_of_squares").to_numpy(),
         bound=bound,
     )
-
-
-def _column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    column: npt.NDArray[np.int64] = table.column(name).to_numpy()
-    return column
