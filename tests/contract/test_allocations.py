@@ -1,6 +1,7 @@
 """What every allocation keeps: never above the request, nearly all of it used, more never means worse."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
         allocate(occupancy, request_for(bound, epsilon, statistics)).errors()
         for epsilon in ("0.01", "0.5", "0.500001", "1", "30")
     ]
-    for less, more in zip(errors, errors[1:], strict=False):
+    for less, more in pairwise(errors):
         for statistic in statistics:
             assert np.all(more[statistic] <= less[statistic])
 

@@ -1,6 +1,7 @@
 """Whatever is released, what is charged is at least the exact loss, in fractions, and hardly more."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ def test_more_noise_never_costs_more(occupancy_of, bound_of, statistic):
         loss_per_user(occupancy, bound, lattices_for(occupancy, bound, {statistic: scale * more}))
         for more in (1, 1 + 1e-9, 1.5, 1e3)
     ]
-    for less, more in zip(losses, losses[1:], strict=False):
+    for less, more in pairwise(losses):
         assert np.all(more <= less)
 
 

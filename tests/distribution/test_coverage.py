@@ -1,0 +1,190 @@
+"""Published intervals hold the sample statistic at least as often as they say, in 10^5 draws each.
+
+Everything as in a release: discrete noise, clamping, rounding of speeds to the step, publication in another
+unit with three decimals. The truth is the statistic of the speeds as they were before rounding to the step.
+"""
+
+from datetime import UTC, date, datetime
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from trafficdp.mechanisms import baseline
+from trafficdp.mechanisms.lattice import Lattice
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise import simulate
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
+from trafficdp.sensitive.contributions import Contributions
+
+DRAWS = 100_000
+EDGE = 1e-9
+"""Speeds, in the unit of the bound: comparisons are in floats."""
+UPPER = 30
+DISPLAY = SpeedUnit.KILOMETRES_PER_HOUR
+KINDS = ["any", "on the lattice", "half a step up", "half a step down", "slow", "fast or slow"]
+
+
+def speeds(kind, vehicles, fixes, step):
+    """Speeds in [0, U], shape (vehicles, fixes), before they are rounded to the step."""
+    random = np.random.default_rng(11)
+    shape = (vehicles, fixes)
+    whole = random.integers(1, int(UPPER / step) - 1, shape) * step
+    return {
+        "any": random.uniform(0, UPPER, shape).round(2),
+        "on the lattice": whole,
+        "half a step up": whole + step / 2,
+        "half a step down": whole + step * 0.49999,
+        "slow": random.uniform(0, 0.6 * step, shape),
+        "fast or slow": random.choice([0.0, UPPER], shape),
+    }[kind]
+
+
+def published(kind, step, scale, level, spacing=1, mean_scale=None):
+    """(frame, truth a statistic, estimates): one city, released in DRAWS equal bins."""
+    vehicles, fixes = 3, 4
+    exact = speeds(kind, vehicles, fixes, step)
+    steps = np.floor(exact / step + 0.5).astype(np.int64)
+    bound = ContributionBound(Fraction(UPPER), Fraction(str(step)), SpeedUnit.METRES_PER_SECOND)
+    occupancy = Occupancy(
+        cell=np.arange(DRAWS, dtype=np.uint64),
+        slot=np.zeros(DRAWS, dtype=np.int64),
+        bin_index=np.repeat(np.arange(DRAWS), vehicles),
+        user_index=np.tile(np.arange(vehicles), DRAWS),
+        count=np.full(DRAWS * vehicles, fixes),
+        users=vehicles,
+    )
+    city = Contributions(
+        occupancy,
+        np.tile(steps.sum(axis=1), DRAWS),
+        np.tile((steps**2).sum(axis=1), DRAWS),
+        np.arange(vehicles),
+        bound,
+    )
+    random = simulate.generator(0)
+    lattices = {
+        s: Lattice(
+            np.full(DRAWS, mean_scale if mean_scale and s is Statistic.MEAN else scale),
+            np.full(DRAWS, spacing if s is Statistic.VARIANCE else 1, dtype=np.int64),
+        )
+        for s in Statistic
+    }
+    estimates = baseline.release(
+        city,
+        lattices,
+        lambda scales: simulate.discrete_laplace(random, scales),
+        interval_level=level,
+        uninformative_above=0.125,
+    )
+    release = Release(
+        id="r0001",
+        created_at=datetime(2024, 1, 1, tzinfo=UTC),
+        grid=Grid(
+            7,
+            SlotKind.WHOLE_PERIOD,
+            StudyArea.from_bbox(0, 0, 1, 1),
+            Period(date(2024, 1, 1), date(2024, 1, 2), "UTC"),
+        ),
+        bound=bound,
+        display_unit=DISPLAY,
+        interval_level=level,
+        min_vehicles=1,
+        cell=occupancy.cell,
+        slot=occupancy.slot,
+        status=np.full(DRAWS, "released", dtype=object),
+        vehicles=None,
+        fixes=None,
+        estimates=estimates,
+        slots={0: SlotFacts("all", None, None)},
+        ledger=LedgerReference(1, "0" * 64),
+        disclosure={},
+    )
+    factor = 3.6
+    truth = {
+        Statistic.MEAN: exact.mean() * factor,
+        Statistic.VARIANCE: exact.var() * factor**2,
+        Statistic.VEHICLE_MEAN: exact.mean(axis=1).mean() * factor,
+    }
+    return published_frame(release), truth, estimates
+
+
+def misses(frame, statistic, truth):
+    name = statistic.column(DISPLAY)
+    low, high = frame[f"{name}_low"].to_numpy(), frame[f"{name}_high"].to_numpy()
+    assert np.all(low <= frame[name])
+    assert np.all(frame[name] <= high)
+    return int(np.count_nonzero((low > truth + EDGE) | (high < truth - EDGE)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [(kind, scale) for kind in KINDS for scale in (0.4, 7.3)] + [("any", 1.0), ("any", 60.0)],
+)
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(kind, scale):
+    level = 0.9
+    frame, truth, _ = published(kind, 0.5, scale, level)
+    for statistic in Statistic:
+        missed = misses(frame, statistic, truth[statistic])
+        assert stats.binom.sf(missed - 1, DRAWS, 1 - level) > 1e-9, statistic
+
+
+@pytest.mark.parametrize("level", [0.5, 0.99])
+def test_other_levels_are_kept_too(level):
+    frame, truth, _ = published("any", 0.1, 12.0, level)
+    for statistic in Statistic:
+        missed = misses(frame, statistic, truth[statistic])
+        assert stats.binom.sf(missed - 1, DRAWS, 1 - level) > 1e-9, statistic
+
+
+@pytest.mark.parametrize("spacing", [2, 64, 1024])
+def test_a_coarser_lattice_keeps_the_level(spacing):
+    for scale in (0.4, 9.0):
+        frame, truth, _ = published("any", 0.1, scale, 0.9, spacing=spacing)
+        missed = misses(frame, Statistic.VARIANCE, truth[Statistic.VARIANCE])
+        assert stats.binom.sf(missed - 1, DRAWS, 0.1) > 1e-9
+
+
+def test_smooth_intervals_are_hardly_wider_than_they_must_be():
+    # speeds on a fine lattice, noise of 40 to 100 times the rounding: nearly nothing to spare
+    level = 0.9
+    frame, truth, estimates = published("on the lattice", 0.01, 1_000.0, level)
+    for statistic in (Statistic.MEAN, Statistic.VEHICLE_MEAN):
+        share = misses(frame, statistic, truth[statistic]) / DRAWS
+        assert 1 - level - 0.01 < share <= 1 - level + 0.006
+    # the mean must be good here: keeping a variance below mean (U - mean) only ever widens its interval
+    wide = published("on the lattice", 0.01, 2e7, level, mean_scale=1.0)
+    share = misses(wide[0], Statistic.VARIANCE, wide[1][Statistic.VARIANCE]) / DRAWS
+    assert 1 - level - 0.02 < share <= 1 - level + 0.006
+    half = (estimates[Statistic.MEAN].high - estimates[Statistic.MEAN].low)[0] / 2
+    assert half <= 1_000 * 0.01 / 12 * np.log(10) * 1.02
+
+
+def test_a_level_that_is_not_kept_would_be_noticed():
+    # intervals for half the noise
+    level, scale = 0.9, 60.0
+    frame, truth, estimates = published("on the lattice", 0.5, scale, level)
+    narrow = frame.copy()
+    name = Statistic.MEAN.column(DISPLAY)
+    half = (estimates[Statistic.MEAN].high - estimates[Statistic.MEAN].low) / 4 * 3.6
+    narrow[f"{name}_low"] = np.minimum(narrow[name], narrow[name] - half)
+    narrow[f"{name}_high"] = np.maximum(narrow[name], narrow[name] + half)
+    missed = misses(narrow, Statistic.MEAN, truth[Statistic.MEAN])
+    assert stats.binom.sf(missed - 1, DRAWS, 1 - level) < 1e-9
+
+
+@pytest.mark.parametrize("scale", [0.4, 7.3, 200.0])
+def test_expected_errors_are_upper_bounds_of_the_mean_error(scale):
+    frame, truth, _ = published("any", 0.5, scale, 0.9)
+    for statistic in (Statistic.MEAN, Statistic.VEHICLE_MEAN):
+        name = statistic.column(DISPLAY)
+        error = np.abs(frame[name] - truth[statistic])
+        assert error.mean() - 6 * error.std() / np.sqrt(DRAWS) <= frame[f"{name}_expected_error"][0]
