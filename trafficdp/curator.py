@@ -13,36 +13,38 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from trafficdp.engine.duckdb_reduce import reduce_fixes
 
-from trafficdp.errors import StoreDamagedError, UninformativeReleaseError, UsageError
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
 from trafficdp.export.columns import FileFacts
-from trafficdp.mechanisms import baseline
+from trafficdp.export.manifest import build_manifest
+from trafficdp.export.write import MANIFEST
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.noise.secure import discrete_laplace
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
-from trafficdp.privacy.ledger import accounts_hash, check_budget
+from trafficdp.privacy.ledger import GENESIS, accounts_hash, check_budget
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.publication import (
-    RELEASES,
+    folder_of,
     ledger_reference,
     manifests,
     place_files,
     rebuild_released,
     remove_files,
+    sweep,
 )
-from trafficdp.release_assembly import assemble
+from trafficdp.release_assembly import carry_out
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.head import Head, require
@@ -60,9 +62,12 @@ BOUNDARIES = (
 )
 """The named instants between steps of a release, in order. Tests die at each of them."""
 
+WITHDRAWAL_BOUNDARIES = ("withdrawal committed", "withdrawal remembered", "cells removed", "files removed")
+"""The same of a withdrawal."""
+
 
 def reached(boundary: str) -> None:
-    """Do nothing. Called at every one of BOUNDARIES."""
+    """Do nothing. Called at every one of BOUNDARIES and WITHDRAWAL_BOUNDARIES."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,12 @@ class Curator:
         return fresh
 
     def check_not_behind(self) -> None:
-        """Raise StoreBehindError when the ledger is older than its head or than any manifest here."""
+        """Raise StoreBehindError when the ledger is older than its head or than any manifest here.
+
+        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says.
+        """
         ledger = vault_ledger.rows(self.vault)
+        vault_ledger.check_accounts(self.vault, ledger)
         self.head.check(ledger)
         for name, manifest in manifests(self.store).items():
             sequence, head_hash = ledger_reference(manifest)
@@ -120,6 +129,8 @@ class Curator:
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
             order = write_order(f"r{number:04d}", PureDP(before.sum_of_maxima))
+            self._require_unseen(order.release_id)
+            self._rehearse(order, contributions)
             text = order.to_json()
             entry = vault_ledger.add_entry(
                 self.vault,
@@ -144,16 +155,24 @@ class Curator:
         return self._finish(vault_releases.release_named(self.vault, order.release_id))
 
     def recover(self) -> list[str]:
-        """Finish what an earlier process began; return the names of the releases that were finished."""
-        unfinished = [each for each in vault_releases.all_releases(self.vault) if not each.finished]
+        """Finish what an earlier process began; return the names of the releases that were finished.
+
+        Raises StoreBehindError for a vault that is behind: from an old backup, the noise of a release whose
+        values are out already would be drawn a second time.
+        """
+        sweep(self.store)
+        self.head.sweep()
+        stored_releases = vault_releases.all_releases(self.vault)
+        unfinished = [each for each in stored_releases if not each.finished]
+        ledger = vault_ledger.rows(self.vault)
+        if unfinished or self.head.lags(ledger):
+            self.check_not_behind()
+            # before anything else can be seen of a charge, it is remembered outside the store
+            self.head.write(ledger[-1])
         for stored in unfinished:
             self._finish(stored)
-        stale = [
-            each.release_id
-            for each in vault_releases.all_releases(self.vault)
-            if each.withdrawn and (self.store / RELEASES / each.release_id).exists()
-        ]
-        if stale:
+        withdrawn = [each.release_id for each in stored_releases if each.withdrawn]
+        if any(folder_of(self.store, name).exists() for name in withdrawn):
             self.tidy()
         return [each.release_id for each in unfinished]
 
@@ -168,15 +187,22 @@ class Curator:
                 self.vault, {"kind": "withdrawal", "release": release_id, "at": at.isoformat()}
             )
             vault_releases.mark_withdrawn(self.vault, release_id)
+        reached("withdrawal committed")
         self.head.write(entry)
+        reached("withdrawal remembered")
         self.tidy()
 
     def tidy(self) -> None:
-        """Make files and `released.duckdb` agree with the vault (withdrawn releases have no files)."""
+        """Make files and `released.duckdb` agree with the vault (withdrawn releases have no files).
+
+        The folder goes last: while it is there, ``recover`` knows that the work is not done.
+        """
+        self._swap_released()
+        reached("cells removed")
         for stored in vault_releases.all_releases(self.vault):
             if stored.withdrawn:
                 remove_files(self.store, stored.release_id)
-        self._swap_released()
+        reached("files removed")
 
     def load(self, release_id: str) -> Release:
         """Return a release from its committed values; raise UsageError when it has none."""
@@ -203,39 +229,42 @@ class Curator:
         return release
 
     def _draw(self, stored: vault_releases.StoredRelease) -> None:
+        self._require_unseen(stored.release_id)
         order = Order.from_json(stored.allocation)
         charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
         everything = self.contributions(
             order.grid, order.bound, DataVersion(order.ingest_id, order.data_version)
         )
-        occupancy = everything.occupancy
-        keep = occupancy.users_per_bin >= order.min_vehicles
-        chosen = everything.select(keep)
-        if not (
-            np.array_equal(chosen.occupancy.cell, order.cell)
-            and np.array_equal(chosen.occupancy.slot, order.slot)
-        ):
-            raise StoreDamagedError(
-                "the data is not what the release was charged for",
-                got=f"{int(keep.sum())} bins",
-                expected=f"the {len(order.cell)} bins of the charge",
-                todo="restore the newest complete backup of the store",
-            )
-        estimates = baseline.release(
-            chosen,
-            order.lattices,
-            discrete_laplace,
-            interval_level=order.interval_level,
-            uninformative_above=order.uninformative_above,
-        )
-        release = assemble(
-            order, occupancy, keep, estimates, LedgerReference(charge.sequence, charge.head_hash)
-        )
+        ledger = LedgerReference(charge.sequence, charge.head_hash)
+        release = carry_out(order, everything, discrete_laplace, ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
             vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
         reached("values committed")
+
+    def _require_unseen(self, release_id: str) -> None:
+        """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
+
+        They came from a later vault than this one, and drawing the noise again would spend twice.
+        """
+        folder = folder_of(self.store, release_id)
+        if folder.exists():
+            raise StoreBehindError(
+                "the vault knows no values of a release that has files",
+                got=str(folder),
+                todo="restore the newest backup of the store, or move away a folder that is not a release",
+            )
+
+    def _rehearse(self, order: Order, contributions: Contributions) -> None:
+        """Raise before the charge what would fail after it: the order on speeds that are all 0."""
+        silent = replace(
+            contributions,
+            total=np.zeros_like(contributions.total),
+            total_of_squares=np.zeros_like(contributions.total_of_squares),
+        )
+        release = carry_out(order, silent, discrete_laplace, LedgerReference(1, GENESIS))
+        build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
     def _swap_released(self) -> None:
         finished = [

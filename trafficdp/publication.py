@@ -17,8 +17,9 @@ from trafficdp.export.columns import FileFacts
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
+from trafficdp.store import released
 from trafficdp.store.failures import store_failures
-from trafficdp.store.released import build
+from trafficdp.store.folder import sync_folder
 
 RELEASES = "releases"
 
@@ -28,7 +29,7 @@ def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
 
     A complete folder from an earlier, interrupted run holds the same bytes and is replaced by them.
     """
-    target = store / RELEASES / release.id
+    target = folder_of(store, release.id)
     half_made = store / RELEASES / f".{release.id}.new"
     with store_failures("writing the files of the release"):
         half_made.parent.mkdir(exist_ok=True)
@@ -45,24 +46,46 @@ def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
             os.replace(target, outdated)
         os.replace(half_made, target)
         shutil.rmtree(outdated, ignore_errors=True)
-        _sync(target.parent)
+        sync_folder(target.parent)
+        sync_folder(store)
     return facts
 
 
+def folder_of(store: Path, release_id: str) -> Path:
+    """Return where the files of a release lie once they are published."""
+    return store / RELEASES / release_id
+
+
 def remove_files(store: Path, release_id: str) -> None:
-    """Take the folder of a withdrawn release away, in one rename first."""
-    target = store / RELEASES / release_id
+    """Take the folder of a withdrawn release away, in one rename first.
+
+    Raises a StoreUnavailableError when files remain: what was withdrawn must not lie about.
+    """
+    target = folder_of(store, release_id)
     outdated = store / RELEASES / f".{release_id}.old"
     with store_failures("removing the files of the release"):
         if target.exists():
             shutil.rmtree(outdated, ignore_errors=True)
             os.replace(target, outdated)
-        shutil.rmtree(outdated, ignore_errors=True)
+            sync_folder(target.parent)
+        if outdated.exists():
+            shutil.rmtree(outdated)
+
+
+def sweep(store: Path) -> None:
+    """Remove what commands that were killed left behind: half-made and outdated files, never a release."""
+    folder = store / RELEASES
+    with store_failures("removing leftovers of an interrupted command"):
+        released.sweep(store)
+        if folder.is_dir():
+            for leftover in folder.iterdir():
+                if leftover.name.startswith(".") and leftover.suffix in (".new", ".old"):
+                    shutil.rmtree(leftover)
 
 
 def rebuild_released(store: Path, releases: Sequence[tuple[Release, bool]]) -> None:
     """Swap in a `released.duckdb` that holds exactly these (release, withdrawn)."""
-    build(store, [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases])
+    released.build(store, [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases])
 
 
 def epsilon_of(release: Release) -> Decimal:
@@ -77,12 +100,19 @@ def manifests(store: Path) -> dict[str, dict[str, object]]:
     paths = sorted(folder.glob(f"[!.]*/{MANIFEST}")) if folder.is_dir() else []
     for path in paths:
         try:
-            found[path.parent.name] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreDamagedError(
-                "a manifest cannot be read", got=str(path), todo="restore the file from what was published"
-            ) from error
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise _unreadable(path) from error
+        if not isinstance(manifest, dict):
+            raise _unreadable(path)
+        found[path.parent.name] = manifest
     return found
+
+
+def _unreadable(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(
+        "a manifest cannot be read", got=str(path), todo="restore the file from what was published"
+    )
 
 
 def ledger_reference(manifest: Mapping[str, object]) -> tuple[int, str]:
@@ -90,14 +120,6 @@ def ledger_reference(manifest: Mapping[str, object]) -> tuple[int, str]:
     accounting = manifest.get("accounting")
     if isinstance(accounting, Mapping):
         sequence, head_hash = accounting.get("ledger_sequence"), accounting.get("head_hash")
-        if isinstance(sequence, int) and isinstance(head_hash, str):
+        if type(sequence) is int and isinstance(head_hash, str):
             return sequence, head_hash
     raise VerificationError("a manifest does not say where in the ledger it stands")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""From the estimates of the chosen bins to a Release over all bins, withheld ones included."""
+"""From an order to its Release over all bins, withheld ones included."""
 
 from __future__ import annotations
 
@@ -8,10 +8,42 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.slots import slot_facts
+from trafficdp.errors import StoreDamagedError
+from trafficdp.mechanisms import baseline
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
+from trafficdp.sensitive.contributions import Contributions
+
+
+def carry_out(
+    order: Order, everything: Contributions, noise: baseline.Noise, ledger: LedgerReference
+) -> Release:
+    """Return the release of ``order`` over all bins of ``everything``, with noise from ``noise``.
+
+    Raises StoreDamagedError when the bins are not those that the order was made for.
+    """
+    keep = everything.occupancy.users_per_bin >= order.min_vehicles
+    chosen = everything.select(keep)
+    if not (
+        np.array_equal(chosen.occupancy.cell, order.cell)
+        and np.array_equal(chosen.occupancy.slot, order.slot)
+    ):
+        raise StoreDamagedError(
+            "the data is not what the release was charged for",
+            got=f"{int(keep.sum())} bins",
+            expected=f"the {len(order.cell)} bins of the charge",
+            todo="restore the newest complete backup of the store",
+        )
+    estimates = baseline.release(
+        chosen,
+        order.lattices,
+        noise,
+        interval_level=order.interval_level,
+        uninformative_above=order.uninformative_above,
+    )
+    return assemble(order, everything.occupancy, keep, estimates, ledger)
 
 
 def assemble(

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from trafficdp.engine.duckdb_reduce import reduce_fixes
+import pyarrow as pa
 
 from trafficdp.curator import Curator
+from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST
@@ -26,11 +27,23 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import decimal_text
-from trafficdp.publication import RELEASES
+from trafficdp.publication import RELEASES, epsilon_of
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
-from trafficdp.store.vault_fixes import version_digest
+from trafficdp.store.vault_fixes import recomputed_digest, version_digest
+
+_UNREADABLE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    pa.ArrowException,
+)
+"""What reading a file raises that may hold anything at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ def _run(name: str, check: Callable[[], str | None]) -> Check:
         wrong = check()
     except TrafficdpError as error:
         wrong = str(error)
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         # a tampered file may be anything at all
         wrong = f"the file cannot be read ({type(error).__name__})"
     return Check(name, wrong is None, wrong or "")
@@ -113,8 +126,12 @@ class _Subject:
         )
 
     def _data_version(self) -> str | None:
-        digest = version_digest(self._curator.vault, self._order.ingest_id)
-        return None if digest == self._order.data_version else "another history of ingested files"
+        vault, pinned = self._curator.vault, self._order
+        if version_digest(vault, pinned.ingest_id) != pinned.data_version:
+            return "another history of ingested files"
+        if recomputed_digest(vault, pinned.ingest_id) != pinned.data_version:
+            return "another number of fixes than was ingested"
+        return None
 
     def _manifest(self) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))
@@ -202,7 +219,8 @@ class _Subject:
 
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)
-        return None if released_matches(self._curator.store, release) else "other rows than were released"
+        same = released_matches(self._curator.store, release, epsilon_of(release))
+        return None if same else "other rows than were released"
 
 
 def _has_number(published: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,9 +44,11 @@ from trafficdp.privacy.release import Release
 from trafficdp.publication import RELEASES
 from trafficdp.publishing_facts import Occasion, source_facts, write_order
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
-from trafficdp.store.lock import store_lock
-from trafficdp.store.vault import Vault
+from trafficdp.store.lock import LOCK_NAME, store_lock
+from trafficdp.store.vault import VAULT_NAME, Vault, require_vault
+from trafficdp.store.vault_audit import audit
 
 DEFAULT_WAIT = 60.0
 LARGEST_MIN_VEHICLES = 10**9
@@ -179,7 +183,10 @@ class Workspace:
             # the report of a file is text; its fixes go straight into the transaction
             with self._all_or_nothing(curator.vault, dry_run):
                 self._pin_area(curator.vault, dry_run=dry_run)
-                return [self._ingest_file(curator.vault, path, key, dry_run) for path in paths]
+                done = [self._ingest_file(curator.vault, path, key, dry_run) for path in paths]
+                if any(each.added for each in done):
+                    audit(curator.vault)
+                return done
 
     def plan(self, epsilon: PureDP | str | float | None = None, *, suggestions: bool = True) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent."""
@@ -281,8 +288,9 @@ class Workspace:
 
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
+        require_vault(self.store)
         with store_lock(self.store, purpose=purpose, wait=self._wait), Vault.open(self.store) as vault:
-            curator = Curator(self.store, vault, Head.beside(self.key_file))
+            curator = Curator(self.store, vault, Head.beside(self.key_file, vault.store_id))
             if recover:
                 curator.recover()
             yield curator
@@ -291,6 +299,7 @@ class Workspace:
         version = vault_fixes.data_version(curator.vault)
         if version.ingest_id == 0:
             raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+        self._pin_area(curator.vault, dry_run=True)
         bound = self.config.bound
 
         def occupancy_of(grid: Grid) -> Occupancy:
@@ -385,8 +394,8 @@ def open_workspace(
     settings = load_config(Path(config))
     folder = store_path(Path(config), None if store is None else Path(store), settings.store)
     workspace = Workspace(settings, folder, key_path(folder, settings.key_file), wait=wait, progress=progress)
-    if create and not (folder / "vault.duckdb").exists():
-        create_store(folder, workspace.key_file)
+    if create:
+        _make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
 
 
@@ -398,7 +407,8 @@ def store_path(config: Path, given: Path | None, configured: Path | None) -> Pat
 def key_path(store: Path, configured: Path | None) -> Path:
     """Return where the key of a store lies; raise UsageError for a place inside the store."""
     path = configured or store.with_name(store.name + ".key")
-    if path.resolve().is_relative_to(store.resolve()):
+    # realpath, unlike Path.resolve, takes a loop of links as it is
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
         raise UsageError(
             "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
         )
@@ -406,14 +416,34 @@ def key_path(store: Path, configured: Path | None) -> Path:
 
 
 def create_store(store: Path, key_file: Path) -> None:
-    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key."""
-    if key_file.exists():
-        key = VehicleKey.load(key_file)
-    else:
+    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key.
+
+    A key that is there already is taken: stores may share one. Raises UsageError when there is a store.
+    """
+    _make_store(store, key_file, wait=DEFAULT_WAIT, only_if_missing=False)
+
+
+def _make_store(store: Path, key_file: Path, *, wait: float, only_if_missing: bool) -> None:
+    with store_failures("making the store"):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        store.mkdir(parents=True, exist_ok=True)
         key_file.parent.mkdir(parents=True, exist_ok=True)
-        key = VehicleKey.create(key_file)
-    Vault.create(store, key_fingerprint=key.fingerprint)
-    Head.beside(key_file).write(None)
+    with store_lock(store, purpose="init", wait=wait):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        try:
+            key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
+            store_id = str(uuid.uuid4())
+            # the head first: a store whose head is missing could not release
+            if not (store / VAULT_NAME).exists():
+                Head.beside(key_file, store_id).write(None)
+            Vault.create(store, key_fingerprint=key.fingerprint, store_id=store_id)
+        except BaseException:
+            if not (store / VAULT_NAME).exists():
+                with suppress(OSError):
+                    (store / LOCK_NAME).unlink()
+            raise
 
 
 def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:

@@ -14,12 +14,14 @@ from trafficdp.errors import (
     StoreFullError,
     StoreReadOnlyError,
     StoreUnavailableError,
+    StoreVersionError,
     TrafficdpError,
 )
 
 _FULL = ("no space left", "file too large", "disk full", "could not write", "failed to write", "out of disk")
 _READ_ONLY = ("read-only", "permission denied", "not permitted")
 _BUSY = ("could not set lock", "conflicting lock")
+_OTHER_VERSION = ("with version number", "storage version")
 
 
 @contextmanager
@@ -57,6 +59,11 @@ def _from_duckdb(error: duckdb.Error, what: str) -> StoreUnavailableError:
         return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
     if any(part in text for part in _READ_ONLY):
         return StoreReadOnlyError(f"{what} failed: no permission to write", todo="make the store writable")
+    if any(part in text for part in _OTHER_VERSION):
+        return StoreVersionError(
+            f"{what} failed: the database was written by another version of DuckDB",
+            todo="use the version of trafficdp that made it",
+        )
     if isinstance(error, (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException)):
         return StoreDamagedError(
             f"{what} failed: the database cannot be read",

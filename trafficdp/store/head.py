@@ -1,7 +1,8 @@
 """The ledger's head, kept beside the key and so outside the store.
 
 A store that is restored from an old backup has a shorter ledger than its head says. That must not give
-budget back, so such a store refuses to release.
+budget back, so such a store refuses to release. Stores may share a key, never a head: each has a file of
+its own, named after the store.
 """
 
 from __future__ import annotations
@@ -9,54 +10,99 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import sync_folder
 
 BEHIND = "restore the newest backup of the store: a ledger that was cut back would give budget back"
 
 
+@dataclass(frozen=True, slots=True)
 class Head:
-    """The file that remembers number and hash of the newest entry of the ledger."""
+    """The file that remembers number and hash of the newest entry of one store's ledger."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
+    store_id: str
 
     @classmethod
-    def beside(cls, key_file: Path) -> Head:
-        """Return the head that belongs to ``key_file``."""
-        return cls(key_file.with_name(key_file.name + ".head"))
+    def beside(cls, key_file: Path, store_id: str) -> Head:
+        """Return the head of the store ``store_id`` that lies beside ``key_file``."""
+        return cls(key_file.with_name(f"{key_file.name}.{store_id}.head"), store_id)
 
     def write(self, row: LedgerRow | None) -> None:
         """Remember ``row`` (None: an empty ledger), in one move that survives a power cut."""
-        facts = {"sequence": row.sequence if row else 0, "head_hash": row.head_hash if row else GENESIS}
-        half_made = self.path.with_name(self.path.name + ".new")
+        facts = {
+            "store_id": self.store_id,
+            "sequence": row.sequence if row else 0,
+            "head_hash": row.head_hash if row else GENESIS,
+        }
+        half_made = self._half_made
         with store_failures("writing the ledger's head beside the key"):
-            descriptor = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump(facts, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(half_made, self.path)
+            try:
+                descriptor = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    json.dump(facts, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(half_made, self.path)
+            except BaseException:
+                half_made.unlink(missing_ok=True)
+                raise
+            sync_folder(self.path.parent)
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
-        """Raise StoreBehindError unless the ledger contains the remembered head."""
+        """Raise StoreBehindError unless the ledger contains the remembered head.
+
+        Raises StoreBehindError too when the head is missing or another store's, and StoreDamagedError when
+        it cannot be read.
+        """
+        sequence, head_hash = self._read()
+        require(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
+
+    def lags(self, ledger: Sequence[LedgerRow]) -> bool:
+        """Return whether a crash left the head behind the ledger (False when there is no readable head)."""
+        try:
+            sequence, _ = self._read()
+        except (StoreBehindError, StoreDamagedError):
+            return False
+        return sequence < len(ledger)
+
+    def sweep(self) -> None:
+        """Remove what a write that was killed left behind."""
+        with store_failures("tidying beside the key"):
+            self._half_made.unlink(missing_ok=True)
+
+    @property
+    def _half_made(self) -> Path:
+        return self.path.with_name(self.path.name + ".new")
+
+    def _read(self) -> tuple[int, str]:
         try:
             facts = json.loads(self.path.read_text(encoding="ascii"))
-            sequence, head_hash = int(facts["sequence"]), str(facts["head_hash"])
+            owner, sequence, head_hash = facts["store_id"], int(facts["sequence"]), str(facts["head_hash"])
         except FileNotFoundError as error:
             raise StoreBehindError(
                 "the ledger's head beside the key is missing",
                 expected=str(self.path),
                 todo="restore it from where the key is backed up",
             ) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise StoreDamagedError(
-                "the ledger's head beside the key cannot be read", got=str(self.path)
+                "the ledger's head beside the key cannot be read",
+                got=str(self.path),
+                todo="restore it from where the key is backed up",
             ) from error
-        require(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
+        if owner != self.store_id:
+            raise StoreBehindError(
+                "the ledger's head beside the key is another store's",
+                got=str(self.path),
+                todo="restore the head of this store from where the key is backed up",
+            )
+        return sequence, head_hash
 
 
 def require(ledger: Sequence[LedgerRow], sequence: int, head_hash: str, witness: str) -> None:

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp.errors import StoreBusyError, StoreReadOnlyError, StoreUnavailableError
+from trafficdp.errors import StoreBusyError, StoreUnavailableError
+from trafficdp.store.failures import from_os_error
 
 LOCK_NAME = ".lock"
 POLL_SECONDS = 0.05
@@ -26,7 +27,8 @@ def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
     """Hold the store's lock; ``purpose`` (a command's name) is what others are told.
 
     Waits up to ``wait`` seconds, then raises StoreBusyError naming the holder. Raises
-    StoreUnavailableError when there is no such folder, StoreReadOnlyError when it cannot be locked.
+    StoreUnavailableError when there is no such folder, and what ``from_os_error`` says when it cannot be
+    locked.
     """
     try:
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -35,9 +37,7 @@ def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
             "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
         ) from error
     except OSError as error:
-        raise StoreReadOnlyError(
-            "the store cannot be locked", got=error.strerror, expected=f"a writable folder {folder}"
-        ) from error
+        raise from_os_error(error, "locking the store") from error
     try:
         _acquire(descriptor, folder, wait)
         _name_holder(descriptor, purpose)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,12 +25,14 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import sync_folder
 from trafficdp.store.statements import query, run, script
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
@@ -37,68 +41,102 @@ def build(folder: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> No
 
     Raises StoreDamagedError when the result fails its audits (and leaves the old file in place).
     """
-    target = folder / RELEASED_NAME
     half_made = folder / f".{RELEASED_NAME}.new"
     with store_failures("writing released.duckdb"):
-        for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
-            leftover.unlink(missing_ok=True)
-        connection = duckdb.connect()
+        sweep(folder)
         try:
-            run(
-                connection,
-                "ATTACH '" + str(half_made).replace("'", "''") + "' AS released "
-                "(STORAGE_VERSION '" + STORAGE_VERSION + "')",
-            )
-            run(connection, "USE released")
-            connection.begin()
-            run(connection, script("tables/released"))
-            run(connection, script("views/released"))
-            for release, epsilon, withdrawn in releases:
-                _insert_release(connection, release, epsilon, withdrawn)
-                if not withdrawn:
-                    _insert_cells(connection, release)
-            connection.commit()
-            problems = run(connection, script("audits/released"))
-            run(connection, "USE memory")
-            run(connection, "DETACH released")
-        finally:
-            connection.close()
-        if problems:
-            raise StoreDamagedError(
-                "released.duckdb fails its audits", got="; ".join(str(p[0]) for p in problems)
-            )
-        with open(half_made, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(half_made, target)
+            _fill(half_made, releases)
+            with open(half_made, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(half_made, folder / RELEASED_NAME)
+        except BaseException:
+            with suppress(OSError):
+                sweep(folder)
+            raise
+        sync_folder(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a ``build`` that was killed left in ``folder``."""
+    half_made = folder / f".{RELEASED_NAME}.new"
+    for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
+        leftover.unlink(missing_ok=True)
+
+
+def _fill(path: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> None:
+    """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
+    connection = _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'")
+    try:
+        connection.begin()
+        run(connection, script("tables/released"))
+        run(connection, script("views/released"))
+        for release, epsilon, withdrawn in releases:
+            _insert_release(connection, release, epsilon, withdrawn)
+            if not withdrawn:
+                _insert_cells(connection, release)
+        connection.commit()
+        # all of it into the one file: a log beside it would not be swapped in
+        run(connection, "CHECKPOINT released")
+        problems = run(connection, script("audits/released"))
+        run(connection, "USE memory")
+        run(connection, "DETACH released")
+    finally:
+        connection.close()
+    if problems:
+        raise StoreDamagedError(
+            "released.duckdb fails its audits", got="; ".join(str(problem[0]) for problem in problems)
+        )
+
+
+def _attached(path: Path, option: str) -> duckdb.DuckDBPyConnection:
+    """Return a connection that uses the database at ``path``, under a DuckDB of its own.
+
+    Opened by its path, a file that this process has open already would be seen as it was before a swap.
+    """
+    connection = duckdb.connect()
+    try:
+        # nothing may spill into the current folder
+        run(connection, "SET temp_directory = ''")
+        quoted = str(path.absolute()).replace("'", "''")
+        run(connection, "ATTACH '" + quoted + "' AS released (" + option + ")")
+        run(connection, "USE released")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _insert_release(
     connection: duckdb.DuckDBPyConnection, release: Release, epsilon: Decimal, withdrawn: bool
 ) -> None:
-    factor = float(release.bound.unit.factor_to(release.display_unit))
     run(
         connection,
         "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            release.id,
-            release.created_at,
-            "withdrawn" if withdrawn else "published",
-            epsilon,
-            NeighbouringRelation.REPLACE_USER_VALUES.value,
-            release.grid.resolution,
-            release.grid.slot_kind.value,
-            release.grid.period.first,
-            release.grid.period.last,
-            release.grid.period.time_zone,
-            release.display_unit.value,
-            float(release.bound.upper) * factor,
-            release.interval_level,
-            release.min_vehicles,
-            release.ledger.sequence,
-            release.ledger.head_hash,
-            canonical(release.disclosure),
-        ],
+        _release_row(release, epsilon, withdrawn),
     )
+
+
+def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[object]:
+    factor = float(release.bound.unit.factor_to(release.display_unit))
+    return [
+        release.id,
+        release.created_at,
+        "withdrawn" if withdrawn else "published",
+        epsilon,
+        NeighbouringRelation.REPLACE_USER_VALUES.value,
+        release.grid.resolution,
+        release.grid.slot_kind.value,
+        release.grid.period.first,
+        release.grid.period.last,
+        release.grid.period.time_zone,
+        release.display_unit.value,
+        float(release.bound.upper) * factor,
+        release.interval_level,
+        release.min_vehicles,
+        release.ledger.sequence,
+        release.ledger.head_hash,
+        canonical(release.disclosure),
+    ]
 
 
 def _cells_table(release: Release) -> pa.Table:
@@ -129,18 +167,30 @@ def _insert_cells(connection: duckdb.DuckDBPyConnection, release: Release) -> No
         connection.unregister("incoming_cells")
 
 
-def released_matches(folder: Path, release: Release) -> bool:
-    """Return whether `released.duckdb` in ``folder`` holds exactly the published rows of ``release``."""
+def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
+    """Return whether `released.duckdb` in ``folder`` says of the published ``release`` exactly what it is.
+
+    That is its row in releases, with the loss ``epsilon``, and its rows in cells.
+    """
     with store_failures("reading released.duckdb"):
-        connection = duckdb.connect(str(folder / RELEASED_NAME), read_only=True)
+        connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
         try:
+            about = run(
+                connection,
+                "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
+                [release.id],
+            )
             stored = query(
                 connection, "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot", [release.id]
             )
         finally:
             connection.close()
+    row = _release_row(release, epsilon, withdrawn=False)
+    row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
+    if [list(found) for found in about] != [row]:
+        return False
     expected = _cells_table(release)
-    return all(
+    return stored.num_rows == expected.num_rows and all(
         stored.column(name).equals(expected.column(name).cast(stored.schema.field(name).type))
         for name in expected.column_names
     )

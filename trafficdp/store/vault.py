@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
 
-from trafficdp.errors import StoreKeyError, StoreUnavailableError, StoreVersionError, UsageError
+from trafficdp.errors import (
+    StoreDamagedError,
+    StoreKeyError,
+    StoreUnavailableError,
+    StoreVersionError,
+    UsageError,
+)
 from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import owner_only, sync_folder
 from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"
@@ -29,9 +37,13 @@ class Vault:
         self.path = path
 
     @classmethod
-    def create(cls, folder: Path, *, key_fingerprint: str) -> None:
-        """Make an empty vault in ``folder``, in one move; raise UsageError when there is one already."""
-        path = folder / VAULT_NAME
+    def create(cls, folder: Path, *, key_fingerprint: str, store_id: str | None = None) -> None:
+        """Make an empty vault in ``folder``, in one move; raise UsageError when there is one already.
+
+        ``store_id`` tells the store from all others (None: a new one is made up). Use it under
+        ``store_lock`` when others may be making the same store.
+        """
+        path = _database(folder)
         if path.exists():
             raise UsageError(
                 "there is a store here already",
@@ -43,22 +55,25 @@ class Vault:
             folder.mkdir(parents=True, exist_ok=True)
             for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
                 leftover.unlink(missing_ok=True)
-            connection = duckdb.connect(str(half_made))
-            try:
-                connection.begin()
-                run(connection, script("tables/vault"))
-                facts = {
-                    "schema_version": SCHEMA_VERSION,
-                    "key_fingerprint": key_fingerprint,
-                    "store_id": str(uuid.uuid4()),
-                }
-                for fact in facts.items():
-                    run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
-                connection.commit()
-            finally:
-                connection.close()
+            with owner_only():
+                connection = duckdb.connect(str(half_made.absolute()))
+                try:
+                    connection.begin()
+                    run(connection, script("tables/vault"))
+                    facts = {
+                        "schema_version": SCHEMA_VERSION,
+                        "key_fingerprint": key_fingerprint,
+                        "store_id": store_id or str(uuid.uuid4()),
+                    }
+                    for fact in facts.items():
+                        run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
+                    connection.commit()
+                    run(connection, "CHECKPOINT")
+                finally:
+                    connection.close()
             half_made.chmod(0o600)
             os.replace(half_made, path)
+            sync_folder(folder)
 
     @classmethod
     @contextmanager
@@ -68,28 +83,42 @@ class Vault:
         Raises StoreUnavailableError when there is none, StoreVersionError when another version of
         trafficdp made it, and the errors of ``store_failures`` when it cannot be opened.
         """
-        path = folder / VAULT_NAME
-        if not path.exists():
-            raise StoreUnavailableError(
-                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
-            )
+        path = _database(folder)
+        require_vault(folder)
+        spill = path.with_name(path.name + ".tmp")
         with store_failures("opening the vault"):
             if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
                 raise PermissionError(13, "Permission denied")
-            connection = duckdb.connect(str(path))
+            # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
+            shutil.rmtree(spill, ignore_errors=True)
+            with suppress(OSError):
+                spill.mkdir(mode=0o700)
+            with owner_only():
+                connection = duckdb.connect(str(path))
         try:
             with store_failures("reading the vault"):
                 vault = cls(connection, path)
                 vault._check_version()
             yield vault
         finally:
-            with store_failures("closing the vault"):
+            with store_failures("closing the vault"), owner_only():
                 connection.close()
+            shutil.rmtree(spill, ignore_errors=True)
 
     def fact(self, key: str) -> str | None:
         """Return what the store says of itself under ``key``, None when it says nothing."""
         row = first(self.connection, "SELECT value FROM meta WHERE key = ?", [key])
         return None if row is None else str(row[0])
+
+    @property
+    def store_id(self) -> str:
+        """What tells this store from all others; raise StoreDamagedError when it says nothing."""
+        found = self.fact("store_id")
+        if found is None:
+            raise StoreDamagedError(
+                "the store has lost its name", todo="restore the newest complete backup of the store"
+            )
+        return found
 
     def set_fact(self, key: str, value: str) -> None:
         """Write a fact that has not been written before (inside the caller's transaction)."""
@@ -112,7 +141,8 @@ class Vault:
             self.connection.begin()
             try:
                 yield
-                self.connection.commit()
+                with owner_only():
+                    self.connection.commit()
             except BaseException:
                 self._roll_back()
                 raise
@@ -136,3 +166,23 @@ class Vault:
                 expected=f"schema version {SCHEMA_VERSION}",
                 todo="use the version that made it, or ingest the files into a new store",
             )
+
+
+def require_vault(folder: Path) -> None:
+    """Raise StoreUnavailableError unless there is a vault in ``folder``."""
+    with store_failures("looking for the store"):
+        if not (folder / VAULT_NAME).exists():
+            raise StoreUnavailableError(
+                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+            )
+
+
+def _database(folder: Path) -> Path:
+    """Return the absolute path of the vault: DuckDB takes relative ones like "md:city" for services."""
+    path = (folder / VAULT_NAME).absolute()
+    if "?" in str(path):
+        # DuckDB cuts the name of its log at a question mark
+        raise UsageError(
+            "a store cannot lie under a name with a question mark", got=str(folder), todo="rename the folder"
+        )
+    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from trafficdp.errors import DataError
 from trafficdp.privacy.ledger import canonical
@@ -12,6 +12,7 @@ from trafficdp.sensitive.fixes import Fixes
 from trafficdp.store.statements import first, number, run, script
 from trafficdp.store.vault import Vault
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EMPTY_VERSION = hashlib.sha256(b"trafficdp data").hexdigest()
 """The data version of a vault without fixes."""
 
@@ -79,9 +80,6 @@ def add_fixes(
     finally:
         connection.unregister("incoming_fixes")
     added = after - before
-    history = canonical(
-        {"previous": previous.digest, "file": sha256, "declaration": declaration, "added": added}
-    )
     run(
         connection,
         "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -92,7 +90,7 @@ def add_fixes(
             source,
             declaration,
             report,
-            hashlib.sha256(history.encode()).hexdigest(),
+            _next_digest(previous.digest, sha256, declaration, added),
             datetime.now(UTC),
         ],
     )
@@ -103,11 +101,15 @@ def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[Ingest
     """Return the files in the order they were read, up to a data version (None: all)."""
     rows = run(
         vault.connection,
-        "SELECT ingest_id, file_name, source, report, ingested_at FROM ingests "
+        # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
+        "SELECT ingest_id, file_name, source, report, epoch_us(ingested_at) FROM ingests "
         "WHERE ingest_id <= coalesce(?, ingest_id) ORDER BY ingest_id",
         [up_to_ingest],
     )
-    return [IngestedFile(*row) for row in rows]
+    return [
+        IngestedFile(ingest_id, name, source, report, _EPOCH + timedelta(microseconds=at))
+        for ingest_id, name, source, report, at in rows
+    ]
 
 
 def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
@@ -145,6 +147,25 @@ def version_digest(vault: Vault, ingest_id: int) -> str | None:
     """Return the digest of the data version of ``ingest_id``; None when there is no such version."""
     row = first(vault.connection, "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id])
     return None if row is None else str(row[0])
+
+
+def recomputed_digest(vault: Vault, ingest_id: int) -> str:
+    """Return the digest of a data version from the files it names and the fixes that are there now."""
+    digest = EMPTY_VERSION
+    for sha256, declaration, added in run(
+        vault.connection,
+        "SELECT file_sha256, declaration, count(fixes.ingest_id) FROM ingests "
+        "LEFT JOIN fixes USING (ingest_id) WHERE ingest_id <= ? "
+        "GROUP BY ingest_id, file_sha256, declaration ORDER BY ingest_id",
+        [ingest_id],
+    ):
+        digest = _next_digest(digest, str(sha256), str(declaration), int(added))
+    return digest
+
+
+def _next_digest(previous: str, sha256: str, declaration: str, added: int) -> str:
+    history = canonical({"previous": previous, "file": sha256, "declaration": declaration, "added": added})
+    return hashlib.sha256(history.encode()).hexdigest()
 
 
 def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.privacy.ledger import LedgerRow, append, check_chain
+from trafficdp.errors import StoreDamagedError
+from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.store.statements import first, number, query, run
 from trafficdp.store.vault import Vault
 
@@ -71,6 +72,32 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
         )
     finally:
         vault.connection.unregister("incoming_charges")
+
+
+def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
+    """Raise StoreDamagedError unless every vehicle's account is what the entries of ``ledger`` say.
+
+    The chain guards the entries, and each entry guards the accounts of its charge.
+    """
+    table = query(
+        vault.connection,
+        "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges ORDER BY sequence, vehicle_id",
+    )
+    sequence, vehicle, loss = (table.column(name).to_numpy().astype(np.int64) for name in table.column_names)
+    stated = {row.sequence: row.facts["accounts_sha256"] for row in ledger if row.facts["kind"] == "charge"}
+    for number_of_charge, digest in stated.items():
+        here = slice(*np.searchsorted(sequence, [number_of_charge, number_of_charge + 1]))
+        if accounts_hash(vehicle[here], loss[here]) != digest:
+            raise StoreDamagedError(
+                "the vehicles' accounts are not those of the ledger",
+                got=f"other accounts for the charge at entry {number_of_charge}",
+                todo="restore the newest complete backup of the store",
+            )
+    if not set(np.unique(sequence).tolist()) <= stated.keys():
+        raise StoreDamagedError(
+            "vehicles' accounts name a charge that is not in the ledger",
+            todo="restore the newest complete backup of the store",
+        )
 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:

@@ -32,6 +32,34 @@ SELECT 'a release without its charge', count(*)
 FROM releases ANTI JOIN ledger USING (sequence)
 HAVING count(*) > 0
 UNION ALL
+SELECT 'a charge without its release', count(*)
+FROM ledger ANTI JOIN releases USING (sequence)
+WHERE entry LIKE '%"kind":"charge"%'
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a vehicle charged twice for one release', count(*)
+FROM (SELECT sequence, vehicle_id FROM vehicle_charges GROUP BY ALL HAVING count(*) > 1)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a charge to an unknown vehicle', count(*)
+FROM vehicle_charges ANTI JOIN vehicles USING (vehicle_id)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a gap in the ledger', count(*)
+FROM (SELECT sequence, row_number() OVER (ORDER BY sequence) AS place FROM ledger)
+WHERE sequence <> place
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a vehicle whose pseudonym is not 32 bytes', count(*)
+FROM vehicles
+WHERE octet_length(hmac) <> 32
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a release with half its values', count(*)
+FROM releases
+WHERE (facts IS NULL) <> (bins IS NULL)
+HAVING count(*) > 0
+UNION ALL
 SELECT 'a published release without values', count(*)
 FROM releases
 WHERE published AND (facts IS NULL OR bins IS NULL)
