@@ -69,13 +69,18 @@ class InsufficientBudgetError(TrafficdpError):
         cost, left = f"{float(requested):.6g}", f"{float(remaining):.6g}"
         if cost == left:
             # they differ further back: losses are whole numbers of 10^-12
-            cost, left = f"{float(requested):.12f}", f"{float(remaining):.12f}"
+            cost, left = _twelve_decimals(requested), _twelve_decimals(remaining)
         super().__init__(
             "privacy budget exceeded",
             got=f"a release that costs epsilon {cost}",
             expected=f"at most the remaining {left}",
             todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back",
         )
+
+
+def _twelve_decimals(number: Fraction | float) -> str:
+    whole, rest = divmod(round(Fraction(number) * 10**12), 10**12)
+    return f"{whole}.{rest:012d}"
 
 
 class DataError(TrafficdpError):

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.mechanisms.baseline import expected_error
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, Request, choose_rung
 from trafficdp.planner.ladder import ladder
 from trafficdp.privacy.loss import PICO
+
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def judge(allocation: Allocation) -> Verdict:
     statistic = judged_statistic(request)
     return Verdict(
         statistic,
-        _median_of_noisy(allocation.errors()[statistic]),
+        _median(_noisy(allocation.errors()[statistic])),
         request.refuse_above * statistic.largest(request.bound.upper),
     )
 
@@ -76,9 +79,19 @@ def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
         return None
     statistic, scale = judged_statistic(request), largest_passing_scale(request)
     rung = choose_rung(ladder(kept, request.bound, request.tolerance), request)
-    needed = _median_of_noisy(rung.scales(1.0)[statistic]) / scale
+    noisy = np.sort(_noisy(rung.scales(1.0)[statistic]))
+    if not noisy.size:
+        return 1 / PICO
+    # the median of an even number of errors is the mean of the two in the middle
+    middle = noisy[[(noisy.size - 1) // 2, noisy.size // 2]]
+    low, high = (middle / scale).tolist()
+    threshold = request.refuse_above * statistic.largest(request.bound.upper)
+    while low < high * (1 - 1e-13):
+        between = (low + high) / 2
+        errors = expected_error(statistic, middle / between, float(request.bound.upper))
+        low, high = (low, between) if float(errors.mean()) <= threshold else (between, high)
     # a hair more, so that rounding of the scales cannot spoil it; a decimal that PureDP.of reads whole
-    return math.ceil(needed * (1 + 1e-12) * PICO) / PICO
+    return math.ceil(high * (1 + 1e-12) * PICO) / PICO
 
 
 def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
@@ -104,7 +117,9 @@ def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
     return request.min_vehicles if low == 0 else int(choices[low - 1]) + 1
 
 
-def _median_of_noisy(values: npt.NDArray[np.float64]) -> float:
-    """Median of the positive ones; 0 when there is none."""
-    noisy = values[values > 0]
-    return float(np.median(noisy)) if noisy.size else 0.0
+def _noisy(values: FloatArray) -> FloatArray:
+    return values[values > 0]
+
+
+def _median(values: FloatArray) -> float:
+    return float(np.median(values)) if values.size else 0.0

@@ -1,0 +1,123 @@
+"""The walls that design and pyproject.toml draw stand, and would be seen to fall."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "trafficdp"
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+BANNED = SETTINGS["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LINES = 400
+"""Hard ceiling of a file; the soft one is 300."""
+
+
+def run(*command, folder=ROOT):
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def lint_imports(folder):
+    code = "from importlinter.cli import lint_imports_command as command; command()"
+    return run(sys.executable, "-c", code, "--no-cache", folder=folder)
+
+
+def test_imports_point_down_only():
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("planted", "statement"),
+    [
+        ("trafficdp/model/statistic.py", "import trafficdp.planner.ladder"),
+        ("trafficdp/privacy/loss.py", "import trafficdp.sensitive.contributions"),
+        ("trafficdp/noise/tail.py", "import trafficdp.bounding.sensitivity"),
+        ("trafficdp/errors.py", "import trafficdp._validate"),
+    ],
+)
+def test_an_import_that_points_up_is_seen(tmp_path, planted, statement):
+    shutil.copytree(PACKAGE, tmp_path / "trafficdp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    target = tmp_path / planted
+    target.write_text(f"{target.read_text(encoding='utf-8')}\n{statement}\n", encoding="utf-8")
+    result = lint_imports(tmp_path)
+    assert result.returncode != 0
+    assert "BROKEN" in result.stdout
+
+
+@pytest.fixture(scope="module")
+def ruff():
+    found = shutil.which("ruff") or Path(sys.executable).with_name("ruff")
+    return str(found)
+
+
+def banned_imports(ruff, path, text):
+    """What ruff says of ``text`` if it stood at ``path``, by the project's own settings."""
+    command = [ruff, "check", "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    command += ["--select", "TID251,T201", "--output-format", "concise", "--stdin-filename", str(ROOT / path)]
+    result = subprocess.run([*command, "-"], cwd=ROOT, input=text, capture_output=True, text=True, timeout=60)
+    assert result.returncode in (0, 1), result.stderr
+    return re.findall(r"TID251|T201", result.stdout)
+
+
+@pytest.mark.parametrize("name", sorted(BANNED))
+def test_a_banned_import_is_seen_where_it_does_not_belong(ruff, name):
+    for statement in (f"import {name}", f"from {name} import anything"):
+        assert "TID251" in banned_imports(ruff, "trafficdp/planner/planted.py", f"{statement}\n"), statement
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("trafficdp/store/planted.py", "duckdb"),
+        ("trafficdp/engine/duckdb_planted.py", "duckdb"),
+        ("trafficdp/binning/cells.py", "h3"),
+        ("trafficdp/noise/planted.py", "opendp"),
+        ("trafficdp/noise/planted.py", "numpy.random"),
+        ("trafficdp/cli/planted.py", "typer"),
+    ],
+)
+def test_a_banned_import_is_allowed_in_its_own_room(ruff, path, name):
+    assert banned_imports(ruff, path, f"import {name}\n") == []
+
+
+def test_printing_is_seen_outside_the_command_line(ruff):
+    assert banned_imports(ruff, "trafficdp/planner/planted.py", "print(1)\n") == ["T201"]
+    assert banned_imports(ruff, "trafficdp/cli/planted.py", "print(1)\n") == []
+
+
+def test_every_room_is_a_package_with_an_empty_init():
+    rooms = {path.parent for path in MODULES} - {PACKAGE}
+    for room in sorted(rooms):
+        init = room / "__init__.py"
+        assert init.exists(), room
+        assert init.read_bytes() == b"", init
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_file_grows_past_the_ceiling(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES
+
+
+def test_no_room_and_no_file_is_a_drawer_for_anything():
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert not [path for path in MODULES if drawers & {*path.parts, path.stem}]
+
+
+def test_nothing_is_validated_by_assert():
+    for path in MODULES:
+        assert not re.search(r"^\s*assert\b", path.read_text(encoding="utf-8"), re.MULTILINE), path
+
+
+def test_only_the_noise_room_draws():
+    for path in MODULES:
+        if path.parent.name != "noise":
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"\brandom\.(default_rng|random|normal|laplace|integers)\(", text), path

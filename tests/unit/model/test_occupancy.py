@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+tables = st.integers(1, 5).flatmap(
+    lambda users: st.lists(
+        st.lists(st.integers(0, 4), min_size=users, max_size=users).filter(any), min_size=1, max_size=6
+    )
+)
+
+
+@given(tables)
+def test_totals_are_those_of_the_table(occupancy_of, table):
+    counts, occupancy = np.array(table), occupancy_of(table)
+    np.testing.assert_array_equal(occupancy.samples_per_bin, counts.sum(axis=1))
+    np.testing.assert_array_equal(occupancy.users_per_bin, (counts > 0).sum(axis=1))
+    np.testing.assert_array_equal(occupancy.largest_count_per_bin, counts.max(axis=1))
+    np.testing.assert_array_equal(occupancy.bins_per_user, (counts > 0).sum(axis=0))
+    np.testing.assert_array_equal(occupancy.total_per_user(occupancy.count.astype(float)), counts.sum(axis=0))
+
+
+@given(tables, st.integers(0, 2**6 - 1))
+def test_selecting_bins_keeps_their_counts_and_the_users_places(occupancy_of, table, mask):
+    counts, occupancy = np.array(table), occupancy_of(table)
+    keep = (mask >> np.arange(len(table))) % 2 == 1
+    chosen = occupancy.select(keep)
+    assert chosen.users == occupancy.users
+    np.testing.assert_array_equal(chosen.cell, occupancy.cell[keep])
+    again = np.zeros((int(keep.sum()), counts.shape[1]), dtype=int)
+    again[chosen.bin_index, chosen.user_index] = chosen.count
+    np.testing.assert_array_equal(again, counts[keep])
+
+
+def test_nothing_selected_is_an_empty_city(occupancy_of):
+    empty = occupancy_of([[1, 2]]).select(np.array([False]))
+    assert (empty.bins, empty.pairs, empty.users) == (0, 0, 2)
+    assert empty.bins_per_user.tolist() == [0, 0]
+
+
+def test_sums_of_huge_counts_stay_exact(occupancy_of):
+    huge = 2**52 - 1
+    assert occupancy_of([[huge, huge]]).samples_per_bin.tolist() == [2 * huge]
+    with pytest.raises(IndexError):
+        occupancy_of([[1]]).select(np.array([True, False]))

@@ -1,0 +1,181 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.refusal import (
+    judge,
+    judged_statistic,
+    largest_passing_scale,
+    passing_epsilon,
+    passing_min_vehicles,
+)
+from trafficdp.privacy.loss import PureDP
+
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
+TOLERANCES = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE_MEAN: 1.0}
+SETS = [(MEAN,), (VARIANCE,), (VEHICLE_MEAN,), (MEAN, VARIANCE), tuple(Statistic)]
+
+tables = st.integers(2, 5).flatmap(
+    lambda users: st.lists(
+        st.lists(st.sampled_from([0, 1, 1, 2, 3, 9]), min_size=users, max_size=users).filter(any),
+        min_size=1,
+        max_size=8,
+    )
+)
+
+
+@pytest.fixture
+def request_for(bound_of):
+    def build(epsilon=1, statistics=(MEAN,), **changes):
+        return Request(
+            **{
+                "epsilon": PureDP.of(epsilon),
+                "bound": bound_of(60, "1/10"),
+                "tolerance": {s: TOLERANCES[s] for s in statistics},
+                "min_vehicles": 1,
+                "refuse_above": 0.125,
+                "interval_level": 0.95,
+                **changes,
+            }
+        )
+
+    return build
+
+
+def refused(occupancy, request):
+    return judge(allocate(occupancy, request)).refused
+
+
+@pytest.mark.parametrize(
+    ("statistics", "judged"),
+    [
+        ((MEAN, VARIANCE, VEHICLE_MEAN), MEAN),
+        ((VARIANCE, VEHICLE_MEAN), VEHICLE_MEAN),
+        ((VARIANCE,), VARIANCE),
+    ],
+)
+def test_the_rule_looks_at_means_first(request_for, statistics, judged):
+    assert judged_statistic(request_for(statistics=statistics)) is judged
+
+
+def test_a_release_passes_with_much_epsilon_and_is_refused_with_little(occupancy_of, request_for):
+    occupancy = occupancy_of([[2, 1, 1], [1, 1, 2]])
+    assert not refused(occupancy, request_for(100))
+    assert refused(occupancy, request_for(0.1))
+    verdict = judge(allocate(occupancy, request_for(0.1)))
+    assert verdict.threshold == 7.5
+    assert 7.5 < verdict.median_error <= 30
+
+
+def test_the_median_bin_decides(occupancy_of, request_for):
+    # two of three bins are good, then one of three
+    good, bad = [1] * 40, [1] + [0] * 39
+    for table, verdict in (([good, good, bad], False), ([good, bad, bad], True)):
+        assert refused(occupancy_of(table), request_for(9, rung="exact")) is verdict
+
+
+def test_bins_whose_variance_can_only_be_0_do_not_make_a_map_informative(occupancy_of, request_for):
+    single = [[1, 0, 0]] * 5
+    request = request_for(0.5, (VARIANCE,))
+    assert refused(occupancy_of([[2, 2, 2]]), request)
+    assert refused(occupancy_of([[2, 2, 2], *single]), request)
+    assert judge(allocate(occupancy_of(single), request)).median_error == 0
+
+
+@pytest.mark.parametrize("statistics", SETS)
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.125, 0.3, 0.45, 0.499])
+def test_the_largest_passing_scale_is_the_root(request_for, statistics, share):
+    request = request_for(statistics=statistics, refuse_above=share)
+    reach = judged_statistic(request).largest(60)
+    scale = largest_passing_scale(request)
+    error = scale * (1 - np.exp(-reach / (2 * scale)))
+    assert error == pytest.approx(share * reach, rel=1e-9)
+    assert error <= share * reach * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 1.0])
+def test_a_rule_above_half_the_range_passes_any_noise(request_for, share):
+    assert largest_passing_scale(request_for(refuse_above=share)) > 1e8
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    table=tables,
+    statistics=st.sampled_from(SETS),
+    rung=st.sampled_from(["best", "basic", "grid_count", "exact", "equal"]),
+    share=st.sampled_from([0.01, 0.125, 0.4]),
+)
+def test_the_passing_epsilon_passes_and_one_percent_less_does_not(
+    occupancy_of, bound_of, table, statistics, rung, share
+):
+    if statistics == (VARIANCE,) and all(sum(row) == 1 for row in table):
+        return
+    request = Request(
+        PureDP.of(1), bound_of(60, "1/10"), {s: TOLERANCES[s] for s in statistics}, 1, share, 0.95, rung
+    )
+    needed = passing_epsilon(occupancy_of(table), request)
+    assert not refused(occupancy_of(table), replace(request, epsilon=PureDP.of(needed)))
+    assert refused(occupancy_of(table), replace(request, epsilon=PureDP.of(needed * 0.99)))
+
+
+def test_the_passing_epsilon_is_that_of_the_rung_that_will_be_executed(occupancy_of, request_for):
+    # one crowded bin and two lonely ones: "exact" has the smaller median, "equal" the smaller maximum
+    occupancy = occupancy_of([[1] * 30, [1] * 30, [1] + [0] * 29])
+    best, exact = request_for(), request_for(rung="exact")
+    assert passing_epsilon(occupancy, exact) < passing_epsilon(occupancy, best)
+    needed = PureDP.of(passing_epsilon(occupancy, best))
+    assert not refused(occupancy, replace(best, epsilon=needed))
+
+
+def test_no_epsilon_helps_when_no_bin_has_enough_vehicles(occupancy_of, request_for):
+    assert passing_epsilon(occupancy_of([[1, 0], [0, 2]]), request_for(min_vehicles=2)) is None
+    assert passing_min_vehicles(occupancy_of([[1, 0], [0, 2]]), request_for(min_vehicles=3)) is None
+
+
+def by_linear_search(occupancy, request):
+    for least in range(request.min_vehicles, int(occupancy.users_per_bin.max()) + 1):
+        attempt = replace(request, min_vehicles=least)
+        if (occupancy.users_per_bin >= least).any() and not refused(occupancy, attempt):
+            return least
+    return None
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    table=tables,
+    epsilon=st.sampled_from(["0.5", "2", "4", "7", "12", "40"]),
+    statistics=st.sampled_from([(MEAN,), (VEHICLE_MEAN,), (MEAN, VARIANCE)]),
+    least=st.integers(0, 3),
+)
+def test_the_passing_min_vehicles_is_the_least_of_all(
+    occupancy_of, bound_of, table, epsilon, statistics, least
+):
+    request = Request(
+        PureDP.of(epsilon),
+        bound_of(60, "1/10"),
+        {s: TOLERANCES[s] for s in statistics},
+        least,
+        0.125,
+        0.95,
+    )
+    occupancy = occupancy_of(table)
+    assert passing_min_vehicles(occupancy, request) == by_linear_search(occupancy, request)
+
+
+@pytest.mark.parametrize("rung", ["basic", "grid_count", "exact"])
+def test_the_passing_min_vehicles_of_any_rung_passes(occupancy_of, request_for, rung):
+    random = np.random.default_rng(21)
+    found = 0
+    for _ in range(40):
+        occupancy = occupancy_of(random.poisson(0.8, (10, 12)) + np.eye(10, 12, dtype=int))
+        request = request_for(12, rung=rung)
+        least = passing_min_vehicles(occupancy, request)
+        if least is not None:
+            found += 1
+            assert not refused(occupancy, replace(request, min_vehicles=least))
+    assert found
