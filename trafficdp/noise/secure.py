@@ -6,6 +6,7 @@ integers: OpenDP's own addition saturates at 64 bits.
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 
 import numpy as np
@@ -57,6 +58,30 @@ def group_scales(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     mantissa, exponent = np.frexp(scale)
     rounded: npt.NDArray[np.float64] = np.ldexp(np.ceil(mantissa * 1024) / 1024, exponent)
     return rounded
+
+
+def bits(size: int) -> npt.NDArray[np.int64]:
+    """Return ``size`` independent uniform integers of 62 bits from the operating system."""
+    words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+    return (words >> np.uint64(2)).astype(np.int64)
+
+
+def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return independent uniform integers in 0..count-1, one for every entry, exactly (by rejection).
+
+    Raises UsageError unless every count is from 1 to 2^61.
+    """
+    flat = np.asarray(count, dtype=np.int64).ravel()
+    if flat.size and not (int(flat.min()) >= 1 and int(flat.max()) <= 2**61):
+        raise UsageError("a range to draw from is out of range", expected="1 to 2^61 whole numbers")
+    result = np.zeros(flat.shape, dtype=np.int64)
+    usable = 2**62 // np.maximum(flat, 1) * flat
+    left = np.arange(len(flat))
+    while len(left):
+        word = bits(len(left))
+        result[left] = word % flat[left]
+        left = left[word >= usable[left]]
+    return result.reshape(np.shape(count))
 
 
 def _draw(scale: float, size: int) -> npt.NDArray[np.int64]:

@@ -20,3 +20,13 @@ def discrete_laplace(random: np.random.Generator, scale: npt.NDArray[np.float64]
     first = random.geometric(success)
     second = random.geometric(success)
     return np.where(scale > 0, first - second, 0).astype(np.int64)
+
+
+def bits(random: np.random.Generator, size: int) -> npt.NDArray[np.int64]:
+    """Return ``size`` uniform integers of 62 bits."""
+    return random.integers(0, 2**62, size, dtype=np.int64)
+
+
+def uniform_below(random: np.random.Generator, count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return uniform integers in 0..count-1, one for every entry."""
+    return random.integers(0, count, dtype=np.int64)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise import secure, simulate
+from trafficdp.noise import choice, secure, simulate
+from trafficdp.noise.block import secure_block, simulated_block
+from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -19,6 +22,24 @@ class NoiseSource(Protocol):
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """Return independent integers with P(z) proportional to exp(-|z|/scale); 0 for scale 0."""
 
+    def choose(
+        self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
+    ) -> IntArray:
+        """Return drawn candidates as positions in ``cost``, shape (runs, G): ``noise.choice.draw``.
+
+        P(i) is proportional to weight_i exp(-cost_i/scale_g) among the candidates
+        ``start[g]:start[g + 1]`` of bin g; weight 0 is never drawn; scale 0 takes the first of least cost.
+        """
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Return independent uniform integers in 0..count-1, one for every entry of ``count``."""
+
+    def discrete_gaussian(self, sd: FloatArray) -> IntArray:
+        """Return independent integers with P(z) proportional to exp(-z^2/(2 sd^2)); 0 for sd 0."""
+
+    def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
+        """Return l-infinity block noise, shape (G,); see ``noise.block.secure_block``."""
+
 
 class SecureNoise:
     """OpenDP's samplers, fed by the operating system. The only source for releases."""
@@ -26,6 +47,24 @@ class SecureNoise:
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """See NoiseSource."""
         return secure.discrete_laplace(scale)
+
+    def choose(
+        self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
+    ) -> IntArray:
+        """See NoiseSource. Exact: rounding decides nothing."""
+        return choice.draw(cost, weight, start, scale, runs, secure.bits, exact=True)
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """See NoiseSource."""
+        return secure.uniform_below(count)
+
+    def discrete_gaussian(self, sd: FloatArray) -> IntArray:
+        """See NoiseSource."""
+        return discrete_gaussian(sd)
+
+    def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
+        """See NoiseSource."""
+        return secure_block(half_width, block, scale)
 
 
 class SimulatedNoise:
@@ -37,3 +76,22 @@ class SimulatedNoise:
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """See NoiseSource."""
         return simulate.discrete_laplace(self.random, scale)
+
+    def choose(
+        self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
+    ) -> IntArray:
+        """See NoiseSource."""
+        bits = partial(simulate.bits, self.random)
+        return choice.draw(cost, weight, start, scale, runs, bits, exact=False)
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """See NoiseSource."""
+        return simulate.uniform_below(self.random, count)
+
+    def discrete_gaussian(self, sd: FloatArray) -> IntArray:
+        """See NoiseSource."""
+        return simulated_discrete_gaussian(self.random, sd)
+
+    def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
+        """See NoiseSource."""
+        return simulated_block(self.random, half_width, block, scale, self.discrete_laplace)

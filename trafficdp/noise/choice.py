@@ -1,0 +1,183 @@
+"""The exponential mechanism over finitely many candidates, all bins at once: exact, or from floats.
+
+Candidate i of a bin is drawn with P(i) proportional to weight_i exp(-cost_i / scale): whole weights say
+how many equal candidates i stands for, weight 0 is never drawn. If one user changes every cost of a bin
+by at most c, the draw is (2 c / scale)-DP (McSherry and Talwar 2007); epsilon c_i / (2 c) in the exponent
+is scale = 2 c / epsilon. (OpenDP 0.16 has the same law in ``make_noisy_max`` for zero-concentrated
+divergence, one bin a call; its form for pure DP is permute-and-flip, another law with the same promise.
+Both laws are compared in the tests.)
+
+How the exact draw works: a uniform number u in [0, 1), read bit by bit, falls between two neighbours of
+the exact running sums F_i = P(candidate <= i). Floats give each F_i with a proved error (``_margin``); if
+u's first 62 bits are further than that from every F_i, they decide. Otherwise (about once in 10^10 per
+candidate) the sums are taken in decimal arithmetic of growing precision and u gets more bits, until the
+comparison is certain. So the law is exactly the stated one for the numbers as given, and rounding decides
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Bits = Callable[[int], IntArray]
+"""Bits(n) gives n independent uniform integers of BITS bits."""
+BITS = 62
+MOST_CANDIDATES = 2**31
+
+
+def draw(
+    cost: IntArray,
+    weight: IntArray,
+    start: IntArray,
+    scale: FloatArray,
+    runs: int,
+    bits: Bits,
+    *,
+    exact: bool,
+) -> IntArray:
+    """Return positions in ``cost`` of the drawn candidates, shape (runs, G), independent draws.
+
+    ``cost`` and ``weight`` (shape (C,)) hold the candidates of the bins one after another, those of bin
+    g in ``start[g]:start[g + 1]``. Where ``scale`` (shape (G,)) is 0, the first candidate of least
+    cost is taken. ``exact`` decides doubtful draws exactly; simulations need not.
+    Raises UsageError when a bin has no candidate of positive weight, or a scale is negative or infinite.
+    """
+    bins = len(start) - 1
+    if bins == 0:
+        return np.zeros((runs, 0), dtype=np.int64)
+    _check(cost, weight, start, scale)
+    excess = _excess(cost, weight, start)
+    ends = _running_sums(excess, weight, start, scale)
+    word = bits(runs * bins)
+    which = np.tile(np.arange(bins), runs)
+    found = _first_above(ends, start[which], start[which + 1] - 1, word)
+    if exact:
+        before = np.where(found > start[which], ends[np.maximum(found, 1) - 1], 0)
+        margin = _margin(np.diff(start))[which]
+        doubtful = (word - before <= margin) | (ends[found] - word <= margin)
+        for i in np.flatnonzero(doubtful & (scale[which] > 0)):
+            part = slice(int(start[which[i]]), int(start[which[i] + 1]))
+            chosen = decide(excess[part], weight[part], float(scale[which[i]]), int(word[i]), bits)
+            found[i] = start[which[i]] + chosen
+    return found.reshape(runs, bins)
+
+
+def probabilities(cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray) -> FloatArray:
+    """Return the law of ``draw`` up to rounding, shape (C,)."""
+    _check(cost, weight, start, scale)
+    return _shares(_excess(cost, weight, start), weight, start, scale)
+
+
+def decide(excess: IntArray, weight: IntArray, scale: float, word: int, bits: Bits) -> int:
+    """Return the candidate of one bin into whose part of [0, 1) the bits ``word`` fall, exactly.
+
+    More bits are asked for as long as the comparison is open. Decimal's exp is correctly rounded, so with
+    p digits every term is off by at most 3 units of 10^-p of itself, and the sum of n terms by another
+    n 10^-p of the total; 10 n 10^-p bounds the difference of any F_i.
+    """
+    positive = np.flatnonzero(weight > 0)
+    length = BITS
+    while True:
+        with localcontext() as context:
+            context.rounding = ROUND_HALF_EVEN
+            context.prec = length * 4 // 13 + 25 + len(str(len(weight)))
+            exponent = Decimal(scale)
+            terms = [Decimal(int(weight[i])) * (-Decimal(int(excess[i])) / exponent).exp() for i in positive]
+            total = sum(terms, Decimal(0))
+            slack = total * len(terms) * Decimal(10) ** (1 - context.prec)
+            unit = total / Decimal(2) ** length
+            low, high = word * unit, (word + 1) * unit
+            below = Decimal(0)
+            for position, term in enumerate(terms):
+                above = below + term
+                starts = position == 0 or below + slack <= low
+                stops = position == len(terms) - 1 or high <= above - slack
+                if starts and stops:
+                    return int(positive[position])
+                if not starts:
+                    break
+                below = above
+        word = (word << BITS) | int(bits(1)[0])
+        length += BITS
+
+
+def _check(cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray) -> None:
+    sizes = np.diff(start)
+    valid = (
+        len(cost) == len(weight) == start[-1]
+        and int(sizes.min()) > 0
+        and int(weight.min()) >= 0
+        and bool(np.all(np.maximum.reduceat(weight, start[:-1]) > 0))
+        and len(cost) < MOST_CANDIDATES
+    )
+    if not valid:
+        raise UsageError(
+            "there is nothing to choose from", expected="a candidate of positive weight in every bin"
+        )
+    if not bool(np.all(np.isfinite(scale) & (scale >= 0))):
+        raise UsageError("the scale of a choice is out of range", expected="finite scales of at least 0")
+
+
+def _excess(cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
+    """Costs above the bin's least (0 for candidates that are never drawn)."""
+    least = np.minimum.reduceat(np.where(weight > 0, cost, np.iinfo(np.int64).max), start[:-1])
+    return np.where(weight > 0, cost - np.repeat(least, np.diff(start)), 0)
+
+
+def _shares(excess: IntArray, weight: IntArray, start: IntArray, scale: FloatArray) -> FloatArray:
+    sizes = np.diff(start)
+    per = np.repeat(scale, sizes)
+    with np.errstate(over="ignore"):
+        mass = weight * np.exp(-excess / np.where(per > 0, per, 1.0))
+    if bool(np.any(scale == 0)):
+        least = np.where((excess == 0) & (weight > 0), np.arange(len(excess)), len(excess))
+        first = np.repeat(np.minimum.reduceat(least, start[:-1]), sizes)
+        mass = np.where(per > 0, mass, np.arange(len(excess)) == first)
+    return np.asarray(mass / np.repeat(np.add.reduceat(mass, start[:-1]), sizes), dtype=np.float64)
+
+
+def _running_sums(excess: IntArray, weight: IntArray, start: IntArray, scale: FloatArray) -> IntArray:
+    """F_i in units of 2^-62, sums of integers, so that no bin's rounding touches another's.
+
+    The last candidate that can be drawn, and all after it, get the full 2^62.
+    """
+    share = _shares(excess, weight, start, scale)
+    whole = np.rint(np.ldexp(share, BITS)).astype(np.uint64)
+    # unsigned sums wrap around; differences within a bin do not
+    running = np.cumsum(whole, dtype=np.uint64)
+    before = np.repeat(running[start[:-1]] - whole[start[:-1]], np.diff(start))
+    full = np.uint64(1) << np.uint64(BITS)
+    ends = np.minimum(running - before, full)
+    sizes = np.diff(start)
+    last = np.where(share > 0, np.arange(len(share)), -1)
+    from_here = np.arange(len(share)) >= np.repeat(np.maximum.reduceat(last, start[:-1]), sizes)
+    return np.where(from_here, full, ends).astype(np.int64)
+
+
+def _margin(sizes: IntArray) -> IntArray:
+    """Bound the error of ``_running_sums`` in its units.
+
+    An exponent up to 745 is off by 745 * 2^-53, below 2^-43; exp, the product and the division by a few
+    2^-53; the total of n terms by n 2^-53; rounding to integers by n/2 units.
+    """
+    error: FloatArray = np.ldexp(2.0**-42 + sizes * 2.0**-51, BITS) + sizes + 2.0
+    return np.ceil(error).astype(np.int64)
+
+
+def _first_above(ends: IntArray, low: IntArray, high: IntArray, word: IntArray) -> IntArray:
+    """Return, a query, the first position in low..high whose end exceeds its word (binary search)."""
+    low, high = low.copy(), high.copy()
+    while bool(np.any(low < high)):
+        middle = (low + high) // 2
+        beyond = ends[middle] > word
+        high = np.where(beyond, middle, high)
+        low = np.where(beyond, low, np.minimum(middle + 1, high))
+    return low
