@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.noise.gaussian import (
+    discrete_gaussian,
+    gaussian_absolute_error,
+    gaussian_half_width,
+    simulated_discrete_gaussian,
+)
+from trafficdp.noise.simulate import generator
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
+
+SDS = [0.05, 0.2, 0.21, 0.3, 0.5, 1.0, 1.7, 5.0, 50.0]
+
+
+def law(sd):
+    z = np.arange(-int(60 * sd + 40), int(60 * sd + 40) + 1)
+    weight = np.exp(-(z**2) / (2 * sd**2))
+    return z, weight / weight.sum()
+
+
+@pytest.mark.parametrize("sd", SDS)
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+def test_the_half_width_holds_its_level_and_is_at_most_one_too_wide(sd, level):
+    z, p = law(sd)
+    h = int(gaussian_half_width(np.array([sd]), level)[0])
+    assert p[np.abs(z) > h].sum() <= 1 - level
+    assert h < 2 or p[np.abs(z) > h - 2].sum() > 1 - level
+
+
+@pytest.mark.parametrize("sd", SDS)
+def test_the_absolute_error_is_an_upper_bound(sd):
+    z, p = law(sd)
+    bound = float(gaussian_absolute_error(np.array([sd]))[0])
+    assert (p * np.abs(z)).sum() <= bound * (1 + 1e-12)
+    if sd >= 1:
+        assert (p * np.abs(z)).sum() == pytest.approx(bound, rel=0.12)
+
+
+@pytest.mark.parametrize("change", [1, 2, 5])
+@pytest.mark.parametrize("sd", [0.7, 3.0])
+def test_its_renyi_divergence_is_that_of_concentrated_privacy(change, sd):
+    z, p = law(sd)
+    shifted = np.exp(-((z - change) ** 2) / (2 * sd**2)) / np.exp(-(z**2) / (2 * sd**2)).sum()
+    rho = change**2 / (2 * sd**2)
+    keep = (p > 1e-290) & (shifted > 1e-290)
+    for order in (1.5, 2.0, 4.0, 8.0):
+        log_terms = order * np.log(p[keep]) + (1 - order) * np.log(shifted[keep])
+        divergence = np.logaddexp.reduce(log_terms) / (order - 1)
+        assert divergence <= order * rho * (1 + 1e-9)
+
+
+def test_no_scale_no_noise():
+    for draw in (SecureNoise().discrete_gaussian, SimulatedNoise(1).discrete_gaussian):
+        z = draw(np.array([[0.0, 9.0], [0.0, 9.0]]))
+        assert z.shape == (2, 2)
+        assert not z[:, 0].any()
+    assert gaussian_half_width(np.zeros(2), 0.95).tolist() == [0, 0]
+
+
+def test_the_same_seed_draws_the_same_noise():
+    sd = np.full(20, 7.0)
+    assert (
+        SimulatedNoise(3).discrete_gaussian(sd).tolist() == SimulatedNoise(3).discrete_gaussian(sd).tolist()
+    )
+
+
+@pytest.mark.parametrize("sd", [-1.0, np.nan, np.inf, 2.0**56])
+def test_scales_that_cannot_be_drawn_are_rejected(sd):
+    with pytest.raises(UsageError, match="noise scale"):
+        discrete_gaussian(np.array([sd]))
+    with pytest.raises(UsageError, match="noise scale"):
+        simulated_discrete_gaussian(generator(1), np.array([sd]))
