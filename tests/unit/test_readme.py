@@ -1,0 +1,231 @@
+"""What the README says is what the tool does: its commands run, its numbers are recomputed."""
+
+import inspect
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trafficdp
+from trafficdp import errors
+from trafficdp.cli.plan import plan_facts
+from trafficdp.config_map import MapSettings
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.refusal import passing_epsilon
+from trafficdp.workspace import Workspace
+
+ROOT = Path(trafficdp.__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?")
+
+
+def _blocks(language):
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", README)
+
+
+def _section(title):
+    found = re.search(rf"(?ms)^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README)
+    assert found is not None, title
+    return found.group(1)
+
+
+def _rows(text):
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    shutil.copytree(ROOT / "data" / "sample", tmp_path / "data" / "sample")
+    return tmp_path
+
+
+def _run(command, folder):
+    scripts = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", _blocks("python"))
+def test_the_python_block_runs(block, checkout):
+    lines = [line for line in block.splitlines() if line and not line.startswith(("from ", "import "))]
+    assert len(lines) == 5
+    _run([sys.executable, "-W", "error", "-c", block + "\nprint(len(hexagons))"], checkout)
+    assert (checkout / "city.store" / "releases" / "r0001" / "map.geojson").is_file()
+
+
+def test_the_five_commands_give_a_map_and_a_manifest(checkout):
+    (block,) = _blocks("sh")
+    assert len(re.findall(r"(?m)^trafficdp ", block)) == 5
+    out = _run(["bash", "-euo", "pipefail", "-c", block], checkout)
+    assert "released r0001" in out
+    assert "FAILED" not in out
+    folder = checkout / "city.store" / "releases" / "r0001"
+    layout = _section("A store")
+    for path in folder.iterdir():
+        assert path.name in layout
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["guarantee"]["epsilon"] == "6"
+
+
+def test_the_make_targets_and_files_it_names_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\w+)", " ".join(re.findall(r"`[^`]+`|(?m:^make \w+)", README))):
+        assert re.search(rf"(?m)^{target}:", makefile), target
+    for path in re.findall(r"`((?:data|notebooks|pipelines|trafficdp)/[\w./]*)`", README):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_commands_it_names_are_those_of_the_tool():
+    listed = re.search(r"There are also (.*?);", README).group(1)
+    named = set(re.findall(r"`(\w+)`", listed)) | set(re.findall(r"(?m)^trafficdp (\w+)", README))
+    from trafficdp.cli.main import app
+
+    assert named == {command.name for command in app.registered_commands}
+
+
+def test_the_exit_codes_are_those_of_the_errors():
+    codes = {int(row[0]) for row in _rows(_section("The main job in five commands")) if row[0].isdigit()}
+    family = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
+    assert codes == {0, 130} | {each.exit_code for each in family if issubclass(each, errors.TrafficdpError)}
+
+
+def test_every_dependency_is_listed_with_its_reason():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.match(r"[\w-]+", each).group() for each in project["dependencies"]}
+    rows = _rows(_section("Dependencies"))[2:]
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row[0])} == needed
+    assert all(row[1] for row in rows)
+
+
+def test_every_room_is_in_the_architecture():
+    section = _section("Architecture")
+    rooms = {path.name for path in (ROOT / "trafficdp").iterdir() if (path / "__init__.py").is_file()}
+    assert rooms <= set(re.findall(r"`(\w+)`", section))
+
+
+def test_what_is_not_protected_is_what_every_manifest_says():
+    from trafficdp.export.words import NOT_PROTECTED
+    from trafficdp.model.privacy_unit import NeighbouringRelation
+
+    section = _section("What is protected, and what is not")
+    for sentence in NOT_PROTECTED[NeighbouringRelation.REPLACE_USER_VALUES]:
+        first = re.split(r"[:,]", sentence)[0].rstrip(".")
+        assert re.sub(r" or a company.*", "", first) in section
+
+
+class _Austin:
+    """The real city at three resolutions, as `trafficdp plan` sees it."""
+
+    def __init__(self, city):
+        self.city = city
+        self.plans = {resolution: city.with_map(resolution=resolution).plan() for resolution in (7, 6, 5)}
+        self.facts = {resolution: plan_facts(plan) for resolution, plan in self.plans.items()}
+
+    def with_variances(self, resolution):
+        config = self.city.config
+        tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: float(config.bound.upper)}
+        both: MapSettings = replace(
+            config.map, statistics=(Statistic.MEAN, Statistic.VARIANCE), tolerance=tolerance
+        )
+        city = Workspace(
+            replace(config, map=both), self.city.store, self.city.key_file, wait=60.0, progress=None
+        )
+        return city.with_map(resolution=resolution).plan()
+
+
+@pytest.fixture(scope="module")
+def austin(tmp_path_factory):
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        pytest.skip("TRAFFICDP_REAL_DATA is not set")
+    store = tmp_path_factory.mktemp("austin") / "store"
+    city = trafficdp.open(ROOT / "pipelines" / "austin.toml", store=store, create=True)
+    city.ingest([Path(folder) / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25, 26, 27)])
+    return _Austin(city)
+
+
+def _text(number):
+    return f"{number:.3g}"
+
+
+@pytest.mark.real
+def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin):
+    table = {row[0].strip("`"): row[2:] for row in _rows(_section("Which epsilon?")) if len(row) == 5}
+    rungs = [rung["rung"] for rung in austin.facts[7]["ladder"]]
+    for position, rung in enumerate(rungs):
+        expected = [_text(austin.facts[r]["ladder"][position]["epsilon"]) for r in (7, 6, 5)]
+        assert table.pop(rung) == expected
+    assert set(table) == {"rung", "---"}
+
+
+@pytest.mark.real
+def test_the_verdicts_of_the_readme_are_those_on_austin(austin):
+    table = {row[0]: row[1:] for row in _rows(_section("Which epsilon?")) if len(row) == 4}
+    facts = [austin.facts[resolution] for resolution in (7, 6, 5)]
+    assert table["hexagons released (withheld: under 5 buses)"] == [
+        f"{each['bins']} ({each['bins_withheld']})" for each in facts
+    ]
+    assert table["scale of the noise, m/s"] == [_text(each["at_worst_error"]) for each in facts]
+    assert table["median expected error, m/s"] == [_text(each["median_error"]) for each in facts]
+    assert table["verdict"] == ["refused" if each["refused"] else "passes" for each in facts]
+    assert table["public floor, m/s"] == [_text(each["floor"]) for each in facts]
+    least = table["least epsilon that passes"]
+    for text, plan in zip(least, austin.plans.values(), strict=True):
+        needed = passing_epsilon(plan.allocation.occupancy, plan.allocation.request)
+        # rounded up, to three digits
+        assert needed <= float(text) <= needed * 1.01
+
+
+@pytest.mark.real
+def test_every_other_number_of_which_epsilon_is_recomputed(austin):
+    prose = "\n".join(line for line in _section("Which epsilon?").splitlines() if not line.startswith("|"))
+    prose = re.sub(r"`[^`]*`", "", prose)
+    config, facts = austin.city.config, austin.facts[7]
+    status = austin.city.status()
+    occupancy = austin.plans[7].allocation.occupancy
+    suggested = facts["suggestions"]
+    both = austin.with_variances(5)
+    scales = both.allocation.chosen.scales(float(config.epsilon.epsilon))
+    computed = {
+        "2.72": _text(math.exp(1)),
+        "54.6": _text(math.exp(float(config.epsilon.epsilon))),
+        "115,088": f"{status.fixes:,}",
+        "247": str(int(np.count_nonzero(occupancy.bins_per_user))),
+        "30": str(config.bound.upper),
+        "24": str(config.grid.period.first.day),
+        "27": str(config.grid.period.last.day),
+        "2016": str(config.grid.period.first.year),
+        "4": str(config.epsilon),
+        "8": str(config.budget),
+        "7": str(config.grid.resolution),
+        "12.2": _text(facts["at_worst_error"]),
+        "3.75": _text(facts["refuse_above"]),
+        "5": str(suggested["resolution"]),
+        "36": str(suggested["min_vehicles"]),
+        "12.9": _text(suggested["epsilon"]),
+        "4.34": _text(austin.facts[6]["suggestions"]["epsilon"]),
+        "92": str(facts["bins"]),
+        "2.79": _text(facts["floor"]),
+        "4.38": _text(facts["at_worst_error"] / facts["floor"]),
+        "1.5": _text(austin.facts[5]["at_worst_error"]),
+        "2.78": _text(scales[Statistic.MEAN].max()),
+        "83.4": _text(scales[Statistic.VARIANCE].max()),
+        "225": _text(Statistic.VARIANCE.largest(float(config.bound.upper))),
+    }
+    assert {written: found for written, found in computed.items() if written != found} == {}
+    asked = {"1", "6"}  # "at epsilon 1", "at resolution 6"
+    assert set(NUMBER.findall(prose)) == set(computed) | asked
+    assert status.vehicles == 247
+    assert config.map.refuse_above == 1 / 8
