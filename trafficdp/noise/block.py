@@ -15,14 +15,14 @@ Bernoulli draw of whole numbers for each i. An exact geometric is a discrete Lap
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.noise import secure
+from trafficdp.noise import secure, simulate
 
 SAMPLER = f"l-infinity block noise on integers, from {secure.SAMPLER} and the operating system's random bits"
 FARTHEST = 512.0
@@ -41,30 +41,14 @@ def secure_block(half_width: IntArray, block: IntArray, scale: FloatArray) -> In
     block has at least one), ``scale`` (B,) the blocks' s > 0.
     Raises UsageError when these are out of range or the noise could leave 64 bits.
     """
-    return _block(half_width, block, scale, secure.discrete_laplace, below_from_system)
+    return _block(half_width, block, scale, secure.discrete_laplace, secure.uniform_below)
 
 
 def simulated_block(
     random: np.random.Generator, half_width: IntArray, block: IntArray, scale: FloatArray, laplace: Draw
 ) -> IntArray:
     """Return the same law from a seeded generator. NOT for releases."""
-    return _block(half_width, block, scale, laplace, lambda bound: random.integers(0, bound))
-
-
-def below_from_system(bound: IntArray) -> IntArray:
-    """Return independent uniform integers in [0, bound), bound >= 1, exactly, from the operating system."""
-    mask = (bound - 1).astype(np.uint64)
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> np.uint64(shift)
-    drawn = np.zeros(bound.shape, dtype=np.int64)
-    pending = np.arange(bound.size)
-    while len(pending):
-        bits = np.frombuffer(os.urandom(8 * len(pending)), dtype=np.uint64) & mask[pending]
-        value = bits.astype(np.int64)
-        accepted = value < bound[pending]
-        drawn[pending[accepted]] = value[accepted]
-        pending = pending[~accepted]
-    return drawn
+    return _block(half_width, block, scale, laplace, partial(simulate.uniform_below, random))
 
 
 def acceptance_terms(k: IntArray, half_width: IntArray, place: IntArray) -> tuple[IntArray, IntArray]:
@@ -133,7 +117,7 @@ def _check(half_width: IntArray, size: IntArray, scale: FloatArray) -> None:
             "block noise is out of range", expected="scales above 0 and half widths of at least 1"
         )
     farthest = float(((size + 1) * FARTHEST * np.maximum(scale, 1.0) + size).max(initial=0.0))
-    if 2.0 * float(half_width.max(initial=1)) * farthest >= 2.0**62:
+    if 2.0 * float(half_width.max(initial=1)) * farthest >= 2.0**61:
         raise UsageError(
             "block noise of this size cannot be drawn exactly",
             got=f"half width {int(half_width.max())}, scale {float(scale.max()):.3g}",
