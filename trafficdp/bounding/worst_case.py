@@ -1,0 +1,153 @@
+"""Clipping of users' sums that is optimal for the worst case over values, all bins at once.
+
+Paper 000 (Rameshwar, Tandon, "Bounding User Contributions for User-Level Differentially Private Mean
+Estimation", arXiv 2502.04749), Theorem III.1. Values in [0, U], m_l samples of user l in a bin, N their
+sum. A user's sum S_l is clipped to the centred interval [(U m_l - T)/2, (U m_l + T)/2] (all of [0, U m_l]
+where that is narrower), so that no user moves the total by more than T:
+
+    sensitivity of the mean  min(T, U m_l)/N,    largest bias  beta = sum_l max(U m_l - T, 0) / (2 N),
+    Laplace scale of the mean  b = T/(N eps).
+
+The paper minimises beta + b. Its slope in T is (1/eps - #{U m_l > T}/2)/N, so that U times the
+ceil(2/eps)-th largest count is a minimiser; fewer users than that, T = 0: release U/2. (Erratum: the
+multipliers of the printed proof break complementary slackness; put the remainder
+1/eps - #{U m_l > T}/2 on the users with U m_l = T. And Lemma III.4 can make a > b: then take a = b = U/2.)
+
+The exact worst-case error is smaller: E|t + Z| = |t| + b e^(-|t|/b) for Laplace Z of scale b grows with
+|t|, hence beta + b e^(-beta/b) (erratum: the paper's "worst-case error" beta + b is an upper bound).
+``least_error_threshold`` minimises that instead. On each interval between two counts, with n users above
+T and x = beta/b, its slope has the sign of (1/eps)(1 + x) e^(-x) - (n/2)(1 - e^(-x)), which grows with T
+because x and n fall: the error is convex in T, and bisection finds its least value.
+
+Arrays over (bin, user) pairs have shape (P,) and are sorted by ``bin_index``; arrays over bins shape (G,).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, inf
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+STEPS_OF_BISECTION = 64
+
+
+def clipping_rank(epsilon: FloatArray, sides: int = 2) -> IntArray:
+    """Return max(1, ceil(sides/eps)) for every bin, exactly for the decimal that each epsilon prints as.
+
+    ``sides`` is 2 for d = 1 and 2 d for d >= 2 coordinates. Infinite epsilons give 1; ranks end at 2^62.
+    """
+    distinct, which = np.unique(epsilon, return_inverse=True)
+    ranks = [1 if value == inf else max(1, _ceil(sides, float(value))) for value in distinct]
+    return np.array(ranks, dtype=np.int64)[which]
+
+
+def _ceil(sides: int, epsilon: float) -> int:
+    return min(ceil(Fraction(sides) / Fraction(str(epsilon))), 2**62)
+
+
+def kth_largest(count: IntArray, bin_index: IntArray, bins: int, rank: IntArray) -> IntArray:
+    """Return the ``rank``-th largest (from 1) count of every bin, 0 where the bin has fewer users."""
+    order = np.lexsort((-count, bin_index))
+    users = np.bincount(bin_index, minlength=bins).astype(np.int64)
+    first = np.cumsum(users) - users
+    exists = rank <= users
+    position = np.where(exists, first + np.minimum(rank, users) - 1, 0)
+    return np.where(exists, count[order][position] if len(count) else 0, 0)
+
+
+def worst_case_threshold(
+    count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray, sides: int = 2
+) -> IntArray:
+    """Return T/U of Theorem III.1, a count, for every bin: the ceil(2/eps)-th largest; 0 if there is none."""
+    return kth_largest(count, bin_index, bins, clipping_rank(epsilon, sides))
+
+
+def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray) -> FloatArray:
+    """Return the T/U > 0 that minimises beta + b e^(-beta/b), for every bin (finite epsilons)."""
+    high = np.zeros(bins)
+    np.maximum.at(high, bin_index, count)
+    low = np.zeros(bins)
+    for _ in range(STEPS_OF_BISECTION):
+        middle = (low + high) / 2
+        above = count > middle[bin_index]
+        n = np.bincount(bin_index, above, bins)
+        bias = np.bincount(bin_index, np.where(above, count - middle[bin_index], 0.0), bins) / 2
+        x = bias * epsilon / middle
+        falling = (1 + x) * np.exp(-x) / epsilon < -n / 2 * np.expm1(-x)
+        low, high = np.where(falling, middle, low), np.where(falling, high, middle)
+    return high
+
+
+def largest_bias(
+    count: IntArray, bin_index: IntArray, bins: int, threshold: FloatArray, upper: float
+) -> FloatArray:
+    """Return beta of every bin, for a ``threshold`` T/U in counts. Attained by all values 0 or all U."""
+    excess = np.maximum(count - threshold[bin_index], 0.0)
+    samples = np.bincount(bin_index, count, bins)
+    return np.asarray(upper * np.bincount(bin_index, excess, bins) / (2 * samples))
+
+
+def exact_worst_error(bias: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return beta + b e^(-beta/b), the largest E|t + Z| over |t| <= beta, Z Laplace of scale b >= 0.
+
+    A discrete Laplace Z of the same scale has E|t + Z| = |t| + e^(-|t|/b)/sinh(1/b) at whole t: never more.
+    """
+    safe = np.where(scale > 0, scale, 1.0)
+    return np.where(scale > 0, bias + scale * np.exp(-bias / safe), bias)
+
+
+def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: int) -> IntArray:
+    """Return the cut of every user: its sum is clipped to [cut, steps m - cut].
+
+    ``threshold`` is T > 0 in steps. Ends are rounded inward to whole steps, so that no interval is wider
+    than T: cut = ceil(max(steps m - T, 0)/2).
+    """
+    return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
+
+
+def clipped_variance_sensitivity(
+    count: IntArray, low: FloatArray, high: FloatArray, bin_index: IntArray, bins: int
+) -> FloatArray:
+    """Return the exact most that each user moves the population variance, samples clipped to [low, high].
+
+    ``low`` and ``high`` (shape (P,)) may differ between users. With w = high - low, m samples of the user,
+    n = N - m others whose mean can be anything from A to B,
+
+        f(k, y) = (m/N) w^2 (k/m)(1 - k/m) + (m n/N^2)(low + k w/m - y)^2,
+        D = max over y in {A, B} of [ max over k in 0..m of f(k, y) - (m n/N^2) dist(y, [low, high])^2 ].
+
+    Var = (m/N) V_x + (n/N) V_y + (m n/N^2)(xbar - ybar)^2, and for two values of the user the difference
+    is linear in ybar: the extreme is at an end. There the largest value (convex in x) is at a vertex, k
+    samples at ``high``, and the least is V_x = 0 at the projection of ybar. f is concave in k with peak at
+    (N + 2 n (low - y)/w)/2. A user alone (n = 0): w^2 floor(m^2/4)/m^2. (Ours; the papers have no
+    sensitivity of the variance under clipping.)
+    """
+    m = count.astype(np.float64)
+    samples = np.bincount(bin_index, m, bins)[bin_index]
+    n = samples - m
+    width = high - low
+    weight = m * n / samples**2
+    best = np.zeros(len(m))
+    for end in (low, high):
+        others = np.bincount(bin_index, m * end, bins)[bin_index] - m * end
+        y = np.where(n > 0, others / np.where(n > 0, n, 1.0), low)
+        least = weight * np.maximum(np.maximum(low - y, y - high), 0.0) ** 2
+        safe = np.where(width > 0, width, 1.0)
+        peak = np.floor(np.where(width > 0, (samples + 2 * n * (low - y) / safe) / 2, 0.0))
+        for shift in (-1.0, 0.0, 1.0, 2.0):
+            # the neighbours of the peak as well, so that rounding cannot hide the maximum
+            k = np.clip(peak + shift, 0.0, m)
+            spread = width**2 / samples * k * (1 - k / m)
+            best = np.maximum(best, spread + weight * (low + k * width / m - y) ** 2 - least)
+    return best
+
+
+def project_to_simplex(x: FloatArray, limit: FloatArray) -> FloatArray:
+    """Return samples x (shape (n, d), x >= 0) scaled to l1 length at most ``limit`` (shape (n,))."""
+    length = x.sum(axis=1)
+    factor = np.where(length > limit, limit / np.where(length > 0, length, 1.0), 1.0)
+    return np.asarray(x * factor[:, None])
