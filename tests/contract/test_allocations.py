@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.lattice import loss_per_user, to_lattice
+from trafficdp.mechanisms.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Request, allocate
 from trafficdp.planner.ladder import RUNGS, floor_of_equal_scales, ladder, loss
@@ -24,7 +24,11 @@ tables = st.integers(1, 5).flatmap(
     )
 )
 sets = st.sets(st.sampled_from(list(Statistic)), min_size=1).map(lambda chosen: sorted(chosen))
-epsilons = st.floats(-6, 3).map(lambda power: f"{10.0**power:.3e}")
+# few digits, and all twelve
+epsilons = st.one_of(
+    st.floats(-6, 3).map(lambda power: f"{10.0**power:.3e}"),
+    st.floats(-6, 3).map(lambda power: f"{10.0**power:.12f}"),
+)
 rungs = st.sampled_from([*RUNGS, "best"])
 
 
@@ -74,6 +78,14 @@ def test_a_round_request_is_charged_as_that_round_number(occupancy_of, bound_of,
     occupancy = occupancy_of(random.poisson(1.5, (60, 25)) + np.eye(60, 25, dtype=int))
     request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
     assert str(allocate(occupancy, request).loss) == epsilon
+
+
+@pytest.mark.parametrize("epsilon", ["0.919763480995", "2.808487163994", "0.49151938699", "1.000000000999"])
+def test_a_request_between_two_charges_is_charged_as_the_lower(occupancy_of, bound_of, epsilon):
+    occupancy = occupancy_of([[1, 1, 3, 3, 9], [0, 2, 2, 9, 9]])
+    request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
+    expected = request.epsilon.pico // CHARGE_STEP * CHARGE_STEP
+    assert allocate(occupancy, request).loss.pico == expected
 
 
 @settings(max_examples=60, deadline=None)

@@ -91,11 +91,12 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
         )
     rungs = ladder(kept, request.bound, request.tolerance)
     chosen = choose_rung(rungs, request)
-    target = request.epsilon.pico
+    # charges are whole steps: what is left over of the last one cannot be used
+    target = request.epsilon.pico // CHARGE_STEP * CHARGE_STEP
     # a hair more noise from the start leaves room for rounding losses up to the very epsilon asked for
-    epsilon = float(request.epsilon.epsilon)
+    epsilon = target / PICO
     epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)
-    for _ in range(50):
+    for _ in range(50 if target else 0):
         lattices = {
             statistic: to_lattice(statistic, kept, request.bound, scale)
             for statistic, scale in chosen.scales(epsilon).items()

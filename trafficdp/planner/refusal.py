@@ -84,7 +84,7 @@ def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
         return 1 / PICO
     # the median of an even number of errors is the mean of the two in the middle
     middle = noisy[[(noisy.size - 1) // 2, noisy.size // 2]]
-    low, high = (middle / scale).tolist()
+    low, high = float(middle[0]) / scale, float(middle[1]) / scale
     threshold = request.refuse_above * statistic.largest(request.bound.upper)
     while low < high * (1 - 1e-13):
         between = (low + high) / 2
