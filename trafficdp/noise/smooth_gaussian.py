@@ -17,11 +17,16 @@ H is evaluated at GRID values of c (the ends among them); between them it is smo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.noise.student_t import uniforms
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 GRID = 33
 BISECTIONS = 60
 ROUNDING = 1 - 1e-9
@@ -88,7 +93,8 @@ def default_beta(epsilon: float, delta: float) -> float:
     return epsilon / (8 * math.log(2 / delta))
 
 
-def from_uniform(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return standard normal variables from independent uniforms in (0, 1) (Box and Muller)."""
-    result: npt.NDArray[np.float64] = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
+def draw(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
+    """Return ``size`` standard normal variables (Box and Muller); ``uniform_below`` is a noise source's."""
+    first, second = uniforms(2 * size, uniform_below).reshape(2, size)
+    result: FloatArray = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
     return result

@@ -22,11 +22,14 @@ The variable itself is drawn in floats: mechanisms that use it are idealised.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+UNIFORM_BITS = 53
 ROUNDING = 1 + 1e-12
 """The loss is computed with relative errors far below this."""
 BISECTIONS = 100
@@ -84,3 +87,15 @@ def from_uniform(degrees: float, first: FloatArray, second: FloatArray) -> Float
     radius = np.sqrt(degrees * np.expm1(-2.0 / degrees * np.log(first)))
     result: FloatArray = radius * np.cos(2 * np.pi * second)
     return result
+
+
+def draw(degrees: float, size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
+    """Return ``size`` independent Student-t variables; ``uniform_below`` is that of a noise source."""
+    first, second = uniforms(2 * size, uniform_below).reshape(2, size)
+    return from_uniform(degrees, first, second)
+
+
+def uniforms(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
+    """Return ``size`` independent uniforms, the midpoints of 2^53 equal parts of (0, 1)."""
+    whole = uniform_below(np.full(size, 2**UNIFORM_BITS, dtype=np.int64))
+    return ((whole + 0.5) / 2.0**UNIFORM_BITS).astype(np.float64)

@@ -1,0 +1,80 @@
+"""Huber with Gaussian noise: the (epsilon, delta) form of paper 001, exactly calibrated.
+
+Zhao et al., arXiv 2405.13453, whose noise is Gaussian; the constants that are quoted for it are not
+sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs thousands of vehicles
+a bin where the Student-t form needs about a hundred over epsilon: for comparison, not for use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.huber import Huber
+from trafficdp.mechanisms.weighted_mean import SPENT
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise import smooth_gaussian
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.event import PrivacyEvent
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianHuber(Huber):
+    """Paper 001 with N(0, 1) noise; ``delta`` is spent on every moment of every bin by Huber.
+
+    Not pure epsilon-DP: ``event`` refuses, ``guarantee`` says what holds. ``beta`` is
+    epsilon / (8 ln(2/delta)).
+    """
+
+    delta: float = 1e-6
+    name: str = "gaussian_huber"
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> PrivacyEvent:
+        """Raise UsageError: a pure event would promise too much."""
+        raise UsageError(
+            "this mechanism has no pure privacy event",
+            got=self.name,
+            expected="a mechanism of pure epsilon",
+            todo="ask for its guarantee, or take huber",
+        )
+
+    def guarantee(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> ApproxDP:
+        """Return the (epsilon, delta) that holds for every vehicle over all bins (basic composition)."""
+        pure = super().event(occupancy, bound, statistic, epsilon)
+        by_huber = sum(
+            part.huber.astype(np.int64) for part in self.parts(occupancy, bound, statistic, epsilon)
+        )
+        visits = occupancy.total_per_user(np.asarray(by_huber)[occupancy.bin_index].astype(np.float64))
+        most = int(visits.max(initial=0))
+        return ApproxDP(pure.loss.pico, min(Fraction(str(self.delta)) * most, Fraction(1)))
+
+    def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """See Huber. Calibrated once for every distinct epsilon."""
+        distinct, which = np.unique(epsilon, return_inverse=True)
+        pairs = [self._pair(float(one)) for one in distinct]
+        table = np.array(pairs, dtype=np.float64).reshape(-1, 2)[which]
+        return table[:, 0], table[:, 1], math.sqrt(2 / math.pi)
+
+    def _pair(self, epsilon: float) -> tuple[float, float]:
+        if math.isinf(epsilon):
+            return math.inf, 0.0
+        beta = smooth_gaussian.default_beta(epsilon, self.delta)
+        return smooth_gaussian.largest_alpha(epsilon * SPENT, self.delta, beta), beta
+
+    def drawn(self, size: int, noise: NoiseSource) -> FloatArray:
+        """See Huber."""
+        return smooth_gaussian.draw(size, noise.uniform_below)
