@@ -16,6 +16,7 @@ exp(|dS|/B + |dV|/C), and bins hold disjoint samples. Clamping afterwards is pos
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
-from trafficdp.mechanisms.lattice import Lattice, loss_per_user, steps_per_unit
+from trafficdp.mechanisms.integer_laplace import HEADROOM, checked_epsilon
+from trafficdp.mechanisms.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
+from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.privacy_unit import (
@@ -35,16 +38,93 @@ from trafficdp.model.privacy_unit import (
     NeighbouringRelation,
 )
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
 from trafficdp.noise.tail import half_width
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import BinStatus, Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
+    from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
 Noise = Callable[[FloatArray], npt.NDArray[np.int64]]
 NAME = "baseline"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The Laplace mechanism of every statistic at its grid sensitivity: b_g = D*_g / epsilon_g."""
+
+    name = NAME
+    citation = (
+        "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets (003), "
+        "Baseline; variance by arXiv 2405.06261"
+    )
+    statistics = tuple(Statistic)
+    idealised = False
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> PrivacyEvent:
+        """See Mechanism: exact personal losses (Theorem A)."""
+        return event(occupancy, bound, {statistic: lattice_for(statistic, occupancy, bound, epsilon)})
+
+    def expected_error(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """See Mechanism: noise at the worst truth, and the rounding of speeds to the step."""
+        lattice = lattice_for(statistic, occupancy, bound, epsilon)
+        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        return lattice_error(statistic, occupancy, bound, lattice, bias)
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+    ) -> FloatArray:
+        """See Mechanism."""
+        one: FloatArray = self.estimates(samples, statistic, epsilon, noise, 1)[0]
+        return one
+
+    def estimates(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
+    ) -> FloatArray:
+        """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
+        lattice = lattice_for(statistic, samples.occupancy, samples.bound, epsilon)
+        return noisy_moments(statistic, samples.contributions(), lattice, noise, runs)
+
+
+def lattice_for(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, epsilon: FloatArray
+) -> Lattice:
+    """Return the noise that costs every bin's largest user ``epsilon[g]`` (infinite: no noise)."""
+    largest = largest_sensitivity(statistic, occupancy, bound)
+    with np.errstate(over="ignore"):
+        scale = largest / checked_epsilon(epsilon, occupancy) * (1 + HEADROOM)
+    return to_lattice(statistic, occupancy, bound, scale)
+
+
+def lattice_error(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+) -> FloatArray:
+    """Return the expected error of ``noisy_moments`` at the worst truth within ``bias`` of its centre."""
+    per_unit = steps_per_unit(statistic, occupancy, bound)
+    flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+    scale = lattice.scale * lattice.spacing / per_unit
+    return clamped_laplace_error(scale, bias + flooring, statistic.largest(bound.upper))
+
+
+def noisy_moments(
+    statistic: Statistic, contributions: Contributions, lattice: Lattice, noise: NoiseSource, runs: int
+) -> FloatArray:
+    """Return ``runs`` noisy values of the statistic, clamped to its range, shape (runs, G)."""
+    per_unit = steps_per_unit(statistic, contributions.occupancy, contributions.bound)
+    spacing = lattice.spacing.astype(object)
+    floored = exact_integer(statistic, contributions) // spacing
+    drawn = noise.discrete_laplace(np.tile(lattice.scale, runs)).reshape(runs, -1)
+    centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
+    raw = ((floored + drawn.astype(object)) * spacing).astype(np.float64) + centre
+    result: FloatArray = np.clip(raw / per_unit, 0.0, statistic.largest(contributions.bound.upper))
+    return result
 
 
 def largest_sensitivity(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:

@@ -61,7 +61,8 @@ class Mechanism(Protocol):
     ) -> FloatArray:
         """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
 
-        Shape (G,), in the statistic's unit; at most half the statistic's range (a constant does that).
+        Shape (G,), in the statistic's unit; at most the statistic's range. Above half of it a constant in the
+        middle would do better: mechanisms that clip, drop or group promise little against all values.
         """
 
     def estimate(

@@ -1,0 +1,150 @@
+"""Array means as whole numbers, and their projected mean with its sensitivity, all bins and runs at once.
+
+The mean of array i is stored as y_i = round(m_UB A_i / w_i), A_i its sum in steps of q, w_i its fill: a
+number from 0 to M = m_UB U/q in units of q/m_UB, exact for full arrays. Rounding half up moves a mean by
+at most half a unit, and whatever change d one user causes in m_UB A_i/w_i, y_i changes by at most ceil(d):
+with r_{l,i} samples in array i, by ceil(m_UB (U/q) r_{l,i}/w_i). So sums of projected y_i are integers of
+known integer sensitivity, and their noise is exact discrete Laplace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.array_sensitivity import WidthSensitivity, total_variation_bias
+from trafficdp.bounding.arrays import Arrays
+from trafficdp.bounding.best_fit import best_fit
+from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.wrap_around import wrap_around
+from trafficdp.errors import UsageError
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Grouping(StrEnum):
+    """How capped samples are put into arrays."""
+
+    WRAP_AROUND = "wrap_around"
+    BEST_FIT = "best_fit"
+
+    def arrays(self, occupancy: Occupancy, cap: CountCap) -> Arrays:
+        """Return the arrays of all bins for m_UB by ``cap``."""
+        group = wrap_around if self is Grouping.WRAP_AROUND else best_fit
+        return group(occupancy, cap.of(occupancy))
+
+
+@dataclass(frozen=True)
+class ArrayLattice:
+    """The public side: arrays, the bound, and everything that follows from counts.
+
+    Raises UsageError when a sum of array means could leave 64 bits.
+    """
+
+    arrays: Arrays
+    bound: ContributionBound
+
+    def __post_init__(self) -> None:
+        most = int((self.arrays.capacity.astype(object) ** 2).max()) if len(self.arrays.capacity) else 0
+        stacked = len(self.arrays.capacity) * int(self.arrays.capacity.max(initial=0))
+        samples = int(self.arrays.occupancy.samples_per_bin.max(initial=0))
+        if 4 * self.bound.steps * max(most, stacked, samples) > np.iinfo(np.int64).max:
+            raise UsageError(
+                "sums of array means could leave 64 bits",
+                got=f"{samples} fixes in a bin at {self.bound.steps} steps up to the speed bound",
+                todo="choose a larger speed_step",
+            )
+
+    @property
+    def top(self) -> IntArray:
+        """M = m_UB U/q: the largest array mean, in lattice units, shape (G,)."""
+        return self.arrays.capacity * self.bound.steps
+
+    @property
+    def unit(self) -> FloatArray:
+        """Lattice units of ``sum_i y_i`` in one unit of the mean: K m_UB / q, shape (G,)."""
+        per_unit = np.float64(1 / self.bound.step)
+        return (self.arrays.per_bin * self.arrays.capacity * per_unit).astype(np.float64)
+
+    @cached_property
+    def sensitivity(self) -> WidthSensitivity:
+        """What a user changes ``sum_i y_i`` by, as a function of the projection's width."""
+        arrays = self.arrays
+        whole = arrays.fill[arrays.piece_array]
+        top = self.top[arrays.array_bin[arrays.piece_array]]
+        change = -(-top * arrays.piece_count // whole)
+        first = np.zeros(arrays.occupancy.pairs, dtype=np.int64)
+        np.maximum.at(first, arrays.piece_pair, change)
+        both = np.zeros(arrays.occupancy.pairs, dtype=np.int64)
+        np.add.at(both, arrays.piece_pair, change)
+        return WidthSensitivity(first, both - first, arrays.occupancy.bin_index, arrays.occupancy.bins)
+
+    @property
+    def bias(self) -> FloatArray:
+        """Worst distance of the mean of array means from the mean of the speeds, shape (G,).
+
+        The total-variation bias, half a lattice unit for rounding array means that are not full, and
+        half a step for rounding the speeds.
+        """
+        arrays, step = self.arrays, float(self.bound.step)
+        partial = np.zeros(arrays.occupancy.bins, dtype=bool)
+        partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
+        rounding = np.where(partial, step / (2 * arrays.capacity), 0.0) + step / 2
+        return total_variation_bias(arrays, float(self.bound.upper)) + rounding
+
+
+@dataclass(frozen=True, repr=False)
+class ArrayMeans:
+    """The sensitive side: the array means y_i (shape (A,)), sorted within each bin."""
+
+    lattice: ArrayLattice
+    y: IntArray
+
+    @classmethod
+    def of(cls, samples: Samples, lattice: ArrayLattice) -> ArrayMeans:
+        """Return the array means of the samples."""
+        arrays = lattice.arrays
+        running = np.concatenate([[0], np.cumsum(samples.value)])
+        begin = samples.start[arrays.piece_pair] + arrays.piece_offset
+        piece = running[begin + arrays.piece_count] - running[begin]
+        total = np.zeros(len(arrays.fill), dtype=np.int64)
+        np.add.at(total, arrays.piece_array, piece)
+        capacity = arrays.capacity[arrays.array_bin]
+        y = (2 * total * capacity + arrays.fill) // (2 * arrays.fill)
+        return cls(lattice, y[np.lexsort((y, arrays.array_bin))])
+
+    def __repr__(self) -> str:
+        return f"<ArrayMeans: {len(self.y)} arrays, redacted>"
+
+    def projected_sum(self, low: IntArray, high: IntArray) -> IntArray:
+        """Return sum_i P_[a,b](y_i); ``low`` <= ``high`` (lattice units) and the result (runs, G)."""
+        arrays = self.lattice.arrays
+        start, end = arrays.start[:-1], arrays.start[1:]
+        offset = np.arange(arrays.occupancy.bins) * self._stride
+        below = np.searchsorted(self._key, low + offset, side="left")
+        above = np.searchsorted(self._key, high + offset, side="right")
+        inside = self._running[above] - self._running[below]
+        return np.asarray(low * (below - start) + high * (end - above) + inside, dtype=np.int64)
+
+    @cached_property
+    def _stride(self) -> int:
+        return int(self.lattice.top.max(initial=0)) + 2
+
+    @cached_property
+    def _key(self) -> IntArray:
+        return self.y + self.lattice.arrays.array_bin * self._stride
+
+    @cached_property
+    def _running(self) -> IntArray:
+        return np.concatenate([[0], np.cumsum(self.y)]).astype(np.int64)

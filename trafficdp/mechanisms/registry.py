@@ -1,0 +1,36 @@
+"""All mechanisms, in one tuple: what ``auto`` chooses from, and what the contract suite and audits run."""
+
+from __future__ import annotations
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.array_averaging import ArrayAveraging
+from trafficdp.mechanisms.array_means import Grouping
+from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.levy import Levy
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.pooled import Pooled
+from trafficdp.mechanisms.quantile import Quantile, QuantileRule
+
+MECHANISMS: tuple[Mechanism, ...] = (
+    Baseline(),
+    Pooled(),
+    ArrayAveraging(Grouping.BEST_FIT),
+    ArrayAveraging(Grouping.WRAP_AROUND),
+    Levy(Grouping.BEST_FIT),
+    Levy(Grouping.WRAP_AROUND),
+    Quantile(QuantileRule.FIXED, Grouping.BEST_FIT),
+    Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND),
+    Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT),
+    Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND),
+)
+"""With their default settings; names are unique."""
+
+
+def mechanism_named(name: str) -> Mechanism:
+    """Return the mechanism of this name; raise UsageError when there is none."""
+    for mechanism in MECHANISMS:
+        if mechanism.name == name:
+            return mechanism
+    raise UsageError(
+        "unknown mechanism", got=name, expected="one of " + ", ".join(m.name for m in MECHANISMS)
+    )
