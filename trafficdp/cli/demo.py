@@ -12,6 +12,7 @@ from trafficdp.cli.output import shorten
 from trafficdp.cli.plan import plan_facts, show
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
+from trafficdp.export.file import disk_errors
 from trafficdp.workspace import open_workspace
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
@@ -30,12 +31,15 @@ def demo(
         raise UsageError(
             "the embedded city is not here", expected=str(SAMPLE), todo="run it from a source checkout"
         )
-    if into.exists():
+    with disk_errors(into):
+        there = into.exists()
+    if there:
         raise UsageError(
             "the demo's folder exists", got=str(into), todo="remove it or name another with --into"
         )
-    into.mkdir(parents=True)
-    shutil.copy(SAMPLE / "trafficdp.toml", into / "trafficdp.toml")
+    with disk_errors(into / "trafficdp.toml"):
+        into.mkdir(parents=True)
+        shutil.copy(SAMPLE / "trafficdp.toml", into / "trafficdp.toml")
     city = open_workspace(into / "trafficdp.toml", create=True, wait=settings.wait)
     done = city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
     kept, read = (sum(getattr(each.report, name) for each in done) for name in ("rows_kept", "rows_in"))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.settings import Settings
+from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict
 from trafficdp.ingest.report import RULES
 from trafficdp.model.source import SourceDeclaration
@@ -27,25 +28,35 @@ def ingest(
     output = settings.output
     with output.bars() as bars:
         workspace = settings.workspace(bars)
+        for file in files:
+            _refuse_what_is_no_file(file)
         done = workspace.ingest(files, dry_run=dry_run)
     if dry_run:
         _show_sources(settings, workspace.config.sources)
-    rules = [rule for rule in RULES if any(each.report.rejected.get(rule) for each in done)]
     output.table(
         "Rows (for the curator's eyes: outside the privacy guarantee)",
-        ["file", "source", "rows in", "kept", "new", *rules],
+        ["file", "source", "rows in", "kept", "rejected", "new"],
         [
             [
                 each.file,
                 each.report.source,
                 each.report.rows_in,
                 each.report.rows_kept,
+                each.report.rows_in - each.report.rows_kept,
                 each.added,
-                *(each.report.rejected.get(rule, 0) for rule in rules),
             ]
             for each in done
         ],
+        prose=("file", "source"),
     )
+    rejected = {rule: sum(each.report.rejected.get(rule, 0) for each in done) for rule in RULES}
+    if any(rejected.values()):
+        output.table(
+            "Why rows were rejected (by file: --json)",
+            ["rule", "rows", "meaning"],
+            [[rule, rows, RULES[rule]] for rule, rows in rejected.items() if rows],
+            prose=("meaning",),
+        )
     for each in done:
         _warn_about_unit(settings, each)
         if each.already_there:
@@ -74,6 +85,14 @@ def ingest(
     )
 
 
+def _refuse_what_is_no_file(path: Path) -> None:
+    """Raise DataError for a folder or nothing, before anyone wonders which source it belongs to."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder", expected="files", todo="name the files in it")
+    if not path.exists():
+        raise DataError(f"there is no file {path}", todo="correct its name")
+
+
 def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> None:
     rows = [
         [
@@ -85,7 +104,12 @@ def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> N
         ]
         for source in sources
     ]
-    settings.output.table("Declared sources", ["source", "format", "columns", "speed unit"], rows)
+    settings.output.table(
+        "Declared sources",
+        ["source", "format", "columns", "speed unit"],
+        rows,
+        prose=("source", "columns", "speed unit"),
+    )
 
 
 def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:

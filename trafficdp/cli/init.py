@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 import typer
 
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings
 from trafficdp.config import read_places, template
 from trafficdp.errors import UsageError
-from trafficdp.store.failures import from_os_error
+from trafficdp.export.file import disk_errors
+from trafficdp.store.failures import store_failures
 from trafficdp.workspace import create_store, key_path, store_path
 
 
@@ -16,23 +20,46 @@ def init(context: typer.Context) -> None:
     """Write a commented configuration (if there is none) and make an empty store and its key."""
     settings: Settings = context.obj
     output = settings.output
-    fresh = not settings.config.exists()
-    if fresh:
-        try:
-            settings.config.write_text(template(), encoding="utf-8")
-        except OSError as error:
-            raise from_os_error(error, "writing the configuration") from error
-        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
-    configured_store, configured_key = read_places(settings.config)
+    fresh = not _exists(settings.config)
+    configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
+    # the template sets no place of its own but the usual one
     store = store_path(settings.config, settings.store, configured_store)
     key = key_path(store, configured_key)
-    if (store / "vault.duckdb").exists():
+    if _exists(store / "vault.duckdb"):
         raise UsageError(
             "there is a store here already", got=str(store), todo="use it, or name another with --store"
         )
-    create_store(store, key)
+    if fresh:
+        with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
+            file.write(template())
+    made_key = not _exists(key)
+    try:
+        with store_failures("making the store"):
+            create_store(store, key)
+    except BaseException:
+        # a key is never removed: the next `init` takes it
+        with suppress(OSError):
+            store.rmdir()
+        if fresh:
+            settings.config.unlink(missing_ok=True)
+        raise
+    if fresh:
+        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
     output.say(f"made an empty store: {shorten(store)}")
-    output.say(f"made its key: {shorten(key)} - back it up apart from the store, with {key.name}.head")
+    output.say(
+        f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
+    )
+    output.say(
+        "  back up the key and the .head file beside it, apart from the store; nothing works without them"
+    )
+    if fresh:
+        output.say("next: fill in the configuration, then `trafficdp ingest --dry-run FILE...`")
     output.result(
         {"config": str(settings.config), "store": str(store), "key_file": str(key), "config_written": fresh}
     )
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something; a name that cannot be one is a UsageError."""
+    with disk_errors(path):
+        return path.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from trafficdp.cli.output import minute
 from trafficdp.cli.settings import Settings
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import decimal_text
@@ -17,22 +18,22 @@ def ledger(context: typer.Context) -> None:
     rows, totals = workspace.ledger(), workspace.status()
     settings.output.table(
         "Ledger",
-        ["number", "entry", "release", "epsilon", "at", "head"],
+        ["#", "entry", "release", "epsilon", "at (UTC)", "head"],
         [
             [
                 row.sequence,
                 str(row.facts["kind"]),
                 str(row.facts["release"]),
                 _epsilon(row) or "",
-                str(row.facts["at"]),
+                minute(str(row.facts["at"])),
                 row.head_hash[:12],
             ]
             for row in rows
         ],
     )
     settings.output.say(
-        f"budget {totals.budget} a vehicle; the busiest vehicle has spent {totals.largest_spent}; "
-        f"the releases' maxima sum to {totals.sum_of_maxima}"
+        f"A vehicle may spend epsilon {totals.budget}; the busiest has spent {totals.largest_spent}. "
+        f"The releases' largest losses sum to {totals.sum_of_maxima}."
     )
     settings.output.result(ledger_facts(rows, totals))
 

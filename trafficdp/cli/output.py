@@ -1,16 +1,29 @@
-"""What the command line prints: for people, for scripts (--json), or nothing (--quiet)."""
+"""What the command line prints: for people, for scripts (--json), or nothing (--quiet).
+
+Results go to standard output, everything else to standard error. Colours, progress bars and spinners
+appear on a terminal only. Numbers are never cut, however narrow the terminal: tables fold their prose,
+and are wider than the terminal when that is not enough.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 
+from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from trafficdp.errors import TrafficdpError
+from trafficdp.store.failures import from_os_error
 
 
 class Output:
@@ -19,44 +32,66 @@ class Output:
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.as_json = as_json
         self.quiet = quiet
-        self._console = Console(highlight=False, soft_wrap=True)
-        self._errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = _PlainConsole(stderr=False)
+        self._errors = _PlainConsole(stderr=True)
 
     def result(self, facts: Mapping[str, object]) -> None:
-        """Print ``facts`` as JSON when that was asked for."""
+        """Print ``facts`` as JSON when that was asked for. Pure ASCII: no locale can spoil it."""
         if self.as_json:
-            print(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False))
+            with _nobody_may_read():
+                print(json.dumps(facts, indent=2, allow_nan=False), flush=True)
 
     def say(self, text: str) -> None:
         """Print a line for people."""
         if not (self.as_json or self.quiet):
-            self._console.print(text, markup=False)
+            self._console.print_words(text)
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print a table for people; numbers are aligned to the right."""
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        prose: Collection[str] = (),
+    ) -> None:
+        """Print a table for people; numbers are aligned to the right.
+
+        Columns named in ``prose`` are folded on a narrow terminal, all others are printed whole.
+        """
         if self.as_json or self.quiet:
             return
-        table = Table(title=title, title_justify="left")
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        cells = [[plain(_cell(value)) for value in row] for row in rows]
         for index, name in enumerate(columns):
-            numeric = bool(rows) and all(isinstance(row[index], (int, float)) for row in rows)
-            table.add_column(name, justify="right" if numeric else "left")
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row))
-        self._console.print(table)
+            numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
+            texts = [name, *(row[index] for row in cells)]
+            # prose may be folded, but not within a word
+            parts = [part for text in texts for part in (text.split() if name in prose else [text])]
+            table.add_column(
+                name,
+                justify="right" if numeric else "left",
+                min_width=max(map(len, parts), default=0),
+                overflow="fold",
+            )
+        for row in cells:
+            table.add_row(*row)
+        self._console.print_whole(table)
 
     def warn(self, text: str) -> None:
         """Print a line on standard error, even with --json, unless --quiet."""
         if not self.quiet:
-            self._errors.print(text, markup=False)
+            self._errors.print_line(text)
 
     def error(self, text: str) -> None:
         """Print the one line of an error, always."""
-        self._errors.print(f"trafficdp: {text}", markup=False)
+        # there is nowhere left to say that standard error cannot be written to
+        with suppress(OSError, TrafficdpError):
+            self._errors.print_line(f"trafficdp: {text}")
 
     @contextmanager
     def bars(self) -> Iterator[Progress | None]:
         """Show progress bars on standard error while the block runs; None where nobody would see them."""
-        if self.quiet or not sys.stderr.isatty():
+        if self.quiet or not self._errors.is_terminal:
             yield None
             return
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -66,22 +101,94 @@ class Output:
     @contextmanager
     def spinner(self, text: str) -> Iterator[None]:
         """Show that something is going on while the block runs."""
-        if self.quiet or not sys.stderr.isatty():
+        if self.quiet or not self._errors.is_terminal:
             yield
             return
         with self._errors.status(text):
             yield
 
 
+class _PlainConsole(Console):
+    """A console that takes text as it is: no markup, no emoji codes, no colours unless on a terminal."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=True,
+            force_terminal=stream is not None and stream.isatty(),
+        )
+
+    def print_line(self, text: str) -> None:
+        """Print one line, never wrapped."""
+        with _nobody_may_read():
+            self.print(plain(text))
+
+    def print_words(self, text: str) -> None:
+        """Print one line; a terminal that is too narrow gets it wrapped between words."""
+        with _nobody_may_read():
+            width = self.width if self.is_terminal else sys.maxsize
+            for line in wrap(plain(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
+                self.print(line)
+
+    def print_whole(self, table: Table) -> None:
+        """Print a table without cutting anything, if need be wider than the terminal."""
+        needed = Measurement.get(self, self.options, table)
+        wanted = self.width if self.is_terminal else needed.maximum
+        with _nobody_may_read():
+            self.print(table, width=max(wanted, needed.minimum), soft_wrap=False, crop=False)
+
+    def on_broken_pipe(self) -> None:
+        """Let the caller deal with it; rich would end the process with exit code 1."""
+        raise BrokenPipeError
+
+
+@contextmanager
+def _nobody_may_read() -> Iterator[None]:
+    """When whoever read our output has gone, go on without output: work is finished, not cut short."""
+    try:
+        yield
+    except BrokenPipeError:
+        abandon_standard_output()
+    except OSError as error:
+        raise from_os_error(error, "writing the output") from error
+
+
+def abandon_standard_output() -> None:
+    """Send what is still to be printed nowhere."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with everything that could steer a terminal replaced by "?"."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.replace(".", "", 1).isdecimal() or value == ""
+    return isinstance(value, (int, float))
+
+
 def _cell(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:#.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def minute(instant: str) -> str:
+    """Return an ISO 8601 instant to the minute, in UTC, as tables show it."""
+    return f"{datetime.fromisoformat(instant).astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def shorten(path: Path) -> str:
     """Return ``path`` as people would type it: relative to here when it lies below."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):
         return str(path)

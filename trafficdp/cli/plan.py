@@ -15,10 +15,10 @@ from trafficdp.planner.refusal import judged_statistic
 from trafficdp.workspace import Plan
 
 MEANING = {
-    "basic": "every bin charged to every vehicle: G x epsilon",
-    "grid_count": "bins of the busiest vehicle: G1 x epsilon",
-    "exact": "each vehicle's exact own loss",
-    "equal": "the same, with equal noise in all bins",
+    "basic": "every bin to every vehicle",
+    "grid_count": "the bins of the busiest vehicle",
+    "exact": "each vehicle's own loss",
+    "equal": "own loss, equal noise in all bins",
 }
 
 
@@ -91,31 +91,59 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
     """Print the plan for people."""
     allocation = result.allocation
     request = allocation.request
-    unit = request.bound.unit.label
     statistic = judged_statistic(request)
-    ladder = facts["ladder"]
+    unit = _unit(statistic, request.bound.unit.label)
+    epsilon, loss, left = request.epsilon, allocation.loss, result.budget_left
+    rungs = facts["ladder"]
     rows = [
-        [each["rung"], MEANING[each["rung"]], each["epsilon"], each["worst_error"], each["mean_error"]]
-        for each in (ladder if isinstance(ladder, list) else [])
+        [each["rung"], each["epsilon"], each["worst_error"], each["mean_error"], MEANING[each["rung"]]]
+        for each in (rungs if isinstance(rungs, list) else [])
     ]
+    name = statistic.value.replace("_", " ")
     output.table(
-        f"What the same noise costs, and what epsilon {request.epsilon} buys ({statistic.value}, {unit})",
-        ["rung", "what is counted", "epsilon for the noise below", "worst error", "mean error"],
+        f"Four ways to account for one release ({name}, {unit})",
+        ["rung", "epsilon", "worst error", "mean error", "charges"],
         rows,
+        prose=("charges",),
+    )
+    output.say("epsilon: what each would have to spend for the noise of the best")
+    output.say(f"errors: what each would reach with epsilon {epsilon}; worst and mean over the bins")
+    output.say("")
+    errors = allocation.errors()[statistic]
+    worst, typical = f"{errors.max():.3g}", f"{errors.mean():.3g}"
+    output.say(
+        f"In plain words: on average, noise puts the published {name} of a bin (a hexagon in a time slot) "
+        f"{typical} {unit} off"
+        + ("" if worst == typical else f", {worst} in the worst bin")
+        + f", on a scale from 0 to {statistic.largest(request.bound.upper):g}."
+    )
+    withheld = int((~allocation.keep).sum())
+    output.say(
+        f"{allocation.occupancy.bins} bins get numbers; {withheld} are withheld, "
+        f"with fewer than {request.min_vehicles} vehicles."
     )
     output.say(
-        f"the release: epsilon {allocation.loss} at rung {allocation.chosen.name}, Laplace scale "
-        f"{facts['at_worst_error']:.4g} {unit}, {allocation.occupancy.bins} bins, "
-        f"{facts['bins_withheld']} withheld (fewer than {request.min_vehicles} vehicles)"
+        f"The noise is Laplace with scale {facts['at_worst_error']:.4g} {unit}, by rung "
+        f"{allocation.chosen.name}. Equal noise of means is never below {allocation.floor:.4g} here."
     )
-    output.say(f"no equal noise of means goes below G U / (L epsilon) = {allocation.floor:.4g} {unit}")
-    output.say(f"left for the vehicles of this map: epsilon {result.budget_left} at most")
+    output.say(
+        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has {left} left."
+    )
+    if loss > left:
+        output.say("That may not be enough: then `trafficdp release` is refused, with exit code 3.")
     verdict = result.verdict
-    judged = f"median expected error {verdict.median_error:.3g} against {verdict.threshold:.3g} {unit}"
-    if verdict.refused:
-        output.say(f"it would be REFUSED: {judged}")
-        if result.suggestions is not None:
-            output.say(result.suggestions.in_words())
-    else:
-        output.say(f"it may be released: {judged}")
-    output.say("nothing was spent")
+    judged = (
+        f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
+    )
+    output.say(f"It would be REFUSED: {judged}." if verdict.refused else f"It may be released: {judged}.")
+    if result.suggestions is not None:
+        words = result.suggestions.in_words()
+        output.say(f"{words[0].upper()}{words[1:]}.")
+        needed = result.suggestions.epsilon
+        if needed is not None and needed > float(left.epsilon):
+            output.say(f"(Epsilon {needed:.3g} is more than the {left} that every vehicle has left.)")
+    output.say("Nothing was spent.")
+
+
+def _unit(statistic: Statistic, label: str) -> str:
+    return f"({label})^2" if statistic is Statistic.VARIANCE else label

@@ -9,6 +9,7 @@ import typer
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings
 from trafficdp.export.disclosure import disclosed
+from trafficdp.privacy.release import BinStatus
 
 
 def release(
@@ -24,7 +25,15 @@ def release(
         done = settings.workspace().release(epsilon, force=force)
     spent = str(disclosed(done.release, "guarantee", "epsilon"))
     files = sorted(path.name for path in done.folder.iterdir())
-    settings.output.say(f"released {done.id}: epsilon {spent}, {done.release.bins} bins")
+    published = done.release
+    numbers = int((published.status != BinStatus.WITHHELD.value).sum())
+    settings.output.say(
+        f"released {done.id} for epsilon {spent}: {numbers} bins with numbers, "
+        f"{published.bins - numbers} withheld"
+    )
+    marked = int((published.status == BinStatus.UNINFORMATIVE.value).sum())
+    if marked:
+        settings.output.say(f"  {marked} of the numbers say too little and are marked so")
     for name in files:
         settings.output.say(f"  {shorten(done.folder / name)}")
     settings.output.result({"release": done.id, "epsilon": spent, "folder": str(done.folder), "files": files})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.output import shorten
+from trafficdp.cli.output import minute, shorten
 from trafficdp.cli.settings import Settings
 
 
@@ -14,9 +14,12 @@ def releases(context: typer.Context) -> None:
     found = settings.workspace().releases()
     settings.output.table(
         "Releases",
-        ["release", "status", "epsilon", "charged", "folder"],
-        [[each.id, each.status, str(each.epsilon), each.created_at, shorten(each.folder)] for each in found],
+        ["release", "status", "epsilon", "charged (UTC)"],
+        [[each.id, each.status, str(each.epsilon), minute(each.created_at)] for each in found],
     )
+    published = [each.folder for each in found if each.status == "published"]
+    if published:
+        settings.output.say(f"Their files: {shorten(published[0].parent)}/RELEASE/")
     settings.output.result(
         {
             "releases": [

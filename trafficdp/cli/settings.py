@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from trafficdp.cli.output import Output
+from trafficdp.cli.output import Output, plain
+from trafficdp.errors import UsageError
 from trafficdp.workspace import Workspace, open_workspace
 
 
@@ -28,11 +30,26 @@ class Settings:
         return open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
 
 
+def store_given(text: str) -> Path:
+    """Return the folder that --store names; raise UsageError when it can have no key beside it."""
+    path = Path(text)
+    if text and path.name in ("", ".."):
+        # "." and ".." by their own names, so that the key can be called after them
+        path = Path(os.path.abspath(path))
+    if not text.strip() or not path.name:
+        raise UsageError(
+            "--store names no folder that a key could lie beside",
+            got=f'--store "{text}"',
+            expected="a folder such as city.store",
+        )
+    return path
+
+
 def _bar_per_file(bars: Progress) -> Callable[[Path], AbstractContextManager[Callable[[int], None]]]:
     @contextmanager
     def bar(path: Path) -> Iterator[Callable[[int], None]]:
         total = path.stat().st_size if path.is_file() else None
-        task = bars.add_task(path.name, total=total)
+        task = bars.add_task(plain(path.name), total=total)
         yield lambda read: bars.advance(task, read)
 
     return bar
