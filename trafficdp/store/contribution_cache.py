@@ -10,7 +10,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store.statements import number, query, run
+from trafficdp.store.statements import number, query, registered, run
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -48,16 +48,13 @@ def save(
     kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
     if kept >= MOST_CACHED:
         run(vault.connection, "DELETE FROM contributions")
-    vault.connection.register("incoming_contributions", to_table(contributions))
-    try:
+    with registered(vault.connection, "incoming_contributions", to_table(contributions)):
         run(
             vault.connection,
             "INSERT INTO contributions SELECT $cache_key, cell, slot, vehicle_id, fixes, total, "
             "total_of_squares FROM incoming_contributions",
             {"cache_key": cache_key(grid, bound, version)},
         )
-    finally:
-        vault.connection.unregister("incoming_contributions")
 
 
 def to_table(contributions: Contributions) -> pa.Table:

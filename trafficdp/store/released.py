@@ -26,7 +26,7 @@ from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import sync_folder
-from trafficdp.store.statements import query, run, script
+from trafficdp.store.statements import query, registered, run, script
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
@@ -160,11 +160,8 @@ def _cells_table(release: Release) -> pa.Table:
 
 
 def _insert_cells(connection: duckdb.DuckDBPyConnection, release: Release) -> None:
-    connection.register("incoming_cells", _cells_table(release))
-    try:
+    with registered(connection, "incoming_cells", _cells_table(release)):
         run(connection, "INSERT INTO cells BY NAME SELECT * FROM incoming_cells")
-    finally:
-        connection.unregister("incoming_cells")
 
 
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:

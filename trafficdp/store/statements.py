@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -28,6 +29,23 @@ def run(
     DuckDB streams: a result that is not fetched to its end blocks the connection.
     """
     return connection.execute(sql, parameters).fetchall()
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """Let statements of the block read ``table`` under ``name``.
+
+    After an error, letting go of it may fail too, in the aborted transaction: the first error is the one
+    that is raised.
+    """
+    connection.register(name, table)
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):
+            connection.unregister(name)
+        raise
+    connection.unregister(name)
 
 
 def first(

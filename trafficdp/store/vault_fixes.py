@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from trafficdp.errors import DataError
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.fixes import Fixes
-from trafficdp.store.statements import first, number, run, script
+from trafficdp.store.statements import first, number, registered, run, script
 from trafficdp.store.vault import Vault
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,14 +71,11 @@ def add_fixes(
     connection = vault.connection
     previous = data_version(vault)
     ingest_id = previous.ingest_id + 1
-    connection.register("incoming_fixes", fixes.table)
-    try:
+    with registered(connection, "incoming_fixes", fixes.table):
         run(connection, script("statements/number_vehicles"))
         before = number(connection, "SELECT count(*) FROM fixes")
         run(connection, script("statements/add_fixes"), {"ingest_id": ingest_id})
         after = number(connection, "SELECT count(*) FROM fixes")
-    finally:
-        connection.unregister("incoming_fixes")
     added = after - before
     run(
         connection,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trafficdp.errors import StoreDamagedError
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
-from trafficdp.store.statements import first, number, query, run
+from trafficdp.store.statements import first, number, query, registered, run
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
@@ -63,15 +63,12 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
     """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction)."""
     paying = loss > 0
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
-    vault.connection.register("incoming_charges", charges)
-    try:
+    with registered(vault.connection, "incoming_charges", charges):
         run(
             vault.connection,
             "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
             {"sequence": sequence},
         )
-    finally:
-        vault.connection.unregister("incoming_charges")
 
 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
