@@ -204,6 +204,10 @@ class Curator:
                 remove_files(self.store, stored.release_id)
         reached("files removed")
 
+    def order_of(self, release_id: str) -> Order:
+        """Return the order that a release was charged for; raise UsageError when there is no such release."""
+        return Order.from_json(vault_releases.release_named(self.vault, release_id).allocation)
+
     def load(self, release_id: str) -> Release:
         """Return a release from its committed values; raise UsageError when it has none."""
         stored = vault_releases.release_named(self.vault, release_id)

@@ -128,6 +128,34 @@ def write_order(
     )
 
 
+def same_question(order: Order, occasion: Occasion, allocation: Allocation) -> bool:
+    """Return whether ``order`` asks the same data for the same numbers with the same noise.
+
+    True when what ``write_order`` would freeze now differs in name, instant and spending before alone.
+    """
+    request, kept = allocation.request, allocation.occupancy
+    asked = (
+        order.data_version == occasion.data_version.digest
+        and order.grid.key == occasion.grid.key
+        and order.bound == request.bound
+        and (order.min_vehicles, order.interval_level) == (request.min_vehicles, request.interval_level)
+        and order.uninformative_above == request.refuse_above
+        and order.display_unit is occasion.display_unit
+        and order.publish_counts == occasion.publish_counts
+        and order.lattices.keys() == allocation.lattices.keys()
+    )
+    return (
+        asked
+        and np.array_equal(order.cell, kept.cell)
+        and np.array_equal(order.slot, kept.slot)
+        and all(
+            np.array_equal(lattice.scale, allocation.lattices[statistic].scale)
+            and np.array_equal(lattice.spacing, allocation.lattices[statistic].spacing)
+            for statistic, lattice in order.lattices.items()
+        )
+    )
+
+
 def source_facts(declaration: str, name: str, speed: str) -> SourceFacts:
     """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it."""
     facts: Mapping[str, Any] = json.loads(declaration)

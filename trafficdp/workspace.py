@@ -41,8 +41,8 @@ from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
-from trafficdp.publication import RELEASES
-from trafficdp.publishing_facts import Occasion, source_facts, write_order
+from trafficdp.publication import folder_of
+from trafficdp.publishing_facts import Occasion, same_question, source_facts, write_order
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
@@ -194,15 +194,24 @@ class Workspace:
             return self._plan(curator, _loss(epsilon), suggestions)[0]
 
     def release(self, epsilon: PureDP | str | float | None = None, *, force: bool = False) -> ReleasedMap:
-        """Charge, draw and publish a release. See ``Curator.release`` for what may be refused."""
+        """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
+
+        When an earlier process died in the middle of just this release, it is finished and returned: the
+        command that was interrupted can be repeated, and is charged once.
+        """
         key = VehicleKey.load(self.key_file)
-        with self._curator("release") as curator:
+        with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
+            finished = curator.recover()
             plan, occupancy = self._plan(curator, _loss(epsilon), suggestions=not force)
             if plan.verdict.refused and not force:
                 raise _refusal(plan)
             version = vault_fixes.data_version(curator.vault)
             occasion = self._occasion(curator.vault, version)
+            for name in finished:
+                order = curator.order_of(name)
+                if same_question(order, occasion, plan.allocation):
+                    return ReleasedMap(curator.load(name), folder_of(self.store, name))
             contributions = curator.contributions(self.config.grid, self.config.bound, version)
             release = curator.release(
                 plan.allocation,
@@ -211,7 +220,7 @@ class Workspace:
                 lambda name, before: write_order(occasion, plan.allocation, occupancy, name, before),
                 force=force,
             )
-            return ReleasedMap(release, self.store / RELEASES / release.id)
+            return ReleasedMap(release, folder_of(self.store, release.id))
 
     def releases(self) -> list[ReleaseSummary]:
         """Return every charged release, in order."""
@@ -228,7 +237,7 @@ class Workspace:
                     sequence=stored.sequence,
                     epsilon=PureDP(int(str(entries[stored.sequence]["epsilon_pico"]))),
                     created_at=str(entries[stored.sequence]["at"]),
-                    folder=self.store / RELEASES / stored.release_id,
+                    folder=folder_of(self.store, stored.release_id),
                 )
                 for stored in vault_releases.all_releases(curator.vault)
             ]
@@ -238,7 +247,7 @@ class Workspace:
         with self._curator("export") as curator:
             if vault_releases.release_named(curator.vault, release_id).withdrawn:
                 raise UsageError("this release was withdrawn", got=release_id)
-            return ReleasedMap(curator.load(release_id), self.store / RELEASES / release_id)
+            return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
 
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
         """Write a release as "geojson", "csv", "geoparquet", "gpkg" or "html"; return the path."""
