@@ -1,0 +1,328 @@
+"""Kills commands at chosen instants and says what the next command makes of it. Run as a program.
+
+    python driver.py boundaries FOLDER            die at every named boundary of release and withdrawal
+    python driver.py renames FOLDER               die before every rename of the same
+    python driver.py random FOLDER COUNT SEED     die at COUNT random instants of a whole sequence
+
+Prints one JSON list: for every death, what died and what was found wrong afterwards. The parent has imported
+everything and has released once; children are forked, so that a death costs no start-up.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import small_city
+
+from trafficdp import curator, publication
+from trafficdp.store import vault_audit, vault_ledger
+from trafficdp.store.head import Head
+from trafficdp.store.vault import Vault
+
+BUDGET_PICO = 40 * 10**12
+LIMIT_SECONDS = 60
+
+
+def prepare(folder):
+    """Make the city that every trial starts from: the first day, and r0001 published."""
+    city = small_city.City(folder / "template", budget=40)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    workspace.release()
+    return city.folder
+
+
+def ingest(workspace, city):
+    workspace.ingest([city.days[2]])
+
+
+def release(workspace, city):
+    workspace.release()
+
+
+def withdraw(workspace, city):
+    workspace.withdraw("r0001")
+
+
+def everything(workspace, city):
+    """The whole sequence whose random instants are tried."""
+    workspace.ingest([city.days[2]])
+    workspace.release()
+    workspace.withdraw("r0001")
+    workspace.release()
+
+
+def forked(work):
+    """Run ``work()`` in a child; return its exit status, and kill it when it hangs."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001 - told to the parent
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return child
+
+
+def wait_for(child):
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hung"
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def at_boundary(name, command):
+    """Return a child's work: run ``command`` and die when the boundary ``name`` is reached."""
+
+    def reached(boundary):
+        if boundary == name:
+            die()
+
+    def work(city):
+        curator.reached = reached
+        command(city.open(), city)
+
+    return work
+
+
+def at_rename(number, command):
+    """Return a child's work: die just before its rename ``number``; renames are counted from 1."""
+
+    def work(city):
+        workspace = city.open()
+        count, real = 0, os.replace
+
+        def counted(source, target, **options):
+            nonlocal count
+            count += 1
+            if count == number:
+                die()
+            real(source, target, **options)
+
+        os.replace = counted
+        Path.replace = lambda self, target: counted(self, target)
+        command(workspace, city)
+
+    return work
+
+
+def files_of(folder):
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.is_file()
+    }
+
+
+def visible(city):
+    """Return {release: its files} of all folders that a reader would take for a release."""
+    folder = city.store / "releases"
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {each.name: files_of(each) for each in found if not each.name.startswith(".")}
+
+
+def committed(city):
+    """Return {release: digest of its committed values}, charged releases and numbers of ledger entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        # a copy: looking must not be what recovers the log
+        for name in ("vault.duckdb", "vault.duckdb.wal"):
+            if (city.store / name).exists():
+                shutil.copy(city.store / name, folder)
+        tables = small_city.tables_of(Path(folder) / "vault.duckdb")
+    values = {
+        row[0]: hashlib.sha256(repr(row[3:5]).encode()).hexdigest()
+        for row in tables["releases"]
+        if row[3] is not None
+    }
+    state = {
+        row[0]: "withdrawn" if row[6] == "true" else "published" if row[5] == "true" else "charged"
+        for row in tables["releases"]
+    }
+    return values, state, len(tables["ledger"]), len(tables["ingests"])
+
+
+def autopsy(city, seen_before, values_before, ledger_before):
+    """Recover, and raise AssertionError for everything that is not as promised."""
+    workspace = city.open()
+    summaries = workspace.releases()
+    states = {each.id: each.status for each in summaries}
+    assert "unfinished" not in states.values(), states
+
+    entries = small_city.ledger_entries(city)
+    kinds = Counter((entry["kind"], entry["release"]) for entry in entries)
+    assert all(times == 1 for times in kinds.values()), kinds
+    assert {name for kind, name in kinds if kind == "charge"} == set(states), kinds
+    assert {name for kind, name in kinds if kind == "publication"} == set(states), kinds
+    assert {name for kind, name in kinds if kind == "withdrawal"} == {
+        name for name, status in states.items() if status == "withdrawn"
+    }
+    assert len(entries) >= ledger_before
+
+    charges = small_city.charges_by_plate_order(city)
+    assert all(sum(each.values()) <= BUDGET_PICO for each in charges.values())
+    assert len(set().union(*charges.values())) == len(states)
+
+    seen = visible(city)
+    assert set(seen) == {name for name, status in states.items() if status == "published"}, seen.keys()
+    for name, files in seen.items():
+        assert set(files) == {"map.geojson", "cells.csv", "cells.parquet", "map.html", "manifest.json"}
+        assert seen_before.get(name, files) == files, f"{name} has other files than before"
+    values_after = committed(city)[0]
+    for name, digest in values_before.items():
+        assert values_after[name] == digest, f"{name} was drawn again"
+
+    with Vault.open(city.store) as opened:
+        door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
+        door.check_not_behind()
+        assert not door.head.lags(vault_ledger.rows(opened))
+        assert vault_audit.problems(opened) == []
+        for name in seen:
+            with tempfile.TemporaryDirectory() as again:
+                publication.place_files(Path(again), door.load(name))
+                assert files_of(Path(again) / "releases" / name) == seen[name], f"{name} is not reproducible"
+    for name in seen:
+        failed = [check for check in workspace.verify(name) if not check.passed]
+        assert not failed, failed
+
+    rows = dict(city.sql("SELECT release_id, status FROM releases", database="released"))
+    assert rows == states, (rows, states)
+    cells = {name for (name,) in city.sql("SELECT DISTINCT release_id FROM cells", database="released")}
+    assert cells == set(seen), cells
+
+    (ingests, fixes) = city.sql("SELECT (SELECT count(*) FROM ingests), (SELECT count(*) FROM fixes)")[0]
+    assert fixes == FIXES[ingests], (ingests, fixes)
+    top = {path.name for path in city.store.iterdir()}
+    assert top <= {".lock", "vault.duckdb", "released.duckdb", "releases"}, top
+    assert set(states) >= {path.name for path in (city.store / "releases").iterdir()}
+    beside = {path.name for path in city.folder.iterdir()}
+    assert not any(name.endswith((".new", ".partial", ".tmp")) for name in beside), beside
+
+    before = city.dump()
+    workspace.releases()
+    assert city.dump() == before, "a second recovery changed something"
+    # the city lives on: another release is possible, and charged
+    workspace.release()
+    assert len(small_city.ledger_entries(city)) == len(entries) + 2
+
+
+FIXES = {}
+
+
+def trial(template, number, name, work, *, delay=None):
+    """Kill one child, examine what it left, and return the finding."""
+    folder = template.parent / f"trial{number}"
+    shutil.copytree(template, folder)
+    city = small_city.at(folder)
+    child = forked(lambda: work(city))
+    if delay is not None:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+    status = wait_for(child)
+    values, states, ledger, ingests = committed(city)
+    seen = visible(city)
+    verdict = wait_for(forked(lambda: autopsy(city, seen, values, ledger)))
+    newest = max(states)
+    in_flight = states[newest] == "charged"
+    finding = {
+        "name": name,
+        "killed": status == -signal.SIGKILL,
+        "status": status,
+        "sound": verdict == 0,
+        "ingests": ingests,
+        "releases": states,
+        "stage": "finished"
+        if status == 0
+        else "no charge open"
+        if not in_flight
+        else "values committed, not published"
+        if newest in values
+        else "charged, no values",
+    }
+    shutil.rmtree(folder)
+    return finding
+
+
+def boundaries(template):
+    findings = []
+    for command, names in ((release, curator.BOUNDARIES), (withdraw, curator.WITHDRAWAL_BOUNDARIES)):
+        for name in names:
+            work = at_boundary(name, command)
+            findings.append(trial(template, len(findings), f"{command.__name__}: {name}", work))
+    return findings
+
+
+def renames(template):
+    findings = []
+    for command in (release, withdraw):
+        number, killed = 0, True
+        while killed:
+            number += 1
+            name = f"{command.__name__}: before rename {number}"
+            finding = trial(template, len(findings), name, at_rename(number, command))
+            killed = finding["killed"]
+            findings.append(finding)
+    return findings
+
+
+def at_random(template, count, seed):
+    generator = random.Random(seed)
+    folder = template.parent / "timing"
+    shutil.copytree(template, folder)
+    city = small_city.at(folder)
+    started = time.monotonic()
+    status = wait_for(forked(lambda: everything(city.open(), city)))
+    whole = time.monotonic() - started
+    if status != 0:
+        raise SystemExit(f"the sequence does not run: {status}")
+    findings = []
+    for number in range(count):
+        delay = generator.uniform(0.0, whole)
+        findings.append(
+            trial(template, number, f"{delay:.4f} s", lambda city: everything(city.open(), city), delay=delay)
+        )
+    return findings
+
+
+def main(arguments):
+    mode, folder = arguments[0], Path(arguments[1])
+    template = prepare(folder)
+    city = small_city.at(template)
+    for ingests in (1, 2):
+        FIXES[ingests] = sum(
+            len(city.days[day].read_text().splitlines()) - 1 for day in range(1, ingests + 1)
+        )
+    if mode == "boundaries":
+        findings = boundaries(template)
+    elif mode == "renames":
+        findings = renames(template)
+    else:
+        findings = at_random(template, int(arguments[2]), int(arguments[3]))
+    print(json.dumps(findings))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,56 @@
+"""A command may die at any instant: neither privacy nor budget is lost, and the next command finishes it.
+
+The deaths and the examinations afterwards are in driver.py, a program of its own that forks.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+def findings_of(folder, *arguments, mode):
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), mode, str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    findings = json.loads(done.stdout)
+    unsound = [each["name"] for each in findings if not each["sound"]]
+    assert not unsound, f"{unsound}\n{done.stderr[-6000:]}"
+    return findings
+
+
+@pytest.mark.slow
+def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(tmp_path):
+    findings = findings_of(tmp_path, mode="boundaries")
+    assert len(findings) == 11
+    assert all(each["killed"] for each in findings)
+    stages = Counter(each["stage"] for each in findings)
+    assert stages["charged, no values"] == 3
+    assert stages["values committed, not published"] == 3
+
+
+@pytest.mark.slow
+def test_a_death_before_every_rename_is_mended_by_the_next_command(tmp_path):
+    findings = findings_of(tmp_path, mode="renames")
+    assert sum(each["killed"] for each in findings) >= 12
+    assert [each["name"].split(":")[0] for each in findings if not each["killed"]] == ["release", "withdraw"]
+
+
+@pytest.mark.slow
+def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path):
+    count = int(os.environ.get("TRAFFICDP_CRASH_COUNT", "25"))
+    findings = findings_of(tmp_path, str(count), "20260303", mode="random")
+    assert len(findings) == count
+    print("deaths by stage:", dict(Counter(each["stage"] for each in findings)))
+    assert sum(each["killed"] for each in findings) >= count // 2

@@ -1,0 +1,204 @@
+"""A city small enough to release in a blink: fifteen vehicles, five cells, two days. Loaded by conftests."""
+
+import hashlib
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import duckdb
+
+import trafficdp
+
+PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
+"""As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
+LONELY = "mh 99 q 4242"
+"""The only vehicle of its cell."""
+CELLS = ((21.12, 72.72), (21.16, 72.76), (21.20, 72.80), (21.24, 72.84))
+LONELY_CELL = (21.12, 72.90)
+DAYS = {1: range(10), 2: range(5, 15)}
+
+CONFIG = """
+[city]
+name = "Small City"
+publisher = "Small City Transport"
+time_zone = "Asia/Kolkata"
+study_area = { bbox = [72.70, 21.10, 72.95, 21.28] }
+period = { from = "@first", to = "@last" }
+
+[privacy]
+relation = "replace_user_values"
+epsilon = @epsilon
+
+[budget]
+epsilon_per_vehicle = @budget
+
+[map]
+resolution = @resolution
+slot = "whole_period"
+speed_bound = 65
+speed_unit = "km/h"
+speed_step = 0.01
+display_unit = "km/h"
+min_vehicles = 3
+statistics = [@statistics]
+
+[[source]]
+name = "buses"
+format = "csv"
+files = ["*.csv"]
+speed_unit = "@unit"
+time_format = "iso8601"
+columns = { vehicle = "plate", time = "at", latitude = "latitude", longitude = "longitude", speed = "speed" }
+"""
+DEFAULTS = {
+    "first": "2026-03-03",
+    "last": "2026-03-04",
+    "epsilon": "8",
+    "budget": "20",
+    "resolution": "7",
+    "statistics": '"mean", "variance"',
+    "unit": "km/h",
+}
+
+
+def write_config(folder, **changes):
+    """Write `trafficdp.toml`; ``changes`` replace DEFAULTS, ``area`` the bounding box."""
+    text = CONFIG
+    for name, value in {**DEFAULTS, **changes}.items():
+        text = text.replace(f"@{name}", str(value))
+    if "area" in changes:
+        text = text.replace("[72.70, 21.10, 72.95, 21.28]", changes["area"])
+    path = Path(folder) / "trafficdp.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_day(folder, day):
+    """Write `day1.csv` or `day2.csv`: a different number of fixes for every vehicle, never a stray one."""
+    zone = timezone(timedelta(hours=5, minutes=30))
+    start = datetime(2026, 3, 2 + day, 8, tzinfo=zone)
+    rows = ["plate,at,latitude,longitude,speed"]
+    for vehicle in DAYS[day]:
+        at = start
+        for hop in range(2):
+            latitude, longitude = CELLS[(vehicle + hop) % len(CELLS)]
+            for fix in range(4 + vehicle * 7 % 5 + hop):
+                at += timedelta(seconds=150)
+                speed = 20 + (vehicle * 37 + fix * 11 + hop * 5 + day * 3) % 41 + fix / 100
+                plate = PLATES[vehicle] if fix % 2 else PLATES[vehicle].upper().replace(" ", "-")
+                rows.append(f"{plate},{at.isoformat()},{latitude},{longitude},{speed:.2f}")
+    at = start
+    for fix in range(7):
+        at += timedelta(seconds=150)
+        rows.append(f"{LONELY},{at.isoformat()},{LONELY_CELL[0]},{LONELY_CELL[1]},{30 + fix}")
+    path = Path(folder) / f"day{day}.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+class City:
+    """A folder with configuration, files and store."""
+
+    def __init__(self, folder, **changes):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_config(folder, **changes)
+        for day in DAYS:
+            write_day(folder, day)
+        self._name_files(Path(folder))
+
+    def _name_files(self, folder):
+        self.folder = folder
+        self.config = folder / "trafficdp.toml"
+        self.days = {day: folder / f"day{day}.csv" for day in DAYS}
+        self.store = self.folder / "city.store"
+        self.key = self.folder / "city.store.key"
+        self.vault = self.store / "vault.duckdb"
+        self.released = self.store / "released.duckdb"
+
+    def open(self, wait=5.0, **changes):
+        """Return a workspace, under a changed configuration if asked; make the store if there is none."""
+        if changes:
+            write_config(self.folder, **changes)
+        return trafficdp.open(self.config, create=True, wait=wait)
+
+    def head(self):
+        """Return the path of the ledger's head."""
+        (path,) = self.folder.glob("city.store.key.*.head")
+        return path
+
+    def sql(self, statement, parameters=(), *, database="vault"):
+        """Run a statement in the vault (or released.duckdb), as an intruder would; return its rows."""
+        path = self.vault if database == "vault" else self.released
+        with duckdb.connect() as connection:
+            quoted = str(path).replace("'", "''")
+            option = " (READ_ONLY)" if statement.lstrip().upper().startswith(("SELECT", "FROM")) else ""
+            connection.execute(f"ATTACH '{quoted}' AS it{option}")
+            connection.execute("USE it")
+            rows = connection.execute(statement, parameters).fetchall()
+            connection.execute("USE memory")
+            connection.execute("DETACH it")
+        return rows
+
+    def dump(self):
+        """Return the logical content of the store: see ``logical_dump``."""
+        return logical_dump(self.store)
+
+
+def at(folder):
+    """Return the city that lies in ``folder`` already, nothing written."""
+    found = City.__new__(City)
+    found._name_files(Path(folder))
+    return found
+
+
+def tables_of(path):
+    """Return {table: sorted rows as text} of a DuckDB file, seen in a copy of its own log too."""
+    found = {}
+    with duckdb.connect() as connection:
+        quoted = str(path).replace("'", "''")
+        connection.execute(f"ATTACH '{quoted}' AS it (READ_ONLY)")
+        connection.execute("USE it")
+        names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'it'")
+        for (name,) in sorted(names.fetchall()):
+            rows = connection.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {name}").fetchall()
+            found[name] = sorted(rows, key=repr)
+        connection.execute("USE memory")
+        connection.execute("DETACH it")
+    return found
+
+
+def logical_dump(store):
+    """Return what a store says: all rows of both databases, and the digest of every other file.
+
+    The cache of contributions may come and go at any time, and the lock names its last holder: neither is
+    content.
+    """
+    store = Path(store)
+    vault = tables_of(store / "vault.duckdb")
+    vault.pop("contributions")
+    released = store / "released.duckdb"
+    aside = ("vault.duckdb", "vault.duckdb.wal", "released.duckdb", ".lock")
+    files = {
+        str(path.relative_to(store)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(store.rglob("*"))
+        if path.is_file() and path.name not in aside
+    }
+    return {
+        "vault": vault,
+        "released": tables_of(released) if released.exists() else None,
+        "files": files,
+        "folders": sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_dir()),
+    }
+
+
+def charges_by_plate_order(city):
+    """Return {vehicle_id: {sequence: pico}} of the vault."""
+    found = {}
+    for sequence, vehicle, loss in city.sql("SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges"):
+        found.setdefault(vehicle, {})[sequence] = loss
+    return found
+
+
+def ledger_entries(city):
+    """Return the entries of the ledger as dictionaries, in order."""
+    return [json.loads(entry) for (entry,) in city.sql("SELECT entry FROM ledger ORDER BY sequence")]
