@@ -1,0 +1,156 @@
+"""An empirical lower bound on epsilon: what draws on two neighbouring data sets prove at a confidence.
+
+Half of the draws choose an event (output at most, or at least, a threshold; in which direction the sets
+are compared). The other half, independent of the choice, bounds its two probabilities by Clopper-Pearson
+limits p_low and q_high, each at half the error probability. Then epsilon >= ln(p_low/q_high) with the stated
+confidence, whatever the mechanism is. Over several pairs the error probability is divided among them.
+A bound above the claim refutes the claim; one below it refutes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import exp, log
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import in_range
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, repeated
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.sensitive.samples import Samples
+
+FloatArray = npt.NDArray[np.float64]
+Draws = Callable[[Samples, NoiseSource], FloatArray]
+"""One independent output for every bin of the samples, shape (G,)."""
+THRESHOLDS = 512
+FEWEST = 20
+"""Events rarer than this many of the choosing draws on both sides are not considered."""
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """``epsilon`` is the lower bound, found with ``event`` on the pair ``label``; ``draws`` a side."""
+
+    epsilon: float
+    confidence: float
+    draws: int
+    label: str
+    event: str
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    statistic: Statistic,
+    epsilon: float,
+    bound: ContributionBound,
+    noise: NoiseSource,
+    *,
+    draws: int = 20_000,
+    confidence: float = 0.999,
+) -> LowerBound:
+    """Return the largest lower bound that the extreme neighbours give for one bin at ``epsilon``."""
+
+    def estimate(samples: Samples, source: NoiseSource) -> FloatArray:
+        return mechanism.estimate(samples, statistic, np.full(samples.occupancy.bins, epsilon), source)
+
+    return audit_draws(estimate, extreme_neighbours(bound), noise, draws=draws, confidence=confidence)
+
+
+def audit_draws(
+    outputs: Draws,
+    pairs: Sequence[Neighbours],
+    noise: NoiseSource,
+    *,
+    draws: int = 20_000,
+    confidence: float = 0.999,
+) -> LowerBound:
+    """Return the largest lower bound over the pairs; together they hold with ``confidence``."""
+    error = 1 - in_range(0, 1, confidence=confidence)
+    best: LowerBound | None = None
+    for pair in pairs:
+        left, right = (outputs(repeated(side, draws), noise) for side in (pair.left, pair.right))
+        found, event = distinguish(left, right, error / len(pairs))
+        if best is None or found > best.epsilon:
+            best = LowerBound(found, confidence, draws, pair.label, event)
+    return best or LowerBound(0.0, confidence, 0, "no pair", "none")
+
+
+def distinguish(left: FloatArray, right: FloatArray, error: float) -> tuple[float, str]:
+    """Return ln(p_low/q_high) of the event that the first halves chose, at least 0, and its name."""
+    choose = [side[: len(side) // 2] for side in (left, right)]
+    test = [side[len(side) // 2 :] for side in (left, right)]
+    candidates = np.unique(np.concatenate(choose))
+    if len(candidates) > THRESHOLDS:
+        place = np.unique(np.linspace(0, len(candidates) - 1, THRESHOLDS).astype(np.int64))
+        # extremes matter most: tails of either side
+        tails = [np.quantile(side, q) for side in choose for q in np.geomspace(1e-4, 0.5, 40)]
+        tails += [np.quantile(side, 1 - q) for side in choose for q in np.geomspace(1e-4, 0.5, 40)]
+        candidates = np.unique(np.concatenate([candidates[place], tails]))
+
+    def counts(sides: list[FloatArray], at_most: bool, threshold: FloatArray) -> list[npt.NDArray[np.int64]]:
+        found: list[npt.NDArray[np.int64]] = []
+        for side in sides:
+            ordered = np.sort(side)
+            if at_most:
+                found.append(np.searchsorted(ordered, threshold, side="right").astype(np.int64))
+            else:
+                found.append((len(ordered) - np.searchsorted(ordered, threshold)).astype(np.int64))
+        return found
+
+    best, chosen = -np.inf, (True, 0, candidates[0])
+    for at_most in (True, False):
+        both = counts(choose, at_most, candidates)
+        for first in (0, 1):
+            many, few = both[first], both[1 - first]
+            # a cautious guess of the bound: one standard deviation on either side
+            ratio = np.log(np.maximum(many - np.sqrt(many), 0.5)) - np.log(few + np.sqrt(few) + 5)
+            ratio = np.where(many >= FEWEST, ratio, -np.inf)
+            if ratio.max() > best:
+                best = float(ratio.max())
+                chosen = (at_most, first, candidates[int(ratio.argmax())])
+    at_most, first, threshold = chosen
+    hits = [int(n[0]) for n in counts(test, at_most, np.array([threshold]))]
+    sizes = [len(side) for side in test]
+    low = proportion_low(hits[first], sizes[first], error / 2)
+    high = proportion_high(hits[1 - first], sizes[1 - first], error / 2)
+    name = f"output {'<=' if at_most else '>='} {float(threshold):.6g}, {('left', 'right')[first]} over other"
+    return (max(0.0, log(low / high)) if low > 0 else 0.0), name
+
+
+def proportion_low(hits: int, trials: int, error: float) -> float:
+    """Return the Clopper-Pearson lower limit: the p at which P(at least ``hits`` of ``trials``) = error."""
+    if hits == 0:
+        return 0.0
+    return _solve(partial(_tail_at_least, hits, trials), error)
+
+
+def proportion_high(hits: int, trials: int, error: float) -> float:
+    """Return the Clopper-Pearson upper limit."""
+    return 1.0 - proportion_low(trials - hits, trials, error)
+
+
+def _tail_at_least(hits: int, trials: int, p: float) -> float:
+    """P(Binomial(trials, p) >= hits), summed in logarithms."""
+    k = np.arange(hits, trials + 1)
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
+    logs = factorial[trials] - factorial[k] - factorial[trials - k] + k * log(p) + (trials - k) * np.log1p(-p)
+    top = float(logs.max())
+    return min(1.0, exp(top) * float(np.exp(logs - top).sum()))
+
+
+def _solve(tail: Callable[[float], float], error: float) -> float:
+    """Bisect for the p with tail(p) = error, rounded down; tail increases with p."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if tail(middle) > error:
+            high = middle
+        else:
+            low = middle
+    return low
