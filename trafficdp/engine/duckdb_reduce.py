@@ -61,9 +61,12 @@ def reduce_fixes(
         "start_us": int(grid.period.start_utc.timestamp()) * 1_000_000,
         "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
     }
+    # beside what the vault spills, in a folder for its owner only: DuckDB would take the current folder
+    ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+    spill = f"{folder}/reduction"
     fixes = connection.sql(_query("fixes_in_steps"), params=parameters).to_arrow_reader(BATCH_ROWS)
     try:
-        grouped = _grouped(fixes, grid)
+        grouped = _grouped(fixes, grid, spill)
     finally:
         fixes.close()  # a result left open, after an error, would block the vault's connection
     return Contributions.from_rows(
@@ -105,11 +108,11 @@ def _query(name: str) -> str:
     return (files("trafficdp.engine") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _grouped(fixes: pa.RecordBatchReader, grid: Grid) -> pa.Table:
-    """Bin the fixes and group them, in a DuckDB that lives for this call only."""
+def _grouped(fixes: pa.RecordBatchReader, grid: Grid, spill: str) -> pa.Table:
+    """Bin the fixes and group them, in a DuckDB that lives for this call only and spills to ``spill``."""
     failures: list[Exception] = []
     binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, failures))
-    with duckdb.connect(":memory:") as scratch:
+    with duckdb.connect(":memory:", config={"temp_directory": spill}) as scratch:
         scratch.register("binned", binned)
         try:
             return scratch.sql(_query("contributions")).to_arrow_table()
