@@ -6,10 +6,12 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.array_means import Grouping
 from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.huber import Huber
 from trafficdp.mechanisms.levy import Levy
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.pooled import Pooled
 from trafficdp.mechanisms.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.two_stage import TwoStage
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
@@ -22,6 +24,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
     Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND),
     Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT),
     Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND),
+    Huber(),
+    TwoStage(),
 )
 """With their default settings; names are unique."""
 
