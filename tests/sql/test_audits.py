@@ -1,0 +1,94 @@
+"""Each audit selects nothing in a sound database, and finds the row that was planted for it."""
+
+import duckdb
+import pytest
+
+from trafficdp.errors import StoreDamagedError
+from trafficdp.store.statements import script
+from trafficdp.store.vault import Vault
+from trafficdp.store.vault_audit import audit, problems
+
+ONE = "(SELECT min(vehicle_id) FROM vehicle_charges)"
+PLANTED = {
+    "a (vehicle, instant) twice": "INSERT INTO fixes SELECT * FROM fixes LIMIT 1",
+    "a fix of an unknown vehicle": "UPDATE fixes SET vehicle_id = 999 WHERE vehicle_id = 1",
+    "a fix of an unknown file": "UPDATE fixes SET ingest_id = 9 WHERE vehicle_id = 1",
+    "a fix off the globe or with an unknown unit": "UPDATE fixes SET latitude = 'NaN' WHERE vehicle_id = 1",
+    "a gap in the numbers of files": "UPDATE ingests SET ingest_id = 2",
+    "a charge that is not positive or has no entry": (
+        f"UPDATE vehicle_charges SET loss_pico = 0 WHERE vehicle_id = {ONE}"
+    ),
+    "a release without its charge": "UPDATE releases SET sequence = 77",
+    "a charge without its release": "DELETE FROM releases",
+    "a vehicle charged twice for one release": "INSERT INTO vehicle_charges FROM vehicle_charges LIMIT 1",
+    "a charge to an unknown vehicle": f"UPDATE vehicle_charges SET vehicle_id = 999 WHERE vehicle_id = {ONE}",
+    "a gap in the ledger": "DELETE FROM ledger WHERE sequence = 1",
+    "a vehicle whose pseudonym is not 32 bytes": "UPDATE vehicles SET hmac = 'short' WHERE vehicle_id = 1",
+    "a release with half its values": "UPDATE releases SET facts = NULL",
+    "a published release without values": "UPDATE releases SET facts = NULL, bins = NULL",
+}
+
+
+def test_a_sound_vault_passes_its_audits(released):
+    with Vault.open(released.store) as vault:
+        assert problems(vault) == []
+        audit(vault)
+
+
+@pytest.mark.parametrize("problem", PLANTED)
+def test_a_planted_bad_row_in_the_vault_is_found(released, problem):
+    with Vault.open(released.store) as vault:
+        vault.connection.execute(PLANTED[problem])
+        found = dict(problems(vault))
+        assert found.get(problem, 0) >= 1
+        with pytest.raises(StoreDamagedError, match="audits"):
+            audit(vault)
+
+
+def test_every_audit_of_the_vault_has_its_bad_row():
+    texts = script("audits/vault")
+    assert all(f"'{problem}'" in texts for problem in PLANTED)
+    assert texts.count("HAVING count(*) > 0") == len(PLANTED)
+
+
+CELL = (
+    "INSERT INTO cells (release_id, h3, cell, slot, slot_label, status, "
+    "speed_mean, speed_mean_low, speed_mean_high) "
+    "SELECT '{release}', '87608b0a5ffffff', {cell}, 0, 'whole period', '{status}', {mean}, {low}, {high}"
+)
+RELEASED_PLANTED = {
+    "a bin twice in a release": "INSERT INTO cells SELECT * FROM cells LIMIT 1",
+    "cells of an unknown or withdrawn release": CELL.format(
+        release="r0009", cell=7, status="released", mean=1, low=0, high=2
+    ),
+    "a withheld bin with a number": CELL.format(
+        release="r0001", cell=7, status="withheld", mean=1, low=0, high=2
+    ),
+    "a number outside its interval": CELL.format(
+        release="r0001", cell=7, status="released", mean=3, low=0, high=2
+    ),
+    "a number without an interval": CELL.format(
+        release="r0001", cell=7, status="released", mean=1, low=0, high="NULL"
+    ),
+}
+
+
+def audited(path, statement=None):
+    with duckdb.connect(str(path)) as connection:
+        if statement:
+            connection.execute(statement)
+        return {what for what, _ in connection.execute(script("audits/released")).fetchall()}
+
+
+def test_a_sound_released_database_passes_its_audits(released):
+    assert audited(released.released) == set()
+
+
+@pytest.mark.parametrize("problem", RELEASED_PLANTED)
+def test_a_planted_bad_row_in_the_released_database_is_found(released, problem):
+    assert problem in audited(released.released, RELEASED_PLANTED[problem])
+
+
+def test_every_audit_of_the_released_database_has_its_bad_row():
+    assert script("audits/released").count("HAVING count(*) > 0") == len(RELEASED_PLANTED)
+    assert all(f"'{problem}'" in script("audits/released") for problem in RELEASED_PLANTED)

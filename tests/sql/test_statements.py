@@ -1,0 +1,95 @@
+"""Rows in, rows out: what each SQL statement makes of a few rows."""
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from trafficdp.store.statements import registered, run, script
+
+
+@pytest.fixture
+def vault():
+    with duckdb.connect() as connection:
+        connection.execute(script("tables/vault"))
+        yield connection
+
+
+TYPES = {
+    "vehicle": pa.binary(32),
+    "time_us": pa.int64(),
+    "latitude": pa.float64(),
+    "longitude": pa.float64(),
+    "speed_centi": pa.int64(),
+    "speed_unit": pa.string(),
+    "derived": pa.bool_(),
+}
+
+
+def incoming(*rows):
+    columns = zip(*rows, strict=True)
+    table = pa.table(
+        {name: pa.array(list(column), TYPES[name]) for name, column in zip(TYPES, columns, strict=True)}
+    )
+    for name in ("vehicle", "speed_unit"):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table.column(name).dictionary_encode())
+    return table
+
+
+def fix(vehicle, time_us, speed=100):
+    return (bytes([vehicle]) * 32, time_us, 21.1, 72.8, speed, "kmh", False)
+
+
+def ingest(vault, number, *rows):
+    with registered(vault, "incoming_fixes", incoming(*rows)):
+        run(vault, script("statements/number_vehicles"))
+        run(vault, script("statements/add_fixes"), {"ingest_id": number})
+
+
+def numbered(vault):
+    """Return (vehicle_id, first byte of the pseudonym)."""
+    rows = run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1")
+    return [(number, pseudonym[0]) for number, pseudonym in rows]
+
+
+def test_new_vehicles_are_numbered_in_the_order_of_their_pseudonyms(vault):
+    ingest(vault, 1, fix(9, 1), fix(3, 2), fix(9, 3))
+    assert run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1") == [
+        (1, b"\3" * 32),
+        (2, b"\t" * 32),
+    ]
+
+
+def test_known_vehicles_keep_their_number_and_new_ones_follow(vault):
+    ingest(vault, 1, fix(9, 1))
+    ingest(vault, 2, fix(1, 2), fix(9, 2), fix(5, 2))
+    assert [hmac[0] for _, hmac in run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1")] == [
+        9,
+        1,
+        5,
+    ]
+
+
+def test_a_fix_of_a_known_vehicle_and_instant_is_left_out_and_the_earlier_one_stays(vault):
+    ingest(vault, 1, fix(1, 10, speed=100), fix(1, 20, speed=200))
+    ingest(vault, 2, fix(1, 20, speed=999), fix(1, 30, speed=300), fix(2, 20, speed=400))
+    rows = run(vault, "SELECT vehicle_id, time_us, speed_centi, ingest_id FROM fixes ORDER BY ALL")
+    assert rows == [(1, 10, 100, 1), (1, 20, 200, 1), (1, 30, 300, 2), (2, 20, 400, 2)]
+
+
+def test_every_column_of_a_fix_arrives_as_it_was(vault):
+    ingest(vault, 4, (b"\7" * 32, 123456789, -33.5, 151.25, -7, "mph", True))
+    assert run(vault, "SELECT * FROM fixes") == [(1, 123456789, -33.5, 151.25, -7, "mph", True, 4)]
+
+
+def test_a_statement_that_fails_says_its_own_error_and_not_that_of_letting_go(vault):
+    def fail():
+        with registered(vault, "incoming_fixes", incoming(fix(1, 1))):
+            run(vault, script("statements/number_vehicles"))
+            run(vault, "INSERT INTO vehicles SELECT * FROM vehicles")
+
+    vault.begin()
+    with pytest.raises(duckdb.ConstraintException):
+        fail()
+    vault.rollback()
+    assert run(vault, "SELECT count(*) FROM vehicles") == [(0,)]
