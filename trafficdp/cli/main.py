@@ -33,6 +33,7 @@ from trafficdp.cli import (
     plan,
     release,
     releases,
+    sql,
     status,
     verify,
     withdraw,
@@ -122,6 +123,7 @@ app.command("release", short_help="Charge every vehicle and publish the map.")(r
 app.command("releases", short_help="List the releases.")(releases.releases)
 app.command("withdraw", short_help="Take a release back; its budget stays spent.")(withdraw.withdraw)
 app.command("export", short_help="Write a release as one file. It is free.")(export.export)
+app.command("sql", short_help="Ask the released maps anything in SQL. It is free.")(sql.sql)
 app.command("ledger", short_help="Show what was charged, published and withdrawn.")(ledger.ledger)
 app.command("verify", short_help="Recompute a release's losses, hashes and charge.")(verify.verify)
 app.command("demo", short_help="Make a map from made-up buses, in seconds.")(demo.demo)

@@ -43,7 +43,7 @@ def geojson_bytes(release: Release) -> bytes:
     rounded = np.asarray(
         shapely.transform(polygons, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
     )
-    shapes = [_geometry_members(shape) for shape in rounded]
+    shapes = [geometry_members(shape) for shape in rounded]
     table = geojson_properties(release)
     names = list(table.columns)
     ids = feature_ids(release, table)
@@ -134,7 +134,8 @@ def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> 
     return [float(west[widest + 1]), south, float(east[widest]), north]
 
 
-def _geometry_members(shape: BaseGeometry) -> str:
+def geometry_members(shape: BaseGeometry) -> str:
+    """Return the member ``geometry`` of a feature, after a ``bbox`` of its own where it is cut."""
     geometry = f'"geometry":{_dump(shapely.geometry.mapping(shape))}'
     if shape.geom_type == "MultiPolygon":
         return f'"bbox":{_dump(bounding_box([shape]))},{geometry}'

@@ -1,0 +1,266 @@
+"""SQL on what is released: any query that reads, on `released.duckdb` and nothing else.
+
+Nothing here knows the vault, its lock or the key; an analyst may have the one file only. Queries run in a
+process of their own (`analyst_worker.py`), so that one that goes wrong takes neither this process nor the
+machine's memory with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from trafficdp._validate import positive
+from trafficdp.errors import DataError, UsageError
+from trafficdp.store.vault import VAULT_NAME
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds that a query may take."""
+LONGEST_TIMEOUT = 86_400.0
+LONGEST_QUERY = 100_000
+"""Characters."""
+LARGEST_RESULT = 256 << 20
+"""Bytes, as Arrow."""
+MOST_ROWS = 5_000_000
+
+_WORKER = Path(__file__).with_name("analyst_worker.py")
+_KEPT = ("PYTHON", "LD_", "LC_", "DYLD_")
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 2.0
+
+TABLES = """
+SELECT name, kind, comment FROM (
+    SELECT table_name AS name, 'table' AS kind, comment FROM duckdb_tables()
+    WHERE database_name = 'released' AND NOT internal
+    UNION ALL
+    SELECT view_name, 'view', comment FROM duckdb_views() WHERE database_name = 'released' AND NOT internal
+) ORDER BY kind, name
+"""
+"""What there is to read, with comments."""
+COLUMNS = """
+SELECT table_name AS name, column_name AS "column", data_type AS type, comment FROM duckdb_columns()
+WHERE database_name = 'released' AND NOT internal ORDER BY name, column_index
+"""
+"""Every column, with comments."""
+
+
+class AnalystSession:
+    """A released database, opened for reading. Every query stands alone: nothing is kept between two.
+
+    ``path`` is the file, ``timeout`` the seconds a query may take.
+
+    Raises UsageError when there is no such file or it is a vault, DataError when it cannot be read as a
+    released database.
+    """
+
+    def __init__(self, path: Path, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self.timeout = positive(timeout=timeout)
+        if self.timeout > LONGEST_TIMEOUT:
+            raise UsageError(
+                "timeout is out of range",
+                got=f"timeout={self.timeout:g}",
+                expected=f"at most {LONGEST_TIMEOUT:g} seconds",
+            )
+        self.path = _released_file(path)
+        self._worker: _Worker | None = None
+        self._started()
+
+    @classmethod
+    def open(cls, path: Path, *, timeout: float = DEFAULT_TIMEOUT) -> AnalystSession:
+        """Return a session on the released database at ``path``; raises as the class does."""
+        return cls(path, timeout=timeout)
+
+    def run(self, sql: str) -> pa.Table:
+        """Return the rows of the one statement ``sql``, which must read and nothing else.
+
+        Column names are unique: a second "a" is called "a_1". Times with a zone are in UTC.
+
+        Raises UsageError for a query that is wrong, refused, too long, too slow or too large, DataError
+        for one that fails on the data.
+        """
+        if len(sql) > LONGEST_QUERY:
+            raise UsageError(
+                "the query is too long", got=f"{len(sql)} characters", expected=f"at most {LONGEST_QUERY}"
+            )
+        worker = self._started()
+        try:
+            return worker.ask(sql, self.timeout)
+        except BaseException:
+            # a process that answered in full goes on; any other is of no use any more
+            if worker.busy:
+                self.close()
+            raise
+
+    def _started(self) -> _Worker:
+        if self._worker is None or not self._worker.alive:
+            self.close()
+            self._worker = _Worker(self.path, self.timeout)
+        return self._worker
+
+    def close(self) -> None:
+        """End the process; the next query starts another."""
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def __enter__(self) -> AnalystSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _released_file(path: Path) -> Path:
+    try:
+        real = Path(os.path.realpath(path))
+        found = real.is_file()
+    except (OSError, ValueError):
+        found = False
+    if not found:
+        raise UsageError(
+            "there is no released database here",
+            got=str(path),
+            expected="the file released.duckdb of a store",
+            todo="run `trafficdp release` first, or name the file with --file",
+        )
+    if real.name == VAULT_NAME:
+        raise UsageError(
+            "this is the vault, which nobody queries",
+            got=str(path),
+            expected="released.duckdb",
+            todo="name the file beside it",
+        )
+    return real
+
+
+class _Worker:
+    """The process that runs the queries, seen from here. ``busy`` while an answer is outstanding."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.busy = True
+        kept = {name: value for name, value in os.environ.items() if _harmless(name)}
+        # -P: nothing in the current folder is imported
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_WORKER), str(path), str(timeout + _GRACE_SECONDS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=kept,
+            start_new_session=True,
+        )
+        self._unread = bytearray()
+        try:
+            self._result(time.monotonic() + _START_SECONDS)
+        except UsageError:
+            self.end()
+            raise DataError("the released database could not be opened in time", got=path.name) from None
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, sql: str, timeout: float) -> pa.Table:
+        """Return the rows of ``sql``."""
+        self.busy = True
+        content = sql.encode("utf-8", "replace")
+        deadline = time.monotonic() + timeout
+        pipe = self._process.stdin
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.write(len(content).to_bytes(8, "big") + content)
+                pipe.flush()
+        stream = self._result(deadline)
+        try:
+            return pa.ipc.open_stream(stream).read_all()
+        except pa.ArrowException:
+            raise _beyond_the_engine() from None
+
+    def _result(self, deadline: float) -> bytes:
+        result = bytearray()
+        while True:
+            letter, content = self._frame(deadline)
+            if letter == b"D":
+                result += content
+                if len(result) > LARGEST_RESULT:
+                    raise UsageError(
+                        "the result is too large",
+                        got=f"more than {LARGEST_RESULT >> 20} MiB",
+                        todo="add LIMIT, or aggregate",
+                    )
+                continue
+            self.busy = False
+            if letter == b"R":
+                return bytes(result)
+            raise _error(json.loads(content))
+
+    def _frame(self, deadline: float) -> tuple[bytes, bytes]:
+        self._fill(9, deadline)
+        size = int.from_bytes(self._unread[1:9], "big")
+        self._fill(9 + size, deadline)
+        letter, content = bytes(self._unread[:1]), bytes(self._unread[9 : 9 + size])
+        del self._unread[: 9 + size]
+        return letter, content
+
+    def _fill(self, size: int, deadline: float) -> None:
+        """Read until ``size`` bytes are there."""
+        pipe = self._process.stdout
+        if pipe is None:
+            raise _beyond_the_engine()
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while len(self._unread) < size:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(1000 * left):
+                raise UsageError(
+                    "the query took too long",
+                    todo="ask for less, or give it more seconds with --timeout",
+                )
+            piece = os.read(pipe.fileno(), 1 << 20)
+            if not piece:
+                raise _beyond_the_engine()
+            self._unread += piece
+
+    def end(self) -> None:
+        """Kill the process and wait for its end."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+
+def _harmless(name: str) -> bool:
+    return name.startswith(_KEPT) or name in ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
+
+
+def _beyond_the_engine() -> UsageError:
+    return UsageError(
+        "the query broke the engine: too much memory, or nested too deeply", todo="ask for less at a time"
+    )
+
+
+def _error(answer: dict[str, str]) -> UsageError | DataError:
+    kind, message = answer["kind"], answer["message"]
+    if kind == "data":
+        return DataError(message)
+    todo = {
+        "memory": "aggregate, or add WHERE or LIMIT",
+        "file": "write results with --to and a file name",
+        "refused": "what you need in between goes into WITH",
+    }.get(kind)
+    return UsageError(message, todo=todo)

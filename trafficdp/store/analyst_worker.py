@@ -1,0 +1,269 @@
+"""The process in which an analyst's SQL runs: a program of its own, started by `analyst.py`.
+
+Usage: ``python analyst_worker.py RELEASED.duckdb SECONDS``. It reads queries from standard input and
+answers on standard output in frames: one letter, the length in 8 bytes, the content.
+
+R  ready; or the answer to a query that is over: empty
+D  a piece of the result, an Arrow IPC stream in all
+X  an error: JSON of ``kind`` (refused, wrong, data, memory, file) and ``message``
+
+Three walls, each enough for most attempts alone:
+
+1. One statement at a time, and only one that reads. A SELECT can hide a COPY or INSERT in its WITH, so
+   its syntax tree is looked through.
+2. DuckDB: the file is attached read-only, external access is off, no extension loads, the configuration
+   is locked. That is not enough: DuckDB allows what is attached, and a log beside it, to be written to.
+3. The kernel: once the file is open, this process may open no other file (RLIMIT_NOFILE 0), write to none
+   (RLIMIT_FSIZE 0), and hold only so much memory (RLIMIT_DATA), which DuckDB's own limit does not count
+   in full; an alarm ends a query that no interrupt reaches.
+
+It imports nothing of trafficdp, to start fast.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import sys
+from typing import BinaryIO
+
+import duckdb
+import pyarrow as pa
+
+MEBIBYTE = 1 << 20
+ENGINE_MEMORY = 1024 * MEBIBYTE
+"""What DuckDB may use for tables, sorting and hashing."""
+PROCESS_MEMORY = 2048 * MEBIBYTE
+"""What the process may use on top of what it starts with."""
+ROWS_A_BATCH = 100_000
+THREADS = 4
+
+_TABLES = {"cells", "releases"}
+_PROBE = "SELECT release_id, h3, slot, cells.status, speed_mean, disclosure FROM cells JOIN releases USING (release_id)"
+_VAULT = ("vehicles", "fixes")
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+_EXCERPT = re.compile(r"\s*(LINE \d+:|Stack Trace:)")
+_PREFIX = re.compile(r"^[A-Za-z ]{0,40}Error: ")
+
+_FILES = "a query may not use files, the network, extensions or other databases"
+_READ = "a query may only read: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
+
+
+class _Refused(Exception):
+    """A query that is not run. ``kind`` is as in the answers."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def open_released(path: str) -> duckdb.DuckDBPyConnection:
+    """Return a locked connection that reads the database at ``path`` and nothing else.
+
+    Raises _Refused for a database that is not a released one.
+    """
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "allow_persistent_secrets": "false",
+            "python_enable_replacements": "false",
+            "temp_directory": "",
+            "memory_limit": f"{ENGINE_MEMORY // MEBIBYTE}MiB",
+            "threads": str(THREADS),
+        }
+    )
+    quoted = path.replace("'", "''")
+    connection.execute("ATTACH '" + quoted + "' AS released (READ_ONLY, TYPE duckdb)")
+    connection.execute("USE released")
+    tables = {
+        name
+        for (name,) in connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'released'"
+        ).fetchall()
+    }
+    if not tables.isdisjoint(_VAULT) or not tables.issuperset(_TABLES):
+        raise _Refused("data", "not a released database")
+    connection.execute(_PROBE + " LIMIT 1")
+    # what runs once now needs no file later
+    connection.execute("SELECT random(), now(), uuid(), json('[1]') -> 0 FROM range(10)")
+    _reader(connection).read_all()
+    for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+        connection.execute("SET " + setting)
+    return connection
+
+
+def close_the_doors() -> None:
+    """Take this process's right to open files, to write to any and to grow without bound, for good."""
+    for what, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 0),
+        (resource.RLIMIT_DATA, _data_in_use() + PROCESS_MEMORY),
+    ):
+        hard = resource.getrlimit(what)[1]
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        resource.setrlimit(what, (limit, limit))
+
+
+def _data_in_use() -> int:
+    """Return the bytes that RLIMIT_DATA counts now; 0 where /proc does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            found = re.search(r"^VmData:\s*(\d+) kB", status.read(), re.MULTILINE)
+    except OSError:
+        return 0
+    return 1024 * int(found[1]) if found else 0
+
+
+def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Return the one statement that ``sql`` holds; raise _Refused unless it reads and nothing else."""
+    statements = connection.extract_statements(sql)
+    if not statements:
+        raise _Refused("wrong", "there is no statement")
+    if len(statements) > 1:
+        raise _Refused("wrong", "this is more than one statement: run them one at a time")
+    (statement,) = statements
+    kind = statement.type.name
+    if kind == "EXPLAIN":
+        head = _EXPLAIN.match(sql)
+        if head is None:
+            raise _Refused("refused", _READ)
+        checked(connection, sql[head.end() :])
+    elif kind == "MULTI":
+        # PIVOT without IN is several statements; a tree of it is not to be had
+        if re.match(r"\s*(pivot|from|with|select)\b", sql, re.IGNORECASE) is None:
+            raise _Refused("refused", _READ)
+    elif kind != "SELECT" or _writes(connection, sql):
+        raise _Refused("refused", _READ)
+    return statement
+
+
+def _writes(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Whether a part of the SELECT ``sql`` is an INSERT, UPDATE, DELETE, MERGE or COPY."""
+    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+    pending = [json.loads(row[0])] if row else []
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending.extend(part)
+        elif isinstance(part, dict):
+            if str(part.get("type")).endswith("_QUERY_NODE"):
+                return True
+            pending.extend(part.values())
+    return False
+
+
+def answer(connection: duckdb.DuckDBPyConnection, sql: str, output: Frames) -> None:
+    """Run ``sql`` and send its rows."""
+    connection.execute(checked(connection, sql))
+    reader = _reader(connection)
+    schema = _unique_names(reader.schema)
+    with pa.ipc.new_stream(output, schema) as stream:
+        for batch in reader:
+            stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _reader(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
+    reader = connection.to_arrow_reader(ROWS_A_BATCH)
+    if reader is None:
+        raise _Refused("wrong", "this statement gives no rows")
+    return reader
+
+
+def _unique_names(schema: pa.Schema) -> pa.Schema:
+    """Return ``schema`` with every name once: a, a_1, a_2."""
+    taken: set[str] = set()
+    fields = []
+    for field in schema:
+        name, number = field.name, 0
+        while name in taken:
+            number += 1
+            name = f"{field.name}_{number}"
+        taken.add(name)
+        fields.append(field.with_name(name))
+    return pa.schema(fields)
+
+
+class Frames:
+    """Standard output as frames; a file object as far as Arrow needs one."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def send(self, letter: bytes, content: bytes | memoryview = b"") -> None:
+        """Send one frame."""
+        self._stream.write(letter + len(content).to_bytes(8, "big"))
+        self._stream.write(content)
+        self._stream.flush()
+
+    def write(self, content: bytes | pa.Buffer) -> int:
+        """Send a piece of a result."""
+        view = memoryview(content)
+        self.send(b"D", view)
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Do nothing: every frame is flushed."""
+
+    def close(self) -> None:
+        """Do nothing: the stream outlives the result."""
+
+
+def explained(error: BaseException) -> dict[str, str]:
+    """Return kind and message of an error, in one line and without what is DuckDB's own business."""
+    if isinstance(error, _Refused):
+        return {"kind": error.kind, "message": str(error)}
+    if isinstance(error, (MemoryError, duckdb.OutOfMemoryException, pa.ArrowMemoryError)):
+        return {"kind": "memory", "message": "the query needs too much memory"}
+    if isinstance(error, RecursionError):
+        return {"kind": "wrong", "message": "the query is nested too deeply"}
+    if isinstance(error, (duckdb.PermissionException, duckdb.IOException, duckdb.HTTPException, OSError)):
+        return {"kind": "file", "message": _FILES}
+    foreign = not isinstance(error, duckdb.Error) or "Traceback" in str(error)
+    if foreign or isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
+        return {"kind": "wrong", "message": "this query is beyond the engine"}
+    if "max_expression_depth" in str(error):
+        return explained(RecursionError())
+    text = _PREFIX.sub("", _EXCERPT.split(str(error), maxsplit=1)[0])
+    data = isinstance(error, (duckdb.ConversionException, duckdb.OutOfRangeException))
+    return {"kind": "data" if data else "wrong", "message": " ".join(text.split())[:400]}
+
+
+def _why_closed(error: Exception) -> str:
+    if "lock" in str(error).lower() and isinstance(error, duckdb.IOException):
+        return "another program has the released database open for writing; close it and try again"
+    return "this is not a released database, or it is damaged"
+
+
+def serve(path: str, seconds: float) -> None:
+    """Open the database at ``path`` and answer queries until standard input ends."""
+    queries, output = sys.stdin.buffer, Frames(sys.stdout.buffer)
+    try:
+        connection = open_released(path)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent hears of it
+        output.send(b"X", json.dumps({"kind": "data", "message": _why_closed(error)}).encode())
+        return
+    close_the_doors()
+    output.send(b"R")
+    while length := queries.read(8):
+        sql = queries.read(int.from_bytes(length, "big")).decode("utf-8", "replace")
+        # for what no interrupt reaches; its default is to end the process
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            answer(connection, sql, output)
+        except BaseException as error:  # noqa: BLE001 - a query must not end the process
+            output.send(b"X", json.dumps(explained(error)).encode())
+        else:
+            output.send(b"R")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], float(sys.argv[2]))
