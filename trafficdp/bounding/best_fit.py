@@ -26,7 +26,7 @@ def best_fit(occupancy: Occupancy, capacity: IntArray) -> Arrays:
     order = descending(occupancy)
     order = order[np.argsort(-capped[order], kind="stable")]
     sizes, group_start = np.unique(-capped[order], return_index=True)
-    group_end = np.append(group_start[1:], len(order))
+    group_end = np.append(group_start, len(order))[1:]
 
     room = np.zeros(occupancy.pairs, dtype=np.int64)
     array_bin = np.zeros(occupancy.pairs, dtype=np.int64)
