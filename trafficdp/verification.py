@@ -27,7 +27,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import decimal_text
-from trafficdp.publication import RELEASES, epsilon_of
+from trafficdp.publication import epsilon_of, folder_of
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -85,7 +85,8 @@ class _Subject:
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         self._curator = curator
         self._stored = stored
-        self._folder = curator.store / RELEASES / stored.release_id
+        # absolute: pandas takes a relative name with a colon for an address
+        self._folder = folder_of(curator.store, stored.release_id).absolute()
         self._order = Order.from_json(stored.allocation)
         self._ledger = vault_ledger.rows(curator.vault)
         self._recomputed: Contributions | None = None

@@ -21,6 +21,13 @@ from trafficdp.errors import (
 _FULL = ("no space left", "file too large", "disk full", "could not write", "failed to write", "out of disk")
 _READ_ONLY = ("read-only", "permission denied", "not permitted")
 _BUSY = ("could not set lock", "conflicting lock")
+_DAMAGED = ("corrupt", "checksum")
+_UNREADABLE = (
+    duckdb.IOException,
+    duckdb.SerializationException,
+    duckdb.FatalException,
+    duckdb.InternalException,
+)
 _OTHER_VERSION = ("with version number", "storage version")
 
 
@@ -64,7 +71,7 @@ def _from_duckdb(error: duckdb.Error, what: str) -> StoreUnavailableError:
             f"{what} failed: the database was written by another version of DuckDB",
             todo="use the version of trafficdp that made it",
         )
-    if isinstance(error, (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException)):
+    if isinstance(error, _UNREADABLE) or any(part in text for part in _DAMAGED):
         return StoreDamagedError(
             f"{what} failed: the database cannot be read",
             todo="restore the newest complete backup of the store",

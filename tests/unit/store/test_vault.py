@@ -1,0 +1,218 @@
+"""The vault: made once, opened by its own version only, kept from other eyes."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import duckdb
+import pytest
+
+import trafficdp
+from trafficdp.errors import (
+    DataError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreFullError,
+    StoreKeyError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    StoreVersionError,
+    UsageError,
+)
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.store.vault import Vault
+from trafficdp.workspace import create_store
+
+
+def test_a_store_is_not_made_over_another(filled):
+    before = filled.dump()
+    with pytest.raises(UsageError, match="there is a store here already"):
+        create_store(filled.store, filled.key)
+    assert filled.dump() == before
+    assert len(list(filled.folder.glob("*.head"))) == 1
+
+
+def test_a_folder_without_a_store_is_left_as_it_is(city, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(StoreUnavailableError, match="there is no store here"):
+        trafficdp.open(city.config, store=empty).status()
+    assert list(empty.iterdir()) == []
+
+
+def test_a_store_of_another_schema_version_is_refused(filled):
+    filled.sql("UPDATE meta SET value = '999' WHERE key = 'schema_version'")
+    with pytest.raises(StoreVersionError, match="schema version 999") as caught:
+        filled.open().status()
+    assert caught.value.exit_code == 6
+
+
+def test_a_foreign_database_is_refused_as_another_version(filled):
+    filled.vault.unlink()
+    duckdb.connect(str(filled.vault)).close()
+    with pytest.raises(StoreVersionError, match="schema version none"):
+        filled.open().status()
+
+
+@pytest.mark.parametrize("content", [b"not a database", b"\0" * 20000], ids=["text", "zeros"])
+def test_a_vault_that_is_no_database_is_said_to_be_damaged(filled, content):
+    filled.vault.write_bytes(content)
+    with pytest.raises(StoreUnavailableError) as caught:
+        filled.open().status()
+    assert caught.value.exit_code == 6
+    assert "\n" not in str(caught.value)
+
+
+def test_a_vault_with_flipped_bytes_gives_no_bug(filled):
+    sound = filled.vault.read_bytes()
+    refused = []
+    for start in range(0, len(sound), len(sound) // 12):
+        filled.vault.write_bytes(sound[:start] + bytes(4096) + sound[start + 4096 :])
+        try:
+            filled.open().plan()
+        except StoreUnavailableError as error:
+            refused.append(str(error))
+    assert refused
+    assert not any("\n" in text for text in refused)
+
+
+def test_a_flipped_bit_in_the_header_is_damage(filled):
+    content = bytearray(filled.vault.read_bytes())
+    assert content[8:12] == b"DUCK"
+    content[12] ^= 1
+    filled.vault.write_bytes(bytes(content))
+    with pytest.raises(StoreDamagedError, match="cannot be read"):
+        filled.open().status()
+
+
+def test_only_the_owner_reads_the_vault_and_what_duckdb_writes_beside_it(filled):
+    seen = {}
+    with Vault.open(filled.store) as vault:
+        with vault.transaction("trying"):
+            vault.set_fact("colour", "green")
+        for path in filled.store.iterdir():
+            if path.name.startswith("vault"):
+                seen[path.name] = stat.S_IMODE(path.stat().st_mode)
+    assert seen == {"vault.duckdb": 0o600, "vault.duckdb.wal": 0o600, "vault.duckdb.tmp": 0o700}
+    assert not (filled.store / "vault.duckdb.tmp").exists()
+    assert os.umask(0o022) == 0o022
+
+
+def test_rows_that_a_killed_command_spilled_are_removed(filled):
+    spilled = filled.store / "vault.duckdb.tmp" / "reduction"
+    spilled.mkdir(parents=True)
+    (spilled / "duckdb_temp_storage-0.tmp").write_bytes(b"rows")
+    filled.open().status()
+    assert not spilled.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["with space", 'o\'brien "x"', "100%", "a#b", "md:city", "ünïcode;--"])
+def test_stores_lie_under_any_name(city, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workspace = trafficdp.open(city.config, store=name, create=True)
+    workspace.ingest([city.days[1]])
+    done = workspace.release()
+    assert done.folder.is_dir()
+    assert all(check.passed for check in workspace.verify(done.id))
+    assert (tmp_path / name / "vault.duckdb").exists()
+
+
+def test_a_name_with_a_question_mark_is_refused_before_anything_is_made(city, tmp_path):
+    with pytest.raises(UsageError, match="question mark"):
+        trafficdp.open(city.config, store=tmp_path / "who?" / "s", create=True)
+
+
+def test_a_store_behind_a_symbolic_link_is_the_same_store(filled, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(filled.store)
+    workspace = trafficdp.open(filled.config, store=link)
+    assert workspace.status().fixes == filled.open().status().fixes
+
+
+def test_a_key_inside_the_store_is_refused_through_a_link_too(city, tmp_path):
+    store = tmp_path / "s"
+    store.mkdir()
+    (tmp_path / "elsewhere").symlink_to(store)
+    text = city.config.read_text(encoding="utf-8")
+    city.config.write_text(f'key_file = "{tmp_path}/elsewhere/key"\n{text}', encoding="utf-8")
+    with pytest.raises(UsageError, match="key must not lie in the store"):
+        trafficdp.open(city.config, store=store, create=True)
+
+
+def test_another_key_is_refused(filled, tmp_path):
+    filled.key.unlink()
+    VehicleKey.create(filled.key)
+    before = filled.dump()
+    for command in (lambda: filled.open().ingest([filled.days[2]]), lambda: filled.open().release()):
+        with pytest.raises(StoreKeyError, match="not the key of this store") as caught:
+            command()
+        assert caught.value.exit_code == 6
+    assert filled.dump() == before
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_key_that_others_may_read_or_write_is_refused(filled, mode):
+    filled.key.chmod(mode)
+    with pytest.raises(StoreKeyError, match="open to other users") as caught:
+        filled.open().ingest([filled.days[2]])
+    assert caught.value.exit_code == 6
+
+
+def test_a_missing_key_is_said_to_be_missing(filled):
+    filled.key.unlink()
+    with pytest.raises(StoreKeyError, match="there is no key"):
+        filled.open().release()
+
+
+def test_a_store_whose_making_failed_can_be_made(city, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(StoreFullError):
+            city.open()
+    assert not (city.store / "vault.duckdb").exists()
+    city.open().ingest([city.days[1]])
+    assert city.open().release().id == "r0001"
+
+
+def test_a_read_only_store_says_so(filled, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode, **options: mode != os.W_OK)
+    with pytest.raises(StoreReadOnlyError) as caught:
+        filled.open().status()
+    assert caught.value.exit_code == 6
+
+
+def test_a_vault_that_another_program_has_open_is_busy(filled):
+    program = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(filled.vault)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(StoreBusyError, match="another program"):
+            filled.open().status()
+        other.stdin.close()
+        other.wait()
+    assert filled.open().status().files == 1
+
+
+def test_a_failed_transaction_leaves_nothing(filled):
+    before = filled.dump()
+
+    def fail(vault):
+        with vault.transaction("trying"):
+            vault.set_fact("colour", "green")
+            raise DataError("on purpose")
+
+    with Vault.open(filled.store) as vault:
+        with pytest.raises(DataError, match="on purpose"):
+            fail(vault)
+        assert vault.fact("colour") is None
+    assert filled.dump() == before
