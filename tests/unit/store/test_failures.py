@@ -32,7 +32,7 @@ SAID = [
     ),
     (duckdb.IOException('IO Error: Cannot open file "/v": Permission denied'), StoreReadOnlyError),
     (
-        duckdb.IOException("IO Error: Trying to read a database file with version number 99"),
+        duckdb.IOException("IO Error: a database file with version number 99"),
         StoreVersionError,
     ),
     (duckdb.IOException("IO Error: not a valid DuckDB database file"), StoreDamagedError),
@@ -43,9 +43,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "ours"), SAID, ids=lambda value: getattr(value, "__name__", str(value)[:40])
-)
+@pytest.mark.parametrize(("error", "ours"), SAID, ids=range(len(SAID)))
 def test_every_failure_has_its_class_and_exit_6(error, ours):
     with pytest.raises(StoreUnavailableError) as caught, store_failures("trying"):
         raise error
