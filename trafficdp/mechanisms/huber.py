@@ -6,7 +6,8 @@ smooth sensitivity with its proof: ``bounding.smooth_sensitivity``. We depart fr
 pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise whose quoted constants are not
 sufficient (E17; ``GaussianHuber`` has the exactly calibrated form); the weighted mean in the lemmas (E15);
 outliers counted against a threshold that does not depend on their number (E16); the least S over many k0;
-and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a weighted mean.
+and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a weighted mean
+(capped or plain weights, whichever has the smaller ``clean_error``).
 
 Theorem (REPLACE_USER_VALUES). A bin by Huber is epsilon[g]-DP for each of its vehicles (``noise.student_t``);
 one by Laplace costs vehicle i epsilon[g] u_i / max u; bins add up. Which of the two a bin takes depends on
@@ -174,7 +175,8 @@ class Huber:
     ) -> FloatArray:
         """Return the expected error where vehicles agree to within 0.4 thresholds, shape (G,). Public.
 
-        For bins by Laplace the worst case, as in ``expected_error``.
+        Noise, and for capped weights the root mean square of their bias when all samples are independent
+        and follow one law. Its worst case is in ``expected_error``.
         """
         parts = self.parts(occupancy, bound, statistic, epsilon)
         return _combined(occupancy, bound, statistic, parts, [part.clean for part in parts])
@@ -241,23 +243,24 @@ class Huber:
         target = huber_weights.normalised(np.ones_like(used) if by_vehicle else occupancy.count, index, bins)
         capped = WeightedMean(occupancy, moment, FINER * counted)
         plain = capped if by_vehicle else WeightedMean(occupancy, moment, occupancy.count)
-        better = capped.error(epsilon, target) < plain.error(epsilon, target)
-        laplace = WeightedMean(occupancy, moment, np.where(better[index], capped.used, plain.used))
-        worst = laplace.error(epsilon, target)
-
         shape = HuberShape(capped.weight, threshold, index, bins, upper)
+        drift = _clean_bias(shape, target, self.factor)
+        even_noise, plain_noise = capped.error(epsilon, capped.weight), plain.error(epsilon, plain.weight)
+        better = even_noise + drift < plain_noise
+        laplace = WeightedMean(occupancy, moment, np.where(better[index], capped.used, plain.used))
+        worst = np.minimum(laplace.error(epsilon, target), upper)
+
         alpha, beta, mean_absolute = self.calibrated(epsilon)
-        clean = _clean_bias(shape, target, self.factor)
-        clean += clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
+        clean = drift + clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
         least = np.full(bins, np.inf)
         np.minimum.at(least, index, threshold)
-        huber = (least < upper) & (clean < worst) & np.isfinite(epsilon)
+        by_laplace = np.minimum(even_noise + drift, plain_noise)
+        huber = (least < upper) & (clean < by_laplace) & np.isfinite(epsilon)
+        clean = np.where(huber, clean, by_laplace)
         # see expected_error
         even = shape.balanced & (huber_weights.weight_distance(shape.weight, target, index, bins) == 0)
         worst = np.where(huber, np.where(even, upper / 2, upper), worst)
-        return HuberPart(
-            moment, shape, huber, laplace, alpha, beta, epsilon, np.where(huber, clean, worst), worst
-        )
+        return HuberPart(moment, shape, huber, laplace, alpha, beta, epsilon, clean, worst)
 
     def _released(self, part: HuberPart, totals: IntArray, noise: NoiseSource) -> FloatArray:
         """Return the noisy moment of every bin, clipped to its range, shape (G,)."""
