@@ -8,7 +8,7 @@ import pytest
 
 
 def _small_city():
-    path = Path(__file__).parents[2] / "small_city.py"
+    path = Path(__file__).parents[1] / "small_city.py"
     spec = importlib.util.spec_from_file_location("small_city", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

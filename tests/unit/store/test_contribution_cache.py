@@ -1,0 +1,101 @@
+"""The cache answers what the reduction would, or nothing."""
+
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp import verification
+from trafficdp.curator import Curator
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.model.slot import SlotKind
+from trafficdp.store import contribution_cache, vault_fixes
+from trafficdp.store.contribution_cache import MOST_CACHED, cache_key, load
+from trafficdp.store.head import Head
+from trafficdp.store.vault import Vault
+
+
+@pytest.fixture
+def door(filled):
+    with Vault.open(filled.store) as vault:
+        yield Curator(filled.store, vault, Head.beside(filled.key, vault.store_id))
+
+
+@pytest.fixture
+def asked(filled, door):
+    config = filled.open().config
+    return config.grid, config.bound, vault_fixes.data_version(door.vault)
+
+
+def same(ours, theirs):
+    return (
+        all(
+            np.array_equal(getattr(ours.occupancy, field.name), getattr(theirs.occupancy, field.name))
+            for field in fields(ours.occupancy)
+        )
+        and np.array_equal(ours.total, theirs.total)
+        and np.array_equal(ours.total_of_squares, theirs.total_of_squares)
+        and np.array_equal(ours.vehicle, theirs.vehicle)
+        and ours.bound == theirs.bound
+    )
+
+
+def test_what_is_kept_equals_a_fresh_reduction_bit_for_bit(door, asked):
+    grid, bound, version = asked
+    fresh = reduce_fixes(door.vault.connection, grid, bound, version.ingest_id)
+    assert load(door.vault, grid, bound, version) is None
+    assert same(door.contributions(grid, bound, version), fresh)
+    kept = load(door.vault, grid, bound, version)
+    assert same(kept, fresh)
+    assert kept.occupancy.bins == 5
+    assert kept.total.dtype == fresh.total.dtype
+    assert kept.occupancy.cell.dtype == fresh.occupancy.cell.dtype
+
+
+def test_the_second_time_comes_from_the_cache(door, asked, monkeypatch):
+    first = door.contributions(*asked)
+    monkeypatch.setattr("trafficdp.curator.reduce_fixes", lambda *arguments: pytest.fail("reduced again"))
+    assert same(door.contributions(*asked), first)
+
+
+def test_every_part_of_the_question_is_in_the_key(asked):
+    grid, bound, version = asked
+    keys = {
+        cache_key(grid, bound, version),
+        cache_key(replace(grid, resolution=8), bound, version),
+        cache_key(replace(grid, slot_kind=SlotKind.DAY), bound, version),
+        cache_key(replace(grid, period=replace(grid.period, time_zone="UTC")), bound, version),
+        cache_key(grid, replace(bound, upper=Fraction(60)), version),
+        cache_key(grid, replace(bound, step=Fraction(1, 10)), version),
+        cache_key(grid, bound, replace(version, digest="0" * 64)),
+    }
+    assert len(keys) == 7
+
+
+def test_the_cache_is_emptied_when_it_would_outgrow_its_bound(door, asked):
+    grid, bound, version = asked
+    for upper in range(1, MOST_CACHED + 1):
+        door.contributions(grid, replace(bound, upper=Fraction(upper)), version)
+    count = "SELECT count(DISTINCT cache_key) FROM contributions"
+    assert door.vault.connection.execute(count).fetchall() == [(MOST_CACHED,)]
+    door.contributions(grid, bound, version)
+    assert door.vault.connection.execute(count).fetchall() == [(1,)]
+    assert load(door.vault, grid, bound, version) is not None
+
+
+def test_new_data_is_another_question(filled, asked):
+    workspace = filled.open()
+    workspace.plan()
+    assert workspace.ingest([filled.days[2]])[0].added > 0
+    assert workspace.plan().allocation.occupancy.users == 16
+
+
+def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkeypatch):
+    released.sql("UPDATE contributions SET fixes = 1")
+    assert all(check.passed for check in released.open().verify("r0001"))
+    released.sql("DELETE FROM fixes WHERE vehicle_id = 1 AND time_us % 4 = 0")
+    failed = [check.name for check in released.open().verify("r0001") if not check.passed]
+    assert "the data is the version that was charged" in failed
+    assert verification.reduce_fixes is reduce_fixes
+    assert contribution_cache.MOST_CACHED == 8

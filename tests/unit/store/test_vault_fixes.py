@@ -1,0 +1,153 @@
+"""Files into the vault: all or none, once, under one declaration."""
+
+import json
+
+import pytest
+
+from trafficdp.errors import DataError, StoreDamagedError
+from trafficdp.store import vault_fixes
+from trafficdp.store.vault import Vault
+
+
+def test_reading_a_file_twice_changes_nothing(filled):
+    before = filled.dump()
+    (again,) = filled.open().ingest([filled.days[1]])
+    assert again.already_there
+    assert again.added == 0
+    assert filled.dump() == before
+
+
+def test_the_same_bytes_under_another_name_change_nothing(filled):
+    before = filled.dump()
+    copy = filled.folder / "copy.csv"
+    copy.write_bytes(filled.days[1].read_bytes())
+    (again,) = filled.open().ingest([copy])
+    assert again.already_there
+    assert filled.dump() == before
+
+
+def test_a_file_named_twice_in_one_call_is_read_once(city):
+    first, second = city.open().ingest([city.days[1], city.days[1]])
+    assert (first.already_there, second.already_there) == (False, True)
+    assert city.open().status().files == 1
+
+
+def test_the_same_file_under_another_declaration_is_bad_data(filled):
+    before = filled.dump()
+    with pytest.raises(DataError, match="another declaration") as caught:
+        filled.open(unit="m/s").ingest([filled.days[1]])
+    assert caught.value.exit_code == 4
+    assert filled.dump() == before
+
+
+def test_a_second_file_that_fails_leaves_the_first_out(city):
+    broken = city.folder / "broken.csv"
+    broken.write_text("plate,at\nx,y\n", encoding="utf-8")
+    workspace = city.open()
+    before = city.dump()
+    with pytest.raises(DataError):
+        workspace.ingest([city.days[1], broken])
+    assert city.dump() == before
+    assert before["vault"]["fixes"] == []
+    assert "area_hash" not in {key for key, _ in before["vault"]["meta"]}
+
+
+def test_a_missing_second_file_leaves_the_first_out(city):
+    workspace = city.open()
+    before = city.dump()
+    with pytest.raises(DataError) as caught:
+        workspace.ingest([city.days[1], city.folder / "nowhere.csv"])
+    assert caught.value.exit_code == 4
+    assert city.dump() == before
+
+
+def test_a_dry_run_writes_nothing_and_says_what_would_be_read(city):
+    workspace = city.open()
+    before = city.dump()
+    content = city.vault.read_bytes()
+    read = workspace.ingest([city.days[1], city.days[2]], dry_run=True)
+    assert [each.report.rows_kept for each in read] == [each.report.rows_in for each in read]
+    assert all(each.report.rows_kept > 0 for each in read)
+    assert city.dump() == before
+    assert city.vault.read_bytes() == content
+
+
+def test_another_study_area_is_refused_by_every_command_that_uses_it(filled):
+    before = filled.dump()
+    changed = filled.open(area="[72.70, 21.10, 72.96, 21.28]")
+    for command in (
+        lambda: changed.ingest([filled.days[2]]),
+        lambda: changed.ingest([filled.days[2]], dry_run=True),
+        changed.plan,
+        changed.release,
+    ):
+        with pytest.raises(DataError, match="study area is not the one") as caught:
+            command()
+        assert caught.value.exit_code == 4
+    assert filled.dump() == before
+
+
+def test_a_fix_in_two_files_is_kept_once(filled):
+    lines = filled.days[1].read_text(encoding="utf-8").splitlines()
+    more = filled.folder / "more.csv"
+    more.write_text(
+        "\n".join([*lines[:11], lines[1].replace("T08:02:30", "T23:00:00")]) + "\n", encoding="utf-8"
+    )
+    (done,) = filled.open().ingest([more])
+    assert (done.report.rows_kept, done.added) == (11, 1)
+
+
+def test_two_spellings_of_a_plate_are_one_vehicle(filled, small_city):
+    assert len(filled.sql("SELECT * FROM vehicles")) == len(small_city.DAYS[1]) + 1
+
+
+def test_neither_plates_nor_the_key_are_in_the_vault(filled, small_city):
+    content = filled.vault.read_bytes().upper()
+    key = filled.key.read_text(encoding="ascii").split()[1].upper()
+    assert bytes.fromhex(key) not in filled.vault.read_bytes()
+    assert key.encode() not in content
+    for plate in small_city.PLATES:
+        for spelling in (plate, plate.replace(" ", ""), plate.replace(" ", "-")):
+            assert spelling.upper().encode() not in content
+
+
+def test_the_audits_undo_an_ingest_that_they_object_to(filled, monkeypatch):
+    number = "statements/add_fixes"
+    sound = vault_fixes.script(number)
+    doubled = sound.replace(
+        "ANTI JOIN fixes AS old ON old.vehicle_id = known.vehicle_id", "ANTI JOIN fixes AS old ON false"
+    )
+    assert doubled != sound
+    monkeypatch.setattr(vault_fixes, "script", lambda name: doubled if name == number else sound_script(name))
+    lines = filled.days[1].read_text(encoding="utf-8").splitlines()
+    more = filled.folder / "more.csv"
+    more.write_text("\n".join(lines[:9]) + "\n", encoding="utf-8")
+    before = filled.dump()
+    with pytest.raises(StoreDamagedError, match=r"a \(vehicle, instant\) twice"):
+        filled.open().ingest([more])
+    assert filled.dump() == before
+
+
+sound_script = vault_fixes.script
+
+
+def test_reports_come_back_as_they_were_written(filled):
+    (report,) = filled.open().reports()
+    assert report.rows_in == len(filled.days[1].read_text(encoding="utf-8").splitlines()) - 1
+    with Vault.open(filled.store) as vault:
+        (file,) = vault_fixes.ingested_files(vault)
+    assert file.file_name == "day1.csv"
+    assert json.loads(file.report) == json.loads(report.to_json())
+    assert file.ingested_at.utcoffset().total_seconds() == 0
+
+
+def test_the_data_version_is_a_chain_over_files_declarations_and_rows(filled):
+    filled.open().ingest([filled.days[2]])
+    with Vault.open(filled.store) as vault:
+        versions = [vault_fixes.version_digest(vault, number) for number in (1, 2)]
+        assert [vault_fixes.recomputed_digest(vault, number) for number in (1, 2)] == versions
+        assert vault_fixes.data_version(vault) == vault_fixes.DataVersion(2, versions[1])
+        assert vault_fixes.recomputed_digest(vault, 0) == vault_fixes.EMPTY_VERSION
+        vault.connection.execute("DELETE FROM fixes WHERE time_us = (SELECT min(time_us) FROM fixes)")
+        assert vault_fixes.recomputed_digest(vault, 1) != versions[0]
+    assert len({vault_fixes.EMPTY_VERSION, *versions}) == 3
