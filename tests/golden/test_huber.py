@@ -95,9 +95,11 @@ def test_student_t_errors_of_clean_bins_are_golden(users, expected):
 
 
 @pytest.mark.parametrize(
-    ("users", "low", "high"), [(217, 61, 148), (1000, 0.15, 60), (10_000, 0.0075, 0.0085)]
+    ("users", "multiple", "expected"), [(217, 1, 147), (217, 4, 61), (1000, 4, 0.17), (10_000, 1, 0.008)]
 )
-def test_gaussian_errors_of_clean_bins_are_golden(users, low, high):
-    beta = np.array([smooth_gaussian.default_beta(1, 1e-6)])
-    smooth = clean_smooth_sensitivity(equal(users, 10.0, 65.0), beta, levels=users)[0]
-    assert low <= smooth * np.sqrt(2 / np.pi) / 0.20102 <= high
+def test_gaussian_errors_of_clean_bins_are_golden(users, multiple, expected):
+    # the golden figures belong to two choices of beta
+    beta = multiple * smooth_gaussian.default_beta(1, 1e-6)
+    alpha = smooth_gaussian.largest_alpha(1, 1e-6, beta)
+    smooth = clean_smooth_sensitivity(equal(users, 10.0, 65.0), np.array([beta]), levels=users)[0]
+    assert smooth * np.sqrt(2 / np.pi) / alpha == pytest.approx(expected, rel=0.02)

@@ -1,0 +1,143 @@
+"""What paper 001 claims of Huber against two stages, measured at epsilon 1 with seeded noise.
+
+Mean squared error against the mean of the bin's clipped samples; tolerances are stated in the tests. Both
+methods are told the same public standard deviation of single speeds.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity
+from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.gaussian_huber import GaussianHuber
+from trafficdp.mechanisms.huber import Huber
+from trafficdp.mechanisms.two_stage import TwoStage
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.sensitive.samples import Samples
+
+BOUND = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)
+REPEATS = 60
+SPEEDS = {
+    "uniform": (lambda random, size: random.random(size) * 65, 19.0),
+    "gaussian": (lambda random, size: random.normal(25, 8, size), 8.0),
+    "lomax": (lambda random, size: 10 * random.pareto(2.5, size), 11.0),
+    "log_normal": (lambda random, size: 15 * random.lognormal(0, 0.8, size), 14.0),
+}
+
+
+def city(counts, speeds):
+    counts = np.asarray(counts, dtype=np.int64)
+    users = len(counts)
+    occupancy = Occupancy(
+        cell=np.arange(1, REPEATS + 1, dtype=np.uint64),
+        slot=np.zeros(REPEATS, dtype=np.int64),
+        bin_index=np.repeat(np.arange(REPEATS), users),
+        user_index=np.tile(np.arange(users), REPEATS),
+        count=np.tile(counts, REPEATS),
+        users=users,
+    )
+    drawn = speeds(np.random.default_rng(0), int(counts.sum()) * REPEATS)
+    value = np.clip(np.rint(drawn * 10), 0, BOUND.steps).astype(np.int64)
+    return Samples(occupancy, value, np.arange(users), BOUND)
+
+
+def squared_error(mechanism, samples):
+    contributions, occupancy = samples.contributions(), samples.occupancy
+    truth = np.bincount(occupancy.bin_index, weights=contributions.total) / occupancy.samples_per_bin / 10
+    estimate = mechanism.estimate(samples, Statistic.MEAN, np.ones(occupancy.bins), SimulatedNoise(1))
+    return float(np.mean((estimate - truth) ** 2))
+
+
+def pareto_counts(users):
+    raw = 1 + np.random.default_rng(0).pareto(1.5, users)
+    return np.maximum(1, np.rint(raw / raw.mean() * 50)).astype(np.int64)
+
+
+@pytest.mark.parametrize("name", ["uniform", "gaussian"])
+def test_equal_vehicles_a_slight_improvement_over_two_stages(name):
+    speeds, sigma = SPEEDS[name]
+    samples = city(np.full(400, 50), speeds)
+    # a factor of 1.8 was measured; "slight" is anything up to 4
+    gain = squared_error(TwoStage(sigma=sigma), samples) / squared_error(Huber(sigma=sigma), samples)
+    assert 1.2 < gain < 4
+
+
+@pytest.mark.parametrize("name", ["lomax", "log_normal"])
+def test_heavy_tails_cost_huber_no_more_than_two_stages(name):
+    # with a public standard deviation the two-stage interval does not grow with the tail, so that the
+    # paper's large gain is not there: measured 0.8 (Lomax) and 1.8 (log-normal)
+    speeds, sigma = SPEEDS[name]
+    samples = city(np.full(400, 50), speeds)
+    gain = squared_error(TwoStage(sigma=sigma), samples) / squared_error(Huber(sigma=sigma), samples)
+    assert 0.6 < gain < 4
+
+
+@pytest.mark.parametrize("name", list(SPEEDS))
+def test_unequal_vehicles_huber_is_far_better(name):
+    speeds, sigma = SPEEDS[name]
+    samples = city(pareto_counts(400), speeds)
+    huber = squared_error(Huber(sigma=sigma), samples)
+    # factors of 900 to 3000 were measured
+    assert squared_error(TwoStage(sigma=sigma), samples) > 100 * huber
+    assert squared_error(Baseline(), samples) > 100 * huber
+
+
+def test_more_samples_a_vehicle_help_huber_and_not_laplace():
+    speeds, sigma = SPEEDS["gaussian"]
+    few, many = city(np.full(400, 10), speeds), city(np.full(400, 40), speeds)
+    # thresholds halve, so that the squared error falls to a quarter
+    assert squared_error(Huber(sigma=sigma), few) == pytest.approx(
+        4 * squared_error(Huber(sigma=sigma), many), rel=0.3
+    )
+    assert squared_error(Baseline(), few) == pytest.approx(squared_error(Baseline(), many), rel=0.05)
+
+
+def test_the_error_falls_with_the_square_of_the_number_of_vehicles():
+    speeds, sigma = SPEEDS["uniform"]
+    few, many = (squared_error(Huber(sigma=sigma), city(np.full(n, 50), speeds)) for n in (300, 900))
+    assert few / many == pytest.approx(9, rel=0.35)
+
+
+def test_pure_epsilon_noise_moves_the_border_from_thousands_of_vehicles_to_a_hundred():
+    def clean_error(mechanism, users, threshold):
+        shape = HuberShape(
+            np.full(users, 1 / users), np.full(users, threshold), np.zeros(users, dtype=np.int64), 1, 65.0
+        )
+        alpha, beta, size = mechanism.calibrated(np.array([1.0]))
+        return clean_smooth_sensitivity(shape, beta)[0] * size / alpha[0]
+
+    for threshold in (4.0, 10.0):
+        assert clean_error(Huber(), 125, threshold) < 65 / 125
+        for multiple in (1.0, 2.0, 3.0, 4.0, 5.0):
+            assert clean_error(GaussianHuber(beta_multiple=multiple), 500, threshold) > 2 * 65 / 500
+    assert clean_error(GaussianHuber(), 5000, 4.0) < 65 / 5000
+    # at T = 10 the Gaussian form never beats Laplace noise
+    for multiple in (1.0, 2.0, 4.0):
+        assert clean_error(GaussianHuber(beta_multiple=multiple), 100_000, 10.0) > 65 / 100_000
+
+
+def test_the_public_error_of_a_bin_is_what_its_simulation_gives():
+    """Monte Carlo of the feasibility figures: U = 65, T = 10, vehicle means within 4 of their mean."""
+    users, bins = 217, 4000
+    spread = np.tile(np.array([-40, 40]), users // 2 + 1)[:users]
+    counts = np.ones(users, dtype=np.int64)
+    occupancy = Occupancy(
+        cell=np.arange(1, bins + 1, dtype=np.uint64),
+        slot=np.zeros(bins, dtype=np.int64),
+        bin_index=np.repeat(np.arange(bins), users),
+        user_index=np.tile(np.arange(users), bins),
+        count=np.tile(counts, bins),
+        users=users,
+    )
+    samples = Samples(occupancy, np.tile(300 + spread, bins), np.arange(users), BOUND)
+    # sigma for which T is 10
+    mechanism = Huber(sigma=10 / (2 * np.sqrt(2 * np.log(40 * users))))
+    estimate = mechanism.estimate(samples, Statistic.MEAN, np.ones(bins), SimulatedNoise(2))
+    error = np.abs(estimate - samples.value[:users].mean() / 10).mean()
+    assert error == pytest.approx(0.119, rel=0.06)
