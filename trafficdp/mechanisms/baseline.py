@@ -100,7 +100,9 @@ def lattice_for(
     largest = largest_sensitivity(statistic, occupancy, bound)
     with np.errstate(over="ignore"):
         scale = largest / checked_epsilon(epsilon, occupancy) * (1 + HEADROOM)
-    return to_lattice(statistic, occupancy, bound, scale)
+    lattice = to_lattice(statistic, occupancy, bound, scale)
+    # scales are rounded up, even from 0
+    return Lattice(np.where(np.isinf(epsilon), 0.0, lattice.scale), lattice.spacing)
 
 
 def lattice_error(

@@ -16,7 +16,8 @@ def discrete_laplace(random: np.random.Generator, scale: npt.NDArray[np.float64]
 
     The difference of two geometric variables with success probability 1 - exp(-1/scale).
     """
-    success = -np.expm1(-1.0 / np.where(scale > 0, scale, 1.0))
+    with np.errstate(over="ignore"):
+        success = -np.expm1(-1.0 / np.where(scale > 0, scale, 1.0))
     first = random.geometric(success)
     second = random.geometric(success)
     return np.where(scale > 0, first - second, 0).astype(np.int64)
