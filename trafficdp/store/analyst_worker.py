@@ -41,7 +41,7 @@ ROWS_A_BATCH = 100_000
 THREADS = 4
 
 _TABLES = {"cells", "releases"}
-_PROBE = "SELECT release_id, h3, slot, cells.status, speed_mean, disclosure FROM cells JOIN releases USING (release_id)"
+_PROBE = "SELECT h3, slot, cells.status, speed_mean, disclosure FROM cells JOIN releases USING (release_id)"
 _VAULT = ("vehicles", "fixes")
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 _EXCERPT = re.compile(r"\s*(LINE \d+:|Stack Trace:)")
@@ -160,12 +160,18 @@ def _writes(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str, output: Frames) -> None:
     """Run ``sql`` and send its rows."""
-    connection.execute(checked(connection, sql))
-    reader = _reader(connection)
-    schema = _unique_names(reader.schema)
-    with pa.ipc.new_stream(output, schema) as stream:
-        for batch in reader:
-            stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    statement = checked(connection, sql)
+    connection.begin()
+    try:
+        connection.execute(statement)
+        reader = _reader(connection)
+        schema = _unique_names(reader.schema)
+        with pa.ipc.new_stream(output, schema) as stream:
+            for batch in reader:
+                stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+    finally:
+        # PIVOT makes a type, which goes with the transaction
+        connection.rollback()
 
 
 def _reader(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:
