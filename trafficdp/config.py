@@ -153,7 +153,11 @@ def _places(table: Table, folder: Path) -> tuple[Path | None, Path | None]:
 def _place(table: Table, key: str, folder: Path) -> Path | None:
     if not table.has(key):
         return None
-    return folder / table.text(key, "a path, relative to the configuration file")
+    expected = "a path with a name of its own, relative to the configuration file"
+    text = table.text(key, expected)
+    if Path(text).name in ("", ".."):
+        raise table.wrong(key, expected)
+    return folder / text
 
 
 def _name(city: Table, key: str) -> str:

@@ -8,11 +8,10 @@ from pathlib import Path
 import typer
 
 from trafficdp.cli.output import shorten
-from trafficdp.cli.settings import Settings
+from trafficdp.cli.settings import Settings, check_name
 from trafficdp.config import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.file import disk_errors
-from trafficdp.store.failures import store_failures
 from trafficdp.workspace import create_store, key_path, store_path
 
 
@@ -24,18 +23,20 @@ def init(context: typer.Context) -> None:
     configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
     # the template sets no place of its own but the usual one
     store = store_path(settings.config, settings.store, configured_store)
+    check_name(store)
     key = key_path(store, configured_key)
     if _exists(store / "vault.duckdb"):
         raise UsageError(
             "there is a store here already", got=str(store), todo="use it, or name another with --store"
         )
+    if _exists(store) and not store.is_dir():
+        raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
     if fresh:
         with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
             file.write(template())
     made_key = not _exists(key)
     try:
-        with store_failures("making the store"):
-            create_store(store, key)
+        create_store(store, key)
     except BaseException:
         # a key is never removed: the next `init` takes it
         with suppress(OSError):

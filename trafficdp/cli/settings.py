@@ -27,7 +27,9 @@ class Settings:
     def workspace(self, bars: Progress | None = None) -> Workspace:
         """Return the workspace; with ``bars``, files are read under progress bars."""
         progress = None if bars is None else _bar_per_file(bars)
-        return open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
+        workspace = open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
+        check_name(workspace.store)
+        return workspace
 
 
 def store_given(text: str) -> Path:
@@ -43,6 +45,21 @@ def store_given(text: str) -> Path:
             expected="a folder such as city.store",
         )
     return path
+
+
+def check_name(store: Path) -> None:
+    """Raise UsageError unless DuckDB can take the path of the store: text that is UTF-8, without NUL."""
+    try:
+        usable = b"\0" not in os.path.abspath(store).encode("utf-8")
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            "the path of the store cannot be used",
+            got=str(store),
+            expected="letters in UTF-8",
+            todo="rename it",
+        )
 
 
 def _bar_per_file(bars: Progress) -> Callable[[Path], AbstractContextManager[Callable[[int], None]]]:

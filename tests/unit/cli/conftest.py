@@ -1,0 +1,230 @@
+"""A small city on disk, the command line in this process, and what a store holds."""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from trafficdp.cli.main import run
+
+CONFIG = """\
+store = "city.store"
+
+[city]
+name = "Small City"
+publisher = "Small City Transport"
+time_zone = "Europe/Vienna"
+study_area = { bbox = [16.20, 48.10, 16.60, 48.30] }
+period = { from = "2026-03-02", to = "2026-03-03" }
+
+[privacy]
+relation = "replace_user_values"
+epsilon = 6
+
+[budget]
+epsilon_per_vehicle = 12
+
+[map]
+resolution = 6
+slot = "whole_period"
+speed_bound = 20
+speed_unit = "m/s"
+min_vehicles = 3
+
+[[source]]
+name = "buses"
+format = "csv"
+files = ["*.csv", "*.csv.gz"]
+speed_unit = "m/s"
+columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
+"""
+HEADER = "bus,at,lat,lng,v"
+FIXES, VEHICLES = 60, 40
+
+
+def _feed(day: str) -> list[str]:
+    """Rows of buses that drive north and back; their speeds agree with the distance they cover."""
+    rows = []
+    metres_a_degree = np.pi / 180 * 6371008.8
+    start = np.datetime64(f"{day}T06:00:00")
+    for bus in range(VEHICLES):
+        speed = 4.0 + bus % 8
+        away = np.abs((np.arange(FIXES) + bus) % 40 - 20) * 10 * speed
+        for step in range(FIXES):
+            at = start + np.timedelta64(10 * step, "s")
+            latitude = 48.18 + away[step] / metres_a_degree
+            longitude = 16.30 + 0.005 * (bus % 20)
+            rows.append(f"W-{bus:04d},{at}Z,{latitude:.7f},{longitude:.7f},{speed:.2f}")
+    return rows
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class City:
+    """A folder with a configuration, files and perhaps a store."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "trafficdp.toml"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "city.store"
+
+    def change(self, old: str, new: str) -> None:
+        """Replace a text of the configuration that occurs once."""
+        text = self.config.read_text()
+        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+        self.config.write_text(text.replace(old, new))
+
+    def write(self, name: str, rows: Sequence[str] | bytes, header: str = HEADER) -> str:
+        """Write a file and return its name."""
+        content = rows if isinstance(rows, bytes) else "\n".join([header, *rows, ""]).encode()
+        (self.folder / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+        return name
+
+    def dump(self) -> dict[str, object]:
+        """What the store, its key and its heads hold, but the cache and the lock."""
+        found: dict[str, object] = {}
+        if (self.store / "vault.duckdb").exists():
+            with duckdb.connect(str(self.store / "vault.duckdb"), read_only=True) as vault:
+                names = [row[0] for row in vault.execute("SHOW TABLES").fetchall()]
+                for name in names:
+                    if name != "contributions":
+                        found[name] = vault.execute(
+                            f"SELECT COLUMNS(*)::VARCHAR FROM {name} ORDER BY ALL"
+                        ).fetchall()
+        for path in sorted(self.folder.rglob("*")):
+            # DuckDB rewrites the bytes of a vault at will, and with them its log
+            if path.is_file() and path.name != ".lock" and not path.name.startswith("vault.duckdb"):
+                found[str(path.relative_to(self.folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
+
+
+@pytest.fixture(scope="session")
+def feed():
+    """``feed(day)``: rows of one day."""
+    return _feed
+
+
+@pytest.fixture(scope="session")
+def _templates(tmp_path_factory):
+    """Prepared cities: "empty" (a store), "filled" (two days read), "released" (and one release)."""
+    base = tmp_path_factory.mktemp("cities")
+    before = Path.cwd()
+    empty = base / "empty"
+    empty.mkdir()
+    (empty / "trafficdp.toml").write_text(CONFIG)
+    for number, day in enumerate(("2026-03-02", "2026-03-03"), 1):
+        City(empty).write(f"day{number}.csv.gz", _feed(day))
+    try:
+        os.chdir(empty)
+        assert run(["--quiet", "init"]) == 0
+        for name, command in (
+            ("filled", ["ingest", "day1.csv.gz", "day2.csv.gz"]),
+            ("released", ["release"]),
+        ):
+            shutil.copytree(Path.cwd(), base / name)
+            os.chdir(base / name)
+            assert run(["--quiet", *command]) == 0
+    finally:
+        os.chdir(before)
+    return base
+
+
+def _copy(templates, name, tmp_path, monkeypatch) -> City:
+    folder = tmp_path / "city"
+    shutil.copytree(templates / name, folder)
+    monkeypatch.chdir(folder)
+    return City(folder)
+
+
+@pytest.fixture
+def empty(_templates, tmp_path, monkeypatch) -> City:
+    """A city with a configuration, two files and an empty store; the working directory is its folder."""
+    return _copy(_templates, "empty", tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def filled(_templates, tmp_path, monkeypatch) -> City:
+    """The same with both files read."""
+    return _copy(_templates, "filled", tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def released(_templates, tmp_path, monkeypatch) -> City:
+    """The same with one release."""
+    return _copy(_templates, "released", tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def command(capsys):
+    """``command("plan", "--epsilon", 3)``: run in this process; returns code, out and err."""
+
+    def command(*arguments) -> Result:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return command
+
+
+@pytest.fixture
+def refusal(command):
+    """``refusal(code, ...)``: the message of a command that fails with ``code``, its form checked."""
+
+    def refusal(code: int, *arguments) -> str:
+        result = command(*arguments)
+        assert result.code == code, (result, arguments)
+        assert result.out == ""
+        assert result.err.startswith("trafficdp: ")
+        assert result.err.endswith("\n")
+        assert result.err.count("\n") == 1
+        assert result.err.rstrip("\n").isprintable()
+        return result.err
+
+    return refusal
+
+
+@pytest.fixture(scope="session")
+def script() -> str:
+    """The installed command."""
+    path = Path(sys.executable).with_name("trafficdp")
+    if not path.exists():
+        pytest.skip("the command trafficdp is not installed beside this Python")
+    return str(path)
+
+
+@pytest.fixture
+def process(script):
+    """``process("plan", stdout=...)``: run the installed command."""
+
+    def process(*arguments, **options) -> subprocess.CompletedProcess:
+        return subprocess.run([script, *map(str, arguments)], timeout=60, check=False, **options)
+
+    return process
