@@ -1,0 +1,62 @@
+"""The ledger in the vault: chained, and each vehicle's account pinned by it."""
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import StoreDamagedError
+from trafficdp.store import vault_ledger
+from trafficdp.store.vault import Vault
+
+TAMPERED = {
+    "an account is lowered": "UPDATE vehicle_charges SET loss_pico = loss_pico - 1 WHERE vehicle_id = 3",
+    "an account is deleted": "DELETE FROM vehicle_charges WHERE vehicle_id = 3",
+    "all accounts are deleted": "DELETE FROM vehicle_charges",
+    "two vehicles are swapped": "UPDATE vehicle_charges SET vehicle_id = 7 - vehicle_id WHERE vehicle_id IN (3, 4)",
+    "a charge is moved to another entry": "UPDATE vehicle_charges SET sequence = 2",
+    "an account is added to no charge": "INSERT INTO vehicle_charges VALUES (2, 3, 1)",
+    "an entry is edited": "UPDATE ledger SET entry = replace(entry, '\"epsilon_pico\":8', '\"epsilon_pico\":7')",
+    "an entry is deleted": "DELETE FROM ledger WHERE sequence = 1",
+    "a hash is edited": "UPDATE ledger SET head_hash = repeat('0', 64) WHERE sequence = 1",
+    "an entry is no JSON": "UPDATE ledger SET entry = '{' WHERE sequence = 1",
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_tampered_ledger_or_account_stops_the_next_release(released, what):
+    released.sql(TAMPERED[what])
+    before = released.dump()
+    with pytest.raises(StoreDamagedError) as caught:
+        released.open().release()
+    assert caught.value.exit_code == 6
+    assert released.dump() == before
+
+
+def test_a_ledger_cut_at_its_end_is_behind_its_head(released):
+    from trafficdp.errors import StoreBehindError
+
+    released.sql("DELETE FROM ledger WHERE sequence = 2")
+    with pytest.raises(StoreBehindError):
+        released.open().release()
+
+
+def test_spending_is_looked_up_for_the_vehicles_asked_in_their_order(released, small_city):
+    charges = small_city.charges_by_plate_order(released)
+    asked = np.array([11, 3, 999, 1], dtype=np.int64)
+    with Vault.open(released.store) as vault:
+        found = vault_ledger.spent(vault, asked).tolist()
+        assert found == [sum(charges.get(vehicle, {}).values()) for vehicle in asked.tolist()]
+        assert found[2] == 0
+        vehicles, losses = vault_ledger.charges_of(vault, 1)
+        assert dict(zip(vehicles.tolist(), losses.tolist(), strict=True)) == {
+            vehicle: account[1] for vehicle, account in charges.items()
+        }
+        totals = vault_ledger.totals(vault)
+    assert (totals.largest, totals.sum_of_maxima) == (8 * 10**12, 8 * 10**12)
+
+
+def test_nothing_is_spent_in_a_new_store(filled):
+    with Vault.open(filled.store) as vault:
+        assert vault_ledger.spent(vault, np.array([1, 2])).tolist() == [0, 0]
+        assert vault_ledger.totals(vault) == vault_ledger.Totals(0, 0)
+        assert vault_ledger.last(vault) is None
+        vault_ledger.check_accounts(vault, [])
