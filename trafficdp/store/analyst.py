@@ -202,10 +202,12 @@ class _Worker:
                         todo="add LIMIT, or aggregate",
                     )
                 continue
-            self.busy = False
-            if letter == b"R":
-                return bytes(result)
-            raise _error(json.loads(content))
+            answer = {} if letter == b"R" else json.loads(content)
+            # after such an error the engine is not to be relied upon
+            self.busy = answer.get("kind") in ("memory", "broken")
+            if answer:
+                raise _error(answer)
+            return bytes(result)
 
     def _frame(self, deadline: float) -> tuple[bytes, bytes]:
         self._fill(9, deadline)

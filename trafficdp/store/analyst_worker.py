@@ -5,7 +5,8 @@ answers on standard output in frames: one letter, the length in 8 bytes, the con
 
 R  ready; or the answer to a query that is over: empty
 D  a piece of the result, an Arrow IPC stream in all
-X  an error: JSON of ``kind`` (refused, wrong, data, memory, file) and ``message``
+X  an error: JSON of ``kind`` (refused, wrong, data, file; memory, broken: start another process) and
+   ``message``
 
 Three walls, each enough for most attempts alone:
 
@@ -234,7 +235,7 @@ def explained(error: BaseException) -> dict[str, str]:
         return {"kind": "file", "message": _FILES}
     foreign = not isinstance(error, duckdb.Error) or "Traceback" in str(error)
     if foreign or isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
-        return {"kind": "wrong", "message": "this query is beyond the engine"}
+        return {"kind": "broken", "message": "this query is beyond the engine"}
     if "max_expression_depth" in str(error):
         return explained(RecursionError())
     text = _PREFIX.sub("", _EXCERPT.split(str(error), maxsplit=1)[0])
