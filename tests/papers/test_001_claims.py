@@ -104,7 +104,7 @@ def test_the_error_falls_with_the_square_of_the_number_of_vehicles():
     assert few / many == pytest.approx(9, rel=0.35)
 
 
-def test_pure_epsilon_noise_moves_the_border_from_thousands_of_vehicles_to_a_hundred():
+def test_pure_epsilon_noise_moves_the_border_from_a_thousand_vehicles_to_a_hundred():
     def clean_error(mechanism, users, threshold):
         shape = HuberShape(
             np.full(users, 1 / users), np.full(users, threshold), np.zeros(users, dtype=np.int64), 1, 65.0

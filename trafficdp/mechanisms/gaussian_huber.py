@@ -1,8 +1,9 @@
 """Huber with Gaussian noise: the (epsilon, delta) form of paper 001, exactly calibrated.
 
 Zhao et al., arXiv 2405.13453, whose noise is Gaussian; the constants that are quoted for it are not
-sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs thousands of vehicles
-a bin where the Student-t form needs about a hundred over epsilon: for comparison, not for use.
+sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs about ten
+times as many vehicles a bin as the Student-t form, and where T is large against U (10 of 65, say) it is never
+better than Laplace noise: for comparison, not for use.
 """
 
 from __future__ import annotations
