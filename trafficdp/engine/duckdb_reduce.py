@@ -38,6 +38,7 @@ _BINNED = pa.schema(
         pa.field("cell", pa.uint64()),
         pa.field("slot", pa.int64()),
         pa.field("vehicle_id", pa.int32()),
+        pa.field("time_us", pa.int64()),
         pa.field("value", pa.int64()),
     ]
 )
@@ -55,6 +56,29 @@ def reduce_fixes(
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions or sums are impossible.
     """
+    grouped = ask_binned(connection, grid, bound, up_to_ingest, "contributions")
+    return Contributions.from_rows(
+        cell=grouped["cell"].to_numpy(),
+        slot=grouped["slot"].to_numpy(),
+        vehicle=grouped["vehicle_id"].to_numpy(),
+        count=grouped["fixes"].to_numpy(),
+        total=grouped["total"].to_numpy(),
+        total_of_squares=grouped["total_of_squares"].to_numpy(),
+        bound=bound,
+    )
+
+
+def ask_binned(
+    connection: duckdb.DuckDBPyConnection,
+    grid: Grid,
+    bound: ContributionBound,
+    up_to_ingest: int,
+    query: str,
+) -> pa.Table:
+    """Return what engine/sql/QUERY.sql says of the table `binned`: one row a fix of ``reduce_fixes``.
+
+    Its columns are cell, slot, vehicle_id, time_us and value (in steps). Raises as ``reduce_fixes``.
+    """
     parameters = {
         **step_parameters(bound),
         "up_to_ingest": up_to_ingest,
@@ -66,18 +90,9 @@ def reduce_fixes(
     spill = f"{folder}/reduction"
     fixes = connection.sql(_query("fixes_in_steps"), params=parameters).to_arrow_reader(BATCH_ROWS)
     try:
-        grouped = _grouped(fixes, grid, spill)
+        return _answer(fixes, grid, spill, query)
     finally:
         fixes.close()  # a result left open, after an error, would block the vault's connection
-    return Contributions.from_rows(
-        cell=grouped["cell"].to_numpy(),
-        slot=grouped["slot"].to_numpy(),
-        vehicle=grouped["vehicle_id"].to_numpy(),
-        count=grouped["fixes"].to_numpy(),
-        total=grouped["total"].to_numpy(),
-        total_of_squares=grouped["total_of_squares"].to_numpy(),
-        bound=bound,
-    )
 
 
 def step_parameters(bound: ContributionBound) -> dict[str, int]:
@@ -108,14 +123,14 @@ def _query(name: str) -> str:
     return (files("trafficdp.engine") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _grouped(fixes: pa.RecordBatchReader, grid: Grid, spill: str) -> pa.Table:
-    """Bin the fixes and group them, in a DuckDB that lives for this call only and spills to ``spill``."""
+def _answer(fixes: pa.RecordBatchReader, grid: Grid, spill: str, query: str) -> pa.Table:
+    """Bin the fixes and ask, in a DuckDB that lives for this call only and spills to ``spill``."""
     failures: list[Exception] = []
     binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, failures))
     with duckdb.connect(":memory:", config={"temp_directory": spill}) as scratch:
         scratch.register("binned", binned)
         try:
-            return scratch.sql(_query("contributions")).to_arrow_table()
+            return scratch.sql(_query(query)).to_arrow_table()
         except duckdb.ConversionException:
             raise DataError(
                 "too many fixes of one vehicle in one bin",
@@ -137,7 +152,8 @@ def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) 
             slot = slots_of(
                 batch.column("time_us").to_numpy(), grid.slot_kind, grid.period.time_zone, grid.day_parts
             )
-            columns = [pa.array(cell), pa.array(slot), batch.column("vehicle_id"), batch.column("value")]
+            kept = [batch.column(name) for name in ("vehicle_id", "time_us", "value")]
+            columns = [pa.array(cell), pa.array(slot), *kept]
             yield pa.record_batch(columns, schema=_BINNED)
     except Exception as error:
         failures.append(error)

@@ -1,6 +1,6 @@
 -- What each vehicle contributes to each bin, in exact integers.
 -- Grain: one row a (cell, slot, vehicle) with at least one fix, in this order.
--- Reads `binned`: one row a fix, (cell UBIGINT, slot BIGINT, vehicle_id INTEGER, value BIGINT).
+-- Reads `binned`: one row a fix, (cell UBIGINT, slot BIGINT, vehicle_id INTEGER, time_us BIGINT, value BIGINT).
 -- Sums of BIGINT are HUGEINT and cannot overflow; the casts fail if a sum does not fit 64 bits.
 SELECT
     cell,
