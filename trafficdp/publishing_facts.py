@@ -49,7 +49,8 @@ POST_PROCESSING = {
     Statistic.MEAN: "means are clamped to the range of the clipped speeds",
     Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
     Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
-    "when there is one; a lower end of an interval above that value follows it",
+    "when there is one (its stated expected error is that before this); a lower end of an interval above "
+    "that value follows it",
 }
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 

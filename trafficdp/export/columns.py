@@ -74,7 +74,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),
             ColumnFacts(f"{name}_high", unit, f"upper end of the {level} % interval of {name}"),
             ColumnFacts(f"{name}_noise_scale", unit, f"scale of the Laplace noise in {name}"),
-            ColumnFacts(f"{name}_expected_error", unit, f"worst-case mean absolute error of {name}"),
+            ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             ColumnFacts(f"{stem}_lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
             ColumnFacts(
@@ -82,3 +82,11 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
         ]
     return {facts.name: facts for facts in columns}
+
+
+def _error_in_words(statistic: Statistic, name: str, release: Release) -> str:
+    text = f"worst-case mean absolute error of {name}"
+    if statistic is Statistic.VARIANCE and Statistic.MEAN in release.estimates:
+        # a noisy mean can pull a good variance down: its interval is not affected
+        return f"{text}, before it is kept within mean (U - mean) of the released mean"
+    return text
