@@ -30,7 +30,6 @@ LONGEST_QUERY = 100_000
 """Characters."""
 LARGEST_RESULT = 256 << 20
 """Bytes, as Arrow."""
-MOST_ROWS = 5_000_000
 
 _WORKER = Path(__file__).with_name("analyst_worker.py")
 _KEPT = ("PYTHON", "LD_", "LC_", "DYLD_")

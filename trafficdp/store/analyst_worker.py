@@ -39,6 +39,8 @@ ENGINE_MEMORY = 1024 * MEBIBYTE
 PROCESS_MEMORY = 2048 * MEBIBYTE
 """What the process may use on top of what it starts with."""
 ROWS_A_BATCH = 100_000
+MOST_ROWS = 5_000_000
+"""Rows that a result may have."""
 THREADS = 4
 
 _TABLES = {"cells", "releases"}
@@ -165,14 +167,23 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, output: Frames) -> N
     connection.begin()
     try:
         connection.execute(statement)
-        reader = _reader(connection)
-        schema = _unique_names(reader.schema)
-        with pa.ipc.new_stream(output, schema) as stream:
-            for batch in reader:
-                stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        # closed, a result that was not read to its end lets go of the connection
+        with _reader(connection) as reader:
+            _send(reader, output)
     finally:
         # PIVOT makes a type, which goes with the transaction
         connection.rollback()
+
+
+def _send(reader: pa.RecordBatchReader, output: Frames) -> None:
+    schema = _unique_names(reader.schema)
+    rows = 0
+    with pa.ipc.new_stream(output, schema) as stream:
+        for batch in reader:
+            rows += batch.num_rows
+            if rows > MOST_ROWS:
+                raise _Refused("wrong", f"the result has too many rows: more than {MOST_ROWS}")
+            stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
 
 def _reader(connection: duckdb.DuckDBPyConnection) -> pa.RecordBatchReader:

@@ -1,0 +1,210 @@
+"""A session opens what is released and nothing else, and survives what happens to its process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import duckdb
+import pytest
+
+from trafficdp.errors import DataError, UsageError
+from trafficdp.store import analyst
+from trafficdp.store.analyst import LONGEST_QUERY, AnalystSession
+from trafficdp.store.analyst_worker import MOST_ROWS
+from trafficdp.store.released import RELEASED_NAME, build
+
+
+@pytest.fixture
+def path(tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    build(folder, [])
+    return folder / RELEASED_NAME
+
+
+@pytest.fixture
+def session(path):
+    with AnalystSession.open(path, timeout=5) as opened:
+        yield opened
+
+
+def test_rows_come_with_unique_names(session):
+    assert session.run("SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a").to_pylist() == [
+        {"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4}
+    ]
+
+
+def test_times_with_a_zone_are_in_utc(session):
+    (row,) = session.run("SELECT TIMESTAMPTZ '2026-03-03 07:00:00+05:30' AS at").to_pylist()
+    assert row["at"].isoformat() == "2026-03-03T01:30:00+00:00"
+
+
+def test_large_results_arrive_whole(session):
+    table = session.run("SELECT range AS n FROM range(1000000)")
+    assert table.num_rows == 1_000_000
+    assert table.column("n").to_numpy().sum() == 999_999 * 500_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "VALUES (1)",
+        "FROM cells",
+        "TABLE cells",
+        "DESCRIBE cells",
+        "SHOW TABLES",
+        "SUMMARIZE cells",
+        "SELECT 1;",
+    ],
+)
+def test_whatever_reads_is_answered(session, query):
+    assert session.run(query).num_columns > 0
+
+
+@pytest.mark.parametrize(
+    "query", ["EXPLAIN SELECT 1", "explain analyze from cells", "EXPLAIN (ANALYZE) SELECT 1"]
+)
+def test_explain_explains(session, query):
+    assert session.run(query).num_rows == 1
+
+
+def test_errors_are_the_engines_words_without_its_excerpts(session):
+    with pytest.raises(UsageError) as caught:
+        session.run("SELECT spede_mean\nFROM cells")
+    message = str(caught.value)
+    assert 'Referenced column "spede_mean"' in message
+    assert "speed_mean" in message
+    assert "LINE" not in message
+    assert "\n" not in message
+
+
+def test_a_value_that_does_not_fit_is_a_data_error(session):
+    with pytest.raises(DataError, match="Could not convert"):
+        session.run("SELECT 'x'::INTEGER")
+
+
+def test_a_query_of_more_than_the_limit_is_refused(session):
+    with pytest.raises(UsageError, match="too long"):
+        session.run("-" * (LONGEST_QUERY + 1))
+
+
+@pytest.mark.parametrize("rows", ["range(1000)", "range(100000)"])
+def test_a_result_of_more_than_the_limit_is_refused_and_the_next_is_answered(session, rows, monkeypatch):
+    monkeypatch.setattr(analyst, "LARGEST_RESULT", 4000)
+    with pytest.raises(UsageError, match="too large"):
+        session.run(f"FROM {rows}")
+    assert session.run("SELECT 1 AS a").num_rows == 1
+
+
+def test_more_rows_than_the_limit_are_refused(session):
+    with pytest.raises(UsageError, match="too many rows"):
+        session.run(f"SELECT NULL FROM range({MOST_ROWS + 1})")
+    assert session.run(f"SELECT NULL FROM range({10**6})").num_rows == 10**6
+
+
+def test_a_killed_process_is_an_error_once(session):
+    os.kill(session._worker._process.pid, signal.SIGKILL)
+    session._worker._process.wait()
+    assert session.run("SELECT 1 AS a").num_rows == 1
+
+
+def test_a_closed_session_leaves_no_process_and_opens_again(session):
+    process = session._worker._process
+    session.close()
+    session.close()
+    assert process.returncode is not None
+    assert session.run("SELECT 1").num_rows == 1
+
+
+def test_the_environment_of_the_caller_stays_outside(path, monkeypatch):
+    monkeypatch.setenv("CITY_PASSWORD", "hunter2")
+    with AnalystSession.open(path) as session:
+        with open(f"/proc/{session._worker._process.pid}/environ", "rb") as file:
+            assert b"hunter2" not in file.read()
+
+
+def test_a_module_in_the_current_folder_is_not_imported(path, tmp_path, monkeypatch):
+    (tmp_path / "duckdb.py").write_text("raise SystemExit('taken over')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with AnalystSession.open(path) as session:
+        assert session.run("SELECT 1").num_rows == 1
+
+
+def test_the_process_ends_with_its_parent(path):
+    code = (
+        "import os, sys; from pathlib import Path; from trafficdp.store.analyst import AnalystSession\n"
+        "session = AnalystSession.open(Path(sys.argv[1])); print(session._worker._process.pid, flush=True)\n"
+        "os._exit(0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    pid = int(result.stdout)
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                if " Z " in file.read():
+                    return
+        except (ProcessLookupError, FileNotFoundError):
+            return
+        time.sleep(0.05)
+    pytest.fail("the process is still there")
+
+
+@pytest.mark.parametrize("name", ["nowhere.duckdb", ".", "a\0b", "x" * 5000])
+def test_no_file_is_a_usage_error(tmp_path, name):
+    with pytest.raises(UsageError, match="no released database"):
+        AnalystSession.open(tmp_path / name)
+
+
+def test_a_vault_is_refused_by_its_name_and_by_its_tables(path):
+    vault = path.with_name("vault.duckdb")
+    link = path.with_name("link.duckdb")
+    with duckdb.connect(str(vault)) as connection:
+        connection.execute("CREATE TABLE fixes (a INT)")
+    link.symlink_to(vault)
+    for disguise in (vault, link):
+        with pytest.raises(UsageError, match="vault"):
+            AnalystSession.open(disguise)
+    with pytest.raises(DataError, match="not a released database"):
+        AnalystSession.open(vault.rename(path.with_name("copy.duckdb")))
+
+
+def test_a_released_database_that_holds_vehicles_is_refused(path):
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE vehicles (hmac BLOB)")
+    with pytest.raises(DataError, match="not a released database"):
+        AnalystSession.open(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"DUCK" * 5000])
+def test_what_is_no_database_is_a_data_error(tmp_path, content):
+    path = tmp_path / "x.duckdb"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="not a released database, or it is damaged"):
+        AnalystSession.open(path)
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_database_is_a_data_error(path):
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 :] = os.urandom(len(content) - 4096 * 3)
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        AnalystSession.open(path)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e9])
+def test_a_timeout_must_be_a_time(path, timeout):
+    with pytest.raises(UsageError, match="timeout"):
+        AnalystSession.open(path, timeout=timeout)
+
+
+def test_a_quote_in_the_path_is_only_a_quote(path):
+    odd = path.with_name("it's; DROP TABLE cells --.duckdb")
+    path.rename(odd)
+    with AnalystSession.open(odd) as session:
+        assert session.run("FROM cells").num_rows == 0
