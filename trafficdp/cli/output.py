@@ -60,7 +60,7 @@ class Output:
         """
         if self.as_json or self.quiet:
             return
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         cells = [[plain(_cell(value)) for value in row] for row in rows]
         for index, name in enumerate(columns):
             numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
@@ -75,6 +75,7 @@ class Output:
             )
         for row in cells:
             table.add_row(*row)
+        self._console.print_words(title)
         self._console.print_whole(table)
 
     def warn(self, text: str) -> None:

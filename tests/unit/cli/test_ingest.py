@@ -1,0 +1,189 @@
+"""`trafficdp ingest` and the unit linter, on made-up buses and on the real feeds."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+AUSTIN = """\
+[city]
+name = "Austin"
+publisher = "City of Austin"
+time_zone = "America/Chicago"
+study_area = { bbox = [-98.2, 29.9, -97.3, 30.8] }
+period = { from = "2015-03-07", to = "2017-03-21" }
+
+[privacy]
+relation = "replace_user_values"
+
+[budget]
+epsilon_per_vehicle = 8
+
+[map]
+resolution = 7
+speed_bound = 30
+speed_unit = "m/s"
+
+[[source]]
+name = "capmetro"
+format = "csv"
+files = ["20??-??-??.csv.gz"]
+speed_unit = [{ unit = "mph", to = "2015-12-31" }, { unit = "m/s", from = "2016-01-01" }]
+
+[source.columns]
+vehicle = "vehicle_id"
+time = "timestamp"
+latitude = "latitude"
+longitude = "longitude"
+speed = "speed"
+"""
+WASHINGTON = """\
+[city]
+name = "Washington"
+publisher = "District of Columbia"
+time_zone = "America/New_York"
+study_area = { bbox = [-77.3, 38.7, -76.8, 39.1] }
+period = { from = "2026-02-16", to = "2026-02-16" }
+
+[privacy]
+relation = "replace_user_values"
+
+[budget]
+epsilon_per_vehicle = 8
+
+[map]
+resolution = 7
+speed_bound = 30
+speed_unit = "m/s"
+
+[[source]]
+name = "wmata"
+format = "gtfs_rt_csv"
+files = ["vehicle_positions_*.csv.gz"]
+"""
+KEPT = {
+    "2015-03-07.csv.gz": (44_564, 44_425, {"duplicate_in_file": 139}),
+    "2015-03-08.csv.gz": (12_354, 12_348, {"duplicate_in_file": 6}),
+    "2015-03-18.csv.gz": (19_690, 19_637, {"zero_position": 53}),
+    "2015-03-19.csv.gz": (18_131, 18_131, {}),
+    "2016-11-24.csv.gz": (24_490, 24_490, {}),
+    "2016-11-25.csv.gz": (32_038, 32_038, {}),
+    "2016-11-26.csv.gz": (33_140, 33_140, {}),
+    "2016-11-27.csv.gz": (25_420, 25_420, {}),
+    "2017-03-16.csv.gz": (36_271, 36_269, {"zero_position": 2}),
+    "2017-03-21.csv.gz": (45_386, 45_382, {"zero_position": 3, "duplicate_in_file": 1}),
+}
+
+
+def in_mph(rows):
+    """The same rows with speeds in miles an hour."""
+    split = [row.rsplit(",", 1) for row in rows]
+    return [f"{front},{float(speed) / 0.44704:.2f}" for front, speed in split]
+
+
+def test_speeds_in_mph_declared_as_m_s_are_exit_4_with_the_unit_that_fits(empty, feed, refusal):
+    before = empty.dump()
+    name = empty.write("mph.csv", in_mph(feed("2026-03-02")))
+    for flags in ((), ("--dry-run",)):
+        message = refusal(4, "ingest", *flags, "day1.csv.gz", name)
+        assert "speeds of mph.csv do not look like m/s, as source buses declares" in message
+        assert "mph would fit" in message
+    (empty.folder / name).unlink()
+    assert empty.dump() == before
+
+
+def test_the_true_declaration_passes(empty, feed, command):
+    name = empty.write("mph.csv", in_mph(feed("2026-03-02")))
+    empty.change('speed_unit = "m/s"\ncol', 'speed_unit = "mph"\ncol')
+    (report,) = command("--json", "ingest", name).json["files"]
+    assert (report["rows_in"], report["rows_kept"], report["new"]) == (2400, 2400, 2400)
+    (unit,) = report["units"]
+    assert (unit["unit"], unit["verdict"]) == ("mph", "pass")
+    assert unit["median_ratio"] == pytest.approx(1, abs=0.02)
+
+
+def test_a_file_read_under_another_declaration_is_refused(filled, refusal):
+    before = {name: held for name, held in filled.dump().items() if name != "trafficdp.toml"}
+    filled.change('files = ["*.csv", "*.csv.gz"]', 'files = ["*.csv", "*.csv.gz"]\nsentinels = [255]')
+    assert "read under another declaration of its source" in refusal(4, "ingest", "day1.csv.gz")
+    assert {name: held for name, held in filled.dump().items() if name != "trafficdp.toml"} == before
+
+
+def test_another_study_area_is_refused(filled, refusal):
+    filled.change("16.20, 48.10, 16.60, 48.30", "16.20, 48.10, 16.60, 48.31")
+    assert "the study area is not the one this store was filled under" in refusal(4, "ingest", "day1.csv.gz")
+
+
+def test_the_table_adds_up_and_a_dry_run_shows_the_mapping(empty, command):
+    said = command("ingest", "--dry-run", "day1.csv.gz", "day2.csv.gz").out
+    assert "vehicle <- bus" in said
+    assert "m/s" in said
+    assert said.count("2,400") == 4
+    assert "outside the privacy guarantee" in said
+    assert "dry run: nothing was written" in said
+    assert command("--json", "status").json["fixes"] == 0
+
+
+@pytest.fixture
+def real():
+    """The folder of the real feeds."""
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        pytest.skip("TRAFFICDP_REAL_DATA names no folder with the real feeds")
+    return Path(folder)
+
+
+@pytest.fixture
+def city(tmp_path, monkeypatch, command):
+    """``city(config)``: an empty store under that configuration."""
+    monkeypatch.chdir(tmp_path)
+
+    def city(config):
+        (tmp_path / "trafficdp.toml").write_text(config)
+        assert command("--quiet", "init").code == 0
+
+    return city
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("day", ["2015-03-07", "2015-03-08", "2015-03-18", "2015-03-19"])
+def test_austin_2015_declared_as_m_s_is_exit_4(real, city, refusal, command, day):
+    city(AUSTIN.replace("mph", "m/s"))
+    message = refusal(4, "ingest", real / "capmetro" / f"{day}.csv.gz")
+    assert f"speeds of {day}.csv.gz do not look like m/s" in message
+    assert "mph would fit" in message
+    assert command("--json", "status").json["fixes"] == 0
+
+
+@pytest.mark.real
+def test_the_ten_days_of_austin_pass_in_one_command_as_they_lie_there(real, city, command):
+    city(AUSTIN)
+    result = command("--json", "ingest", *sorted((real / "capmetro").glob("*.csv.gz")))
+    assert (result.code, result.err) == (0, "")
+    files = {each["file"]: each for each in result.json["files"]}
+    found = {
+        name: (each["rows_in"], each["rows_kept"], {rule: n for rule, n in each["rejected"].items() if n})
+        for name, each in files.items()
+    }
+    assert found == KEPT
+    assert sum(each["rows_in"] for each in files.values()) == 291_484
+    assert sum(each["new"] for each in files.values()) == 291_280
+    assert {unit["verdict"] for each in files.values() for unit in each["units"]} == {"pass"}
+    assert {name: each["units"][0]["unit"] for name, each in files.items()} == {
+        name: "mph" if name.startswith("2015") else "ms" for name in KEPT
+    }
+    status = command("--json", "status").json
+    assert (status["fixes"], status["vehicles"], status["files"]) == (291_280, 456, 10)
+
+
+@pytest.mark.real
+def test_washington_passes_as_it_lies_there(real, city, command):
+    city(WASHINGTON)
+    result = command("--json", "ingest", real / "wmata" / "vehicle_positions_2026-02-16.csv.gz")
+    assert (result.code, result.err) == (0, "")
+    (each,) = result.json["files"]
+    assert each["rows_in"] == 20_777
+    assert each["rows_kept"] + sum(each["rejected"].values()) == 20_777
+    assert each["rows_kept"] == each["new"] == 20_777
+    assert [(unit["unit"], unit["verdict"]) for unit in each["units"]] == [("ms", "pass")]
+    assert command("--json", "status").json["vehicles"] == 31

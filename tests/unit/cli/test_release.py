@@ -1,0 +1,190 @@
+"""`trafficdp release`, `releases`, `ledger`, `export`, `verify`: what they say and leave behind."""
+
+import copy
+import csv
+import json
+from importlib import resources
+
+import geopandas
+import jsonschema
+import pytest
+
+FILES = ["cells.csv", "cells.parquet", "manifest.json", "map.geojson", "map.html"]
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def weak(filled):
+    """A city whose release would say too little."""
+    filled.change("epsilon = 6", "epsilon = 0.01")
+    return filled
+
+
+def test_a_release_names_its_files_and_they_are_there(filled, command):
+    result = command("release")
+    assert result.code == 0
+    assert result.out.startswith("released r0001 for epsilon ")
+    for name in FILES:
+        assert f"city.store/releases/r0001/{name}" in result.out
+    assert sorted(path.name for path in (filled.store / "releases/r0001").iterdir()) == FILES
+    assert "say too little" not in result.out
+
+
+def test_release_as_json_names_loss_and_files(filled, command):
+    facts = command("--json", "release").json
+    assert facts["release"] == "r0001"
+    assert facts["files"] == FILES
+    assert 0 < float(facts["epsilon"]) <= 6
+
+
+def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_nothing(weak, refusal):
+    before = weak.dump()
+    message = refusal(5, "release")
+    assert "the release would say too little; got a median expected error of" in message
+    assert "any one of these would pass: " in message
+    assert "epsilon " in message
+    assert weak.dump() == before
+
+
+def test_force_releases_it_marked_and_the_manifest_says_so(weak, command):
+    result = command("release", "--force")
+    assert result.code == 0
+    assert "say too little and are marked so" in result.out
+    folder = weak.store / "releases" / "r0001"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert '"forced": true' in json.dumps(manifest)
+    rows = rows_of(folder / "cells.csv")
+    assert {row["status"] for row in rows} <= {"uninformative", "withheld"}
+    assert "uninformative" in {row["status"] for row in rows}
+    assert command("verify", "r0001").code == 0
+
+
+def test_what_needs_no_force_is_not_called_forced(released):
+    manifest = (released.store / "releases/r0001/manifest.json").read_text()
+    assert '"forced": false' in manifest
+    assert '"forced": true' not in manifest
+
+
+def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, command):
+    filled.change("min_vehicles = 3", "min_vehicles = 20")
+    said = command("release").out.splitlines()[0]
+    rows = rows_of(filled.store / "releases/r0001/cells.csv")
+    withheld = sum(row["status"] == "withheld" for row in rows)
+    assert withheld > 0
+    assert said.endswith(f": {len(rows) - withheld} bins with numbers, {withheld} withheld")
+
+
+def test_every_format_is_written_and_read_back(released, command):
+    bins = len(rows_of(released.store / "releases/r0001/cells.csv"))
+    for name in ("geojson", "csv", "geoparquet", "gpkg", "html"):
+        out = released.folder / f"map.{name}"
+        result = command("--json", "export", "r0001", "--to", name, out)
+        assert result.json == {
+            "release": "r0001",
+            "format": name,
+            "file": str(out),
+            "bytes": out.stat().st_size,
+        }
+    for name in ("geojson", "gpkg"):
+        assert len(geopandas.read_file(released.folder / f"map.{name}")) == bins
+    assert len(geopandas.read_parquet(released.folder / "map.geoparquet")) == bins
+    assert len(rows_of(released.folder / "map.csv")) == bins
+    assert (released.folder / "map.html").read_text().lstrip().lower().startswith("<!doctype html>")
+
+
+def test_exporting_costs_nothing_and_replaces_the_file_whole(released, command):
+    before = command("--json", "ledger").json
+    (released.folder / "out.csv").write_text("old " * 100_000)
+    assert command("export", "r0001", "out.csv", "--to", "csv").code == 0
+    assert (released.folder / "out.csv").read_bytes() == (
+        released.store / "releases/r0001/cells.csv"
+    ).read_bytes()
+    assert command("--json", "ledger").json == before
+
+
+def schema():
+    text = resources.files("trafficdp.cli").joinpath("schemas/ledger.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+def test_every_ledger_is_valid_by_its_schema(filled, command):
+    def entries():
+        facts = command("--json", "ledger").json
+        jsonschema.validate(facts, schema())
+        return [(entry["kind"], entry["release"]) for entry in facts["entries"]]
+
+    assert entries() == []
+    assert command("--quiet", "release").code == 0
+    assert command("--quiet", "release", "--epsilon", "5").code == 0
+    assert command("--quiet", "withdraw", "r0001").code == 0
+    assert entries() == [
+        ("charge", "r0001"),
+        ("publication", "r0001"),
+        ("charge", "r0002"),
+        ("publication", "r0002"),
+        ("withdrawal", "r0001"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda ledger: ledger.update(vehicle="x"),
+        lambda ledger: ledger.pop("sum_of_maxima"),
+        lambda ledger: ledger.update(largest_spent=6),
+        lambda ledger: ledger["entries"][0].update(vehicle="x"),
+        lambda ledger: ledger["entries"][0].update(kind="refund"),
+        lambda ledger: ledger["entries"][0].update(epsilon=None),
+        lambda ledger: ledger["entries"][0].update(epsilon="-1"),
+        lambda ledger: ledger["entries"][1].update(epsilon="1"),
+        lambda ledger: ledger["entries"][1].update(at="yesterday"),
+        lambda ledger: ledger["entries"][1].update(sequence=0),
+        lambda ledger: ledger["entries"][1].update(head_hash="x"),
+    ],
+)
+def test_the_schema_of_the_ledger_is_strict(released, command, spoil):
+    ledger = copy.deepcopy(command("--json", "ledger").json)
+    spoil(ledger)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(ledger, schema())
+
+
+def test_the_ledger_prints_exact_losses(filled, command):
+    assert command("--quiet", "release", "--epsilon", "5.123456789012").code == 0
+    exact = command("--json", "ledger").json["entries"][0]["epsilon"]
+    assert exact.startswith("5.12345678")
+    assert exact in command("ledger").out
+    assert exact in command("releases").out
+
+
+def test_verify_lists_its_checks(released, command):
+    result = command("--json", "verify", "r0001")
+    assert result.json["verified"] is True
+    assert len(result.json["checks"]) >= 8
+    lines = command("verify", "r0001").out.splitlines()
+    assert len(lines) == len(result.json["checks"])
+    assert all(line.startswith("ok     ") for line in lines)
+
+
+def test_status_counts_what_is_there(released, command):
+    facts = command("--json", "status").json
+    assert (facts["fixes"], facts["vehicles"], facts["files"], facts["releases"]) == (4800, 40, 2, 1)
+    assert facts["unfinished"] == 0
+    assert float(facts["budget"]) - float(facts["largest_spent"]) == pytest.approx(facts["left_pico"] / 1e12)
+    assert "4,800 of 40 vehicles, from 2 files" in command("status").out
+
+
+def test_the_demo_makes_a_map_that_verifies_and_says_where_it_is(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    result = command("demo", "--into", "city")
+    assert (result.code, result.err) == (0, "")
+    for name in ("map.html", "map.geojson", "manifest.json"):
+        place = f"city/city.store/releases/r0001/{name}"
+        assert place in result.out
+        assert (tmp_path / place).is_file()
+    assert command("--config", "city/trafficdp.toml", "verify", "r0001").code == 0
+    assert "the demo's folder exists" in command("demo", "--into", "city").err
