@@ -51,6 +51,5 @@ def test_a_death_before_every_rename_is_mended_by_the_next_command(tmp_path):
 def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path):
     count = int(os.environ.get("TRAFFICDP_CRASH_COUNT", "25"))
     findings = findings_of(tmp_path, str(count), "20260303", mode="random")
-    assert len(findings) == count
-    print("deaths by stage:", dict(Counter(each["stage"] for each in findings)))
-    assert sum(each["killed"] for each in findings) >= count // 2
+    print("deaths by stage:", dict(Counter(each["stage"] for each in findings if each["killed"])))
+    assert sum(each["killed"] for each in findings) == count

@@ -38,8 +38,8 @@ def test_it_opens_read_only_and_older_clients_understand_it(released):
 def test_its_rows_are_the_published_table(released, release):
     frame = published_frame(release)
     rows = released.sql(
-        "SELECT h3, status, speed_mean, speed_mean_low, speed_mean_high, speed_mean_noise_scale, speed_variance "
-        "FROM cells ORDER BY cell, slot",
+        "SELECT h3, status, speed_mean, speed_mean_low, speed_mean_high, speed_mean_noise_scale, "
+        "speed_variance FROM cells ORDER BY cell, slot",
         database="released",
     )
     assert [row[0] for row in rows] == frame["h3"].tolist()

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from trafficdp.errors import StoreDamagedError
+from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.store import vault_ledger
 from trafficdp.store.vault import Vault
 
+ONE = "(SELECT max(vehicle_id) FROM vehicle_charges)"
 TAMPERED = {
-    "an account is lowered": "UPDATE vehicle_charges SET loss_pico = loss_pico - 1 WHERE vehicle_id = 3",
-    "an account is deleted": "DELETE FROM vehicle_charges WHERE vehicle_id = 3",
+    "an account is lowered": f"UPDATE vehicle_charges SET loss_pico = loss_pico - 1 WHERE vehicle_id = {ONE}",
+    "an account is deleted": f"DELETE FROM vehicle_charges WHERE vehicle_id = {ONE}",
     "all accounts are deleted": "DELETE FROM vehicle_charges",
-    "two vehicles are swapped": "UPDATE vehicle_charges SET vehicle_id = 7 - vehicle_id WHERE vehicle_id IN (3, 4)",
+    "two vehicles are swapped": "UPDATE vehicle_charges SET vehicle_id = 12 - vehicle_id",
     "a charge is moved to another entry": "UPDATE vehicle_charges SET sequence = 2",
     "an account is added to no charge": "INSERT INTO vehicle_charges VALUES (2, 3, 1)",
-    "an entry is edited": "UPDATE ledger SET entry = replace(entry, '\"epsilon_pico\":8', '\"epsilon_pico\":7')",
+    "an entry is edited": "UPDATE ledger SET entry = replace(entry, 'pico\":8', 'pico\":7')",
     "an entry is deleted": "DELETE FROM ledger WHERE sequence = 1",
     "a hash is edited": "UPDATE ledger SET head_hash = repeat('0', 64) WHERE sequence = 1",
     "an entry is no JSON": "UPDATE ledger SET entry = '{' WHERE sequence = 1",
@@ -32,8 +33,6 @@ def test_a_tampered_ledger_or_account_stops_the_next_release(released, what):
 
 
 def test_a_ledger_cut_at_its_end_is_behind_its_head(released):
-    from trafficdp.errors import StoreBehindError
-
     released.sql("DELETE FROM ledger WHERE sequence = 2")
     with pytest.raises(StoreBehindError):
         released.open().release()
