@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.akmv import AKMV
 from trafficdp.mechanisms.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.array_means import Grouping
 from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.direct_clipping import DirectClipping
 from trafficdp.mechanisms.huber import Huber
 from trafficdp.mechanisms.levy import Levy
+from trafficdp.mechanisms.linf_block import LinfBlock
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.pooled import Pooled
 from trafficdp.mechanisms.quantile import Quantile, QuantileRule
 from trafficdp.mechanisms.two_stage import TwoStage
+from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
@@ -26,6 +30,11 @@ MECHANISMS: tuple[Mechanism, ...] = (
     Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND),
     Huber(),
     TwoStage(),
+    WorstCaseClipping(),
+    WorstCaseClipping(least_exact_error=True),
+    DirectClipping(),
+    AKMV(),
+    LinfBlock(),
 )
 """With their default settings; names are unique."""
 

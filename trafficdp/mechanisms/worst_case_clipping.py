@@ -86,13 +86,18 @@ class WorstCaseClipping:
     ) -> PrivacyEvent:
         """See Mechanism. A vehicle pays width/scale a bin: less than epsilon if its interval is narrower."""
         loss = np.zeros(occupancy.pairs)
-        widest = np.zeros(occupancy.bins)
+        moves = []
         for moment, part in self._parts(occupancy, bound, statistic, epsilon):
             clipping = self.clipping(occupancy, moment, part)
             loss = loss + laplace_loss(clipping.width, clipping.scale[occupancy.bin_index])
+            widest = np.zeros(occupancy.bins)
             np.maximum.at(widest, occupancy.bin_index, clipping.width * moment.unit)
+            moves.append(widest / occupancy.samples_per_bin)
         loss = np.where(loss > 0, round_up(loss), 0.0)
-        sensitivity = widest / occupancy.samples_per_bin
+        sensitivity = moves[0]
+        if statistic is Statistic.VARIANCE:
+            combined = moves[1] + float(bound.upper) * moves[0]
+            sensitivity = np.minimum(combined, statistic.largest(bound.upper))
         return promise(self.name, statistic, occupancy, bound, sensitivity, charge(occupancy, loss))
 
     def expected_error(
