@@ -1,0 +1,188 @@
+"""verify finds what was tampered with, and calls nothing a bug."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from trafficdp.errors import StoreDamagedError, UsageError, VerificationError
+
+NAMES = [
+    "the ledger is not behind its head or any manifest",
+    "the ledger's charge is the order that was executed",
+    "the vehicles' accounts are those of the charge",
+    "the data is the version that was charged",
+    "the manifest is complete and consistent",
+    "the manifest stands where the ledger says",
+    "every file is the one that was published",
+    "the published scales cost no vehicle more than it was charged",
+    "the manifest's epsilon is the largest recomputed loss",
+    "released.duckdb holds the same release",
+]
+
+
+def failed(city):
+    return {check.name: check.found for check in city.open().verify("r0001") if not check.passed}
+
+
+def manifest_of(city):
+    return city.store / "releases" / "r0001" / "manifest.json"
+
+
+def edit(city, change):
+    path = manifest_of(city)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_an_untouched_release_passes_every_check(released):
+    checks = released.open().verify("r0001")
+    assert [check.name for check in checks] == NAMES
+    assert all(check.passed and check.found == "" for check in checks)
+
+
+def test_verifying_changes_nothing(released):
+    before = released.dump()
+    released.open().verify("r0001")
+    assert released.dump() == before
+
+
+def test_a_smaller_epsilon_in_the_manifest_is_caught_by_recomputing(released):
+    def change(document):
+        document["guarantee"]["epsilon"] = "1"
+
+    edit(released, change)
+    found = failed(released)
+    assert found["the manifest's epsilon is the largest recomputed loss"] == "a claim of 1 where 8 is lost"
+    assert "every file is the one that was published" in found
+
+
+def test_a_manifest_reformatted_by_one_space_is_not_the_published_one(released):
+    path = manifest_of(released)
+    path.write_bytes(path.read_bytes() + b" ")
+    assert list(failed(released)) == ["every file is the one that was published"]
+
+
+def test_a_manifest_with_another_place_in_the_ledger_is_caught(released):
+    edit(released, lambda document: document["accounting"].update(ledger_sequence=2))
+    assert "the manifest stands where the ledger says" in failed(released)
+
+
+@pytest.mark.parametrize("name", ["map.geojson", "cells.csv", "cells.parquet", "map.html"])
+def test_a_changed_missing_or_foreign_file_is_caught(released, name):
+    path = released.store / "releases" / "r0001" / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"!")
+    assert name in failed(released)["every file is the one that was published"]
+    path.unlink()
+    assert name in failed(released)["every file is the one that was published"]
+    path.write_bytes(content)
+    assert failed(released) == {}
+    (path.parent / "note.txt").write_text("hello", encoding="utf-8")
+    assert "note.txt" in failed(released)["every file is the one that was published"]
+
+
+def test_smaller_published_scales_cost_more_than_was_charged(released):
+    path = released.store / "releases" / "r0001" / "cells.parquet"
+    frame = pd.read_parquet(path)
+    frame["speed_mean_lattice_scale"] = frame["speed_mean_lattice_scale"] / 2
+    frame.to_parquet(path)
+    found = failed(released)
+    assert found["the published scales cost no vehicle more than it was charged"].startswith("10 vehicles")
+    assert "the manifest's epsilon is the largest recomputed loss" in found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.drop(columns=["h3"]),
+        lambda frame: frame.assign(h3="not hexadecimal"),
+        lambda frame: frame.assign(h3=None),
+        lambda frame: frame.iloc[:0],
+        lambda frame: frame.iloc[::-1],
+        lambda frame: frame[[name for name in frame if "lattice" not in name]],
+        lambda frame: frame.assign(speed_mean_lattice_spacing=None),
+        lambda frame: frame.assign(speed_mean_lattice_scale="wide"),
+        lambda frame: frame.assign(speed_mean_lattice_scale=0.0),
+        lambda frame: frame.assign(speed_mean_lattice_scale=-1.0),
+        lambda frame: frame.assign(speed_mean_lattice_spacing=0),
+    ],
+    ids=range(11),
+)
+def test_a_parquet_file_of_any_shape_fails_and_is_no_bug(released, change):
+    path = released.store / "releases" / "r0001" / "cells.parquet"
+    change(pd.read_parquet(path)).to_parquet(path)
+    assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "null", "{", "{}", '{"accounting": []}', '{"files": 1}', "[" * 100_000],
+    ids=range(8),
+)
+def test_a_manifest_of_any_shape_fails_and_is_no_bug(released, content):
+    manifest_of(released).write_text(content, encoding="utf-8")
+    found = failed(released)
+    assert "the manifest is complete and consistent" in found
+    assert "every file is the one that was published" in found
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"\0" * 100])
+def test_a_garbled_parquet_file_fails_and_is_no_bug(released, content):
+    (released.store / "releases" / "r0001" / "cells.parquet").write_bytes(content)
+    assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
+
+
+def test_a_release_without_its_folder_fails(released):
+    shutil.rmtree(released.store / "releases" / "r0001")
+    assert len(failed(released)) >= 4
+
+
+VAULT = {
+    "UPDATE vehicle_charges SET loss_pico = loss_pico - 1": "the vehicles' accounts are those of the charge",
+    "UPDATE releases SET allocation = replace(allocation, '0.95', '0.94')": (
+        "the ledger's charge is the order that was executed"
+    ),
+    "UPDATE ingests SET data_version = repeat('0', 64)": "the data is the version that was charged",
+    "DELETE FROM fixes WHERE vehicle_id = 1": "the data is the version that was charged",
+    "UPDATE releases SET facts = replace(facts, '\"min_vehicles\": 3', '\"min_vehicles\": 2')": (
+        "released.duckdb holds the same release"
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", VAULT)
+def test_a_change_in_the_vault_is_caught(released, statement):
+    before = released.vault.stat().st_mtime_ns
+    released.sql(statement)
+    assert released.vault.stat().st_mtime_ns != before
+    assert VAULT[statement] in failed(released)
+
+
+def test_another_row_in_the_released_database_is_caught(released):
+    released.sql("UPDATE cells SET speed_mean = 1 WHERE speed_mean IS NOT NULL", database="released")
+    assert list(failed(released)) == ["released.duckdb holds the same release"]
+    released.released.unlink()
+    assert list(failed(released)) == ["released.duckdb holds the same release"]
+
+
+def test_a_broken_chain_stops_verification_altogether(released):
+    released.sql("UPDATE ledger SET entry = replace(entry, 'charge', 'gift')")
+    with pytest.raises(StoreDamagedError, match="chain is broken"):
+        released.open().verify("r0001")
+
+
+def test_verification_pins_the_data_it_was_charged_for(released):
+    released.open().ingest([released.days[2]])
+    assert failed(released) == {}
+
+
+def test_only_a_published_release_is_verified(released):
+    released.open().withdraw("r0001")
+    with pytest.raises(VerificationError, match="withdrawn") as caught:
+        released.open().verify("r0001")
+    assert caught.value.exit_code == 4
+    with pytest.raises(UsageError, match="no such release"):
+        released.open().verify("r0002")
