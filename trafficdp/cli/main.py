@@ -25,6 +25,8 @@ import typer
 from typer.main import get_command
 
 from trafficdp.cli import (
+    audit,
+    compare,
     demo,
     export,
     ingest,
@@ -119,6 +121,7 @@ app.command("init", short_help="Write a commented configuration; make store and 
 app.command("ingest", short_help="Read files into the store, all or none.")(ingest.ingest)
 app.command("status", short_help="Show what the store holds and what is spent.")(status.status)
 app.command("plan", short_help="Show what a release would cost and say. It is free.")(plan.plan)
+app.command("compare", short_help="Show how far each mechanism may be off. It is free.")(compare.compare)
 app.command("release", short_help="Charge every vehicle and publish the map.")(release.release)
 app.command("releases", short_help="List the releases.")(releases.releases)
 app.command("withdraw", short_help="Take a release back; its budget stays spent.")(withdraw.withdraw)
@@ -126,6 +129,7 @@ app.command("export", short_help="Write a release as one file. It is free.")(exp
 app.command("sql", short_help="Ask the released maps anything in SQL. It is free.")(sql.sql)
 app.command("ledger", short_help="Show what was charged, published and withdrawn.")(ledger.ledger)
 app.command("verify", short_help="Recompute a release's losses, hashes and charge.")(verify.verify)
+app.command("audit", short_help="Bound a mechanism's epsilon from below by draws.")(audit.audit)
 app.command("demo", short_help="Make a map from made-up buses, in seconds.")(demo.demo)
 
 

@@ -1,0 +1,29 @@
+"""Made-up speeds for real counts: to try a mechanism on a store without looking at its speeds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.noise.simulate import generator
+from trafficdp.sensitive.samples import Samples
+
+CELL_RANGE = (0.15, 0.75)
+VEHICLE_SPREAD = 0.07
+SAMPLE_SPREAD = 0.15
+
+
+def synthetic_samples(occupancy: Occupancy, bound: ContributionBound, seed: int) -> Samples:
+    """Return speeds that depend on ``occupancy`` and ``seed`` alone.
+
+    Every bin has a level, uniform on CELL_RANGE, every vehicle a habit (normal, VEHICLE_SPREAD) and every
+    sample its own deviation (normal, SAMPLE_SPREAD), all as shares of U; clipped to [0, U] and rounded.
+    """
+    random = generator(seed)
+    level = random.uniform(*CELL_RANGE, occupancy.bins)[occupancy.bin_index]
+    habit = random.normal(0.0, VEHICLE_SPREAD, occupancy.users)[occupancy.user_index]
+    centre = np.repeat(level + habit, occupancy.count)
+    share = np.clip(centre + random.normal(0.0, SAMPLE_SPREAD, len(centre)), 0.0, 1.0)
+    value = np.rint(share * bound.steps).astype(np.int64)
+    return Samples(occupancy, value, np.arange(1, occupancy.users + 1, dtype=np.int64), bound)

@@ -1,0 +1,96 @@
+"""What a mechanism offers for a total epsilon: how far its numbers may be off, from public counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.fit import Fit, Split, fit
+from trafficdp.privacy.loss import PureDP
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One mechanism for one statistic, at the better of its splits of epsilon among the bins.
+
+    ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
+    its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
+    cannot do it; then ``unavailable`` says why and ``error`` is empty.
+    """
+
+    mechanism: str
+    statistic: Statistic
+    idealised: bool
+    fit: Fit | None
+    error: FloatArray
+    unavailable: str | None = None
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may be chosen: exact noise, a loss in pure epsilon, within the total."""
+        return self.fit is not None and not (self.idealised or self.fit.event.idealised)
+
+    @property
+    def median_error(self) -> float:
+        """Median over bins of the worst expected error; infinite when it is not available."""
+        return float(np.median(self.error)) if self.error.size else float("inf")
+
+    @property
+    def worst_error(self) -> float:
+        """Largest over bins of the worst expected error; infinite when it is not available."""
+        return float(self.error.max()) if self.error.size else float("inf")
+
+
+def offers(
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    statistic: Statistic,
+    total: PureDP,
+    mechanisms: Sequence[Mechanism],
+) -> tuple[Offer, ...]:
+    """Return the offers of all ``mechanisms`` that know ``statistic``, in their order.
+
+    Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
+    the smaller median error is taken (equal noise on a tie). Raises UsageError when there is no bin.
+    """
+    if occupancy.bins == 0:
+        raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
+    return tuple(
+        _offer(mechanism, occupancy, bound, statistic, total)
+        for mechanism in mechanisms
+        if statistic in mechanism.statistics
+    )
+
+
+def _offer(
+    mechanism: Mechanism,
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    statistic: Statistic,
+    total: PureDP,
+) -> Offer:
+    best: Offer | None = None
+    reason = ""
+    for split in (Split.EQUAL_NOISE, Split.SAME_EPSILON):
+        try:
+            found = fit(mechanism, occupancy, bound, statistic, total, split)
+            error = mechanism.expected_error(occupancy, bound, statistic, found.epsilon)
+        except UsageError as refusal:
+            reason = str(refusal)
+            continue
+        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error)
+        if best is None or offer.median_error < best.median_error:
+            best = offer
+    if best is None:
+        return Offer(mechanism.name, statistic, mechanism.idealised, None, np.empty(0), reason)
+    return best
