@@ -85,8 +85,10 @@ class GaussianTwin:
         positive(rho=rho)
         own = change * unit[occupancy.bin_index]
         length = np.sqrt(occupancy.total_per_user(own**2)).max(initial=0.0)
-        # the factor covers the rounding of length, unit and quotient
-        sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * rho) / unit)
+        # room for rounding up every pair's loss to 10^-12, and for the length, unit and quotient
+        room = (int(occupancy.bins_per_user.max(initial=0)) + 1) * 1e-12
+        usable = max(rho * (1 - 2.0**-40) - room, rho / 2)
+        sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * usable) / unit)
         varies = np.zeros(occupancy.bins, dtype=bool)
         varies[occupancy.bin_index[change > 0]] = True
         if bool(np.any(varies & ~(sd <= LARGEST_SD))):

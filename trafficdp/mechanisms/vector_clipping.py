@@ -1,0 +1,82 @@
+"""Worst-case optimal clipping for vectors: samples in the l1 ball's positive part (simplex), or in a cube.
+
+Paper 000 (Rameshwar, Tandon, arXiv 2502.04749), Theorem III.1 for d >= 2: samples x >= 0 with |x|_1 <= U are
+scaled to length b_l = min(T/m_l, U), T = U times the ceil(2d/eps)-th largest count (0: release 0). A user's
+total is then in the simplex of size T, so that two of them differ by at most 2T in l1, and Laplace noise of
+scale 2T/eps a coordinate costs eps. Worst-case l1 error (1/N)(sum (U m_l - T)^+ + 2 d T/eps).
+
+Cube [0, U]^d: the paper's remark "the same interval in each dimension" needs an epsilon for each dimension:
+taken literally it costs d eps (erratum E12). With one total eps every coordinate is clipped as for d = 1 at
+eps/d: T = U times the ceil(2d/eps)-th largest count, noise of scale d T/eps a coordinate.
+
+Relation REPLACE_USER_VALUES; whole numbers of steps, discrete Laplace noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import integer_between, positive
+from trafficdp.bounding.worst_case import clip_cut, project_to_simplex, worst_case_threshold
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss import round_up
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def vector_threshold(count: IntArray, steps: int, epsilon: float, dimensions: int) -> int:
+    """Return T in steps for users with ``count`` samples (shape (L,)) of ``dimensions`` coordinates.
+
+    Raises UsageError unless epsilon is positive and dimensions at least 2.
+    """
+    positive(epsilon=epsilon)
+    integer_between(2, 2**20, dimensions=dimensions)
+    one_bin = np.zeros(len(count), dtype=np.int64)
+    found = worst_case_threshold(count, one_bin, 1, np.array([epsilon]), 2 * dimensions)
+    return steps * int(found[0])
+
+
+def simplex_totals(x: IntArray, user: IntArray, count: IntArray, threshold: int, steps: int) -> IntArray:
+    """Return every user's total of scaled samples, shape (L, d), of l1 length at most ``threshold``.
+
+    ``x`` (shape (n, d), steps >= 0 with row sums up to ``steps``), ``user`` (shape (n,)) who it is from.
+    """
+    limit = np.minimum(threshold / count, float(steps))[user]
+    length = x.sum(axis=1)
+    scaled = project_to_simplex(x.astype(np.float64), limit)
+    # whole steps, never longer; rows that fit stay as they are
+    kept = np.where((length <= limit)[:, None], x, np.floor(scaled * (1 - 2.0**-40)).astype(np.int64))
+    totals = np.zeros((len(count), x.shape[1]), dtype=np.int64)
+    np.add.at(totals, user, kept)
+    return totals
+
+
+def simplex_mean(
+    x: IntArray, user: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
+) -> FloatArray:
+    """Return an eps-DP mean of the rows of ``x`` in steps, shape (d,): see ``simplex_totals``."""
+    dimensions = x.shape[1]
+    threshold = vector_threshold(count, steps, epsilon, dimensions)
+    total = simplex_totals(x, user, count, threshold, steps).sum(axis=0)
+    scale = float(round_up(np.array([2.0 * threshold / epsilon]))[0]) if threshold else 0.0
+    return np.asarray((total + noise.discrete_laplace(np.full(dimensions, scale))) / count.sum())
+
+
+def cube_mean(
+    totals: IntArray, count: IntArray, steps: int, epsilon: float, noise: NoiseSource
+) -> FloatArray:
+    """Return an eps-DP mean in steps, shape (d,), from users' totals (shape (L, d), each in 0..steps m_l).
+
+    The middle, steps/2, where no threshold exists.
+    """
+    users, dimensions = totals.shape
+    threshold = vector_threshold(count, steps, epsilon, dimensions)
+    if threshold == 0:
+        return np.full(dimensions, steps / 2)
+    one_bin = np.zeros(users, dtype=np.int64)
+    cut = clip_cut(count, one_bin, np.array([threshold]), steps)[:, None]
+    clipped = np.clip(totals, cut, steps * count[:, None] - cut).sum(axis=0)
+    scale = float(round_up(np.array([float(dimensions) * threshold / epsilon]))[0])
+    return np.asarray((clipped + noise.discrete_laplace(np.full(dimensions, scale))) / count.sum())
