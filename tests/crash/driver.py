@@ -1,8 +1,9 @@
-"""Kills commands at chosen instants and says what the next command makes of it. Run as a program.
+"""Kills or starves commands and says what the next command makes of what they left. Run as a program.
 
     python driver.py boundaries FOLDER            die at every named boundary of release and withdrawal
     python driver.py renames FOLDER               die before every rename of the same
     python driver.py random FOLDER COUNT SEED     die at COUNT random instants of a whole sequence
+    python driver.py limits FOLDER                no file may grow beyond one limit after another
 
 Prints one JSON list: for every death, what died and what was found wrong afterwards. The parent has imported
 everything and has released once; children are forked, so that a death costs no start-up.
@@ -12,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import small_city
 
 from trafficdp import curator, publication
+from trafficdp.cli.main import run as command_line
 from trafficdp.store import vault_audit, vault_ledger
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
@@ -165,7 +168,7 @@ def committed(city):
     return values, state, len(tables["ledger"]), len(tables["ingests"])
 
 
-def autopsy(city, seen_before, values_before, ledger_before):
+def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     """Recover, and raise AssertionError for everything that is not as promised."""
     workspace = city.open()
     summaries = workspace.releases()
@@ -224,7 +227,9 @@ def autopsy(city, seen_before, values_before, ledger_before):
     before = city.dump()
     workspace.releases()
     assert city.dump() == before, "a second recovery changed something"
-    # the city lives on: another release is possible, and charged
+    if not lives_on:
+        return
+    # another release is possible, and charged
     workspace.release()
     assert len(small_city.ledger_entries(city)) == len(entries) + 2
 
@@ -232,7 +237,7 @@ def autopsy(city, seen_before, values_before, ledger_before):
 FIXES = {}
 
 
-def trial(template, number, name, work, *, delay=None):
+def trial(template, number, name, work, *, delay=None, lives_on=False):
     """Kill one child, examine what it left, and return the finding."""
     folder = template.parent / f"trial{number}"
     shutil.copytree(template, folder)
@@ -244,7 +249,7 @@ def trial(template, number, name, work, *, delay=None):
     status = wait_for(child)
     values, states, ledger, ingests = committed(city)
     seen = visible(city)
-    verdict = wait_for(forked(lambda: autopsy(city, seen, values, ledger)))
+    verdict = wait_for(forked(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on)))
     newest = max(states)
     in_flight = states[newest] == "charged"
     finding = {
@@ -271,7 +276,9 @@ def boundaries(template):
     for command, names in ((release, curator.BOUNDARIES), (withdraw, curator.WITHDRAWAL_BOUNDARIES)):
         for name in names:
             work = at_boundary(name, command)
-            findings.append(trial(template, len(findings), f"{command.__name__}: {name}", work))
+            findings.append(
+                trial(template, len(findings), f"{command.__name__}: {name}", work, lives_on=True)
+            )
     return findings
 
 
@@ -315,6 +322,56 @@ def _seconds(template, number):
     return time.monotonic() - started
 
 
+LIMITS = (0, 300, 5000, 15_000, 100_000, 2_000_000)
+"""Largest sizes of a file, in bytes: from nothing at all to more than the small city needs."""
+
+
+def limited(limit, arguments):
+    """Run the command line in a child whose files may not outgrow ``limit``; return code and what it said."""
+    reading, writing = os.pipe()
+
+    def work():
+        os.dup2(writing, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        os._exit(command_line(arguments))
+
+    child = forked(work)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        text = said.read()
+    return wait_for(child), text
+
+
+def limits(template):
+    findings = []
+    for name, arguments in (("ingest", ("day2.csv",)), ("release", ()), ("withdraw", ("r0001",))):
+        for limit in LIMITS:
+            folder = template.parent / "limited"
+            shutil.copytree(template, folder)
+            city = small_city.at(folder)
+            before = city.dump()
+            paths = [str(folder / each) if each.endswith(".csv") else each for each in arguments]
+            code, said = limited(limit, ["--config", str(city.config), "--quiet", name, *paths])
+            left = city.dump()
+            values, states, ledger, _ = committed(city)
+            verdict = wait_for(forked(lambda c=city, v=values, n=ledger: autopsy(c, visible(c), v, n)))
+            findings.append(
+                {
+                    "name": f"{name} under {limit} bytes",
+                    "command": name,
+                    "code": code,
+                    "lines": said.count("\n"),
+                    "says": said.strip().replace(str(folder), ""),
+                    "unchanged": left == before,
+                    "charged": "r0002" in states,
+                    "sound": verdict == 0,
+                }
+            )
+            shutil.rmtree(folder)
+    return findings
+
+
 def main(arguments):
     mode, folder = arguments[0], Path(arguments[1])
     template = prepare(folder)
@@ -327,6 +384,8 @@ def main(arguments):
         findings = boundaries(template)
     elif mode == "renames":
         findings = renames(template)
+    elif mode == "limits":
+        findings = limits(template)
     else:
         findings = at_random(template, int(arguments[2]), int(arguments[3]))
     print(json.dumps(findings))

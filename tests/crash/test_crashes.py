@@ -53,3 +53,21 @@ def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path):
     findings = findings_of(tmp_path, str(count), "20260303", mode="random")
     print("deaths by stage:", dict(Counter(each["stage"] for each in findings if each["killed"])))
     assert sum(each["killed"] for each in findings) == count
+
+
+@pytest.mark.slow
+def test_files_that_may_not_grow_cost_nothing_or_are_mended(tmp_path):
+    findings = findings_of(tmp_path, mode="limits")
+    for each in findings:
+        assert each["code"] in (0, 6), each
+        if each["code"] == 6:
+            assert each["lines"] == 1, each
+            assert "the disk is full" in each["says"] or "no space left" in each["says"], each
+        if each["command"] == "ingest":
+            assert each["unchanged"] == (each["code"] == 6), each
+        if each["command"] == "release" and not each["charged"]:
+            assert each["unchanged"], each
+    codes = Counter((each["command"], each["code"]) for each in findings)
+    assert all(codes[command, code] >= 1 for command in ("ingest", "release", "withdraw") for code in (0, 6))
+    # a disk that fills up after the charge: the next command finished the release
+    assert sum(each["charged"] and each["code"] == 6 for each in findings) >= 2

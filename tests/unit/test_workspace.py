@@ -1,0 +1,142 @@
+"""The whole tool in Python: what each call gives back, and what it leaves."""
+
+import subprocess
+import sys
+
+import geopandas
+import pytest
+
+import trafficdp
+from trafficdp.errors import StoreUnavailableError, UsageError
+from trafficdp.store.failures import store_failures
+from trafficdp.store.vault import Vault
+from trafficdp.workspace import key_path
+
+
+def test_five_lines_from_files_to_a_map(city):
+    workspace = trafficdp.open(city.config, create=True)
+    (day,) = workspace.ingest([city.days[1]])
+    assert day.added == day.report.rows_kept == day.report.rows_in
+    assert str(workspace.plan().loss) == "8"
+    release = workspace.release()
+    frame = release.to_geodataframe()
+    assert isinstance(frame, geopandas.GeoDataFrame)
+    assert len(frame) == len(release.to_frame()) == 5
+    assert sorted(path.name for path in release.folder.iterdir()) == [
+        "cells.csv",
+        "cells.parquet",
+        "manifest.json",
+        "map.geojson",
+        "map.html",
+    ]
+
+
+def test_nothing_is_made_unless_asked(city):
+    with pytest.raises(StoreUnavailableError, match="no store here"):
+        trafficdp.open(city.config).plan()
+    assert not city.store.exists()
+    assert not city.key.exists()
+
+
+def test_opening_with_create_twice_keeps_the_store(filled):
+    before = filled.dump()
+    trafficdp.open(filled.config, create=True)
+    assert filled.dump() == before
+    assert len(list(filled.folder.glob("*.head"))) == 1
+
+
+@pytest.mark.slow
+def test_two_processes_may_create_the_same_store(city):
+    program = "import sys, trafficdp; trafficdp.open(sys.argv[1], create=True).status()"
+    racing = [
+        subprocess.Popen([sys.executable, "-c", program, str(city.config)], stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    said = [each.communicate(timeout=60)[1] for each in racing]
+    assert [each.returncode for each in racing] == [0, 0, 0], said
+    assert len(list(city.folder.glob("*.head"))) == 1
+    city.open().ingest([city.days[1]])
+    assert city.open().release().id == "r0001"
+
+
+def test_a_failed_making_leaves_no_lock(city, monkeypatch):
+    def fail(*arguments, **options):
+        with store_failures("making the store"):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Vault, "create", fail)
+    with pytest.raises(StoreUnavailableError):
+        city.open()
+    assert list(city.store.iterdir()) == []
+
+
+def test_planning_spends_nothing(filled):
+    workspace = filled.open()
+    before = filled.dump()
+    plan = workspace.plan()
+    assert workspace.plan("3").loss.pico <= 3 * 10**12
+    assert str(plan.budget_left) == "20"
+    assert filled.dump() == before
+
+
+def test_status_counts_what_is_there_and_finishes_nothing(released):
+    status = released.open().status()
+    assert (status.files, status.vehicles, status.releases, status.unfinished) == (1, 11, 1, 0)
+    assert str(status.largest_spent) == str(status.sum_of_maxima) == "8"
+    released.sql("UPDATE releases SET published = false")
+    assert released.open().status().unfinished == 1
+    assert released.open().status().unfinished == 1
+
+
+def test_an_empty_store_has_nothing_to_plan(city):
+    workspace = city.open()
+    for command in (workspace.plan, workspace.release):
+        with pytest.raises(UsageError, match="the store is empty"):
+            command()
+    assert workspace.releases() == []
+    assert workspace.ledger() == []
+    assert workspace.reports() == []
+
+
+def test_a_period_without_fixes_says_so(filled):
+    with pytest.raises(UsageError, match="no fix lies in"):
+        filled.open(first="2030-01-01", last="2030-01-02").release()
+
+
+def test_ingesting_no_file_is_a_usage_error(filled):
+    with pytest.raises(UsageError, match="no file to ingest"):
+        filled.open().ingest([])
+
+
+@pytest.mark.parametrize("name", ["r9999", "", "../r0001", "r0001/../r0001"])
+def test_a_release_that_is_not_there_is_named_with_those_that_are(released, name):
+    workspace = released.open()
+    for command in (workspace.map, workspace.verify, workspace.withdraw):
+        with pytest.raises(UsageError, match="expected one of r0001"):
+            command(name)
+
+
+def test_a_withdrawn_release_is_listed_but_not_exported(released, tmp_path):
+    workspace = released.open()
+    workspace.withdraw("r0001")
+    assert [(each.id, each.status) for each in workspace.releases()] == [("r0001", "withdrawn")]
+    with pytest.raises(UsageError, match="withdrawn"):
+        workspace.export("r0001", "csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_export_is_the_published_file(released, tmp_path):
+    for kind, name in (("csv", "cells.csv"), ("geojson", "map.geojson"), ("html", "map.html")):
+        out = released.open().export("r0001", kind, tmp_path / name)
+        assert out.read_bytes() == (released.store / "releases" / "r0001" / name).read_bytes()
+
+
+def test_a_key_lies_beside_the_store_or_where_it_is_told_to(tmp_path):
+    store = tmp_path / "city.store"
+    assert key_path(store, None) == tmp_path / "city.store.key"
+    assert key_path(store, tmp_path / "k") == tmp_path / "k"
+    with pytest.raises(UsageError, match="must not lie in the store"):
+        key_path(store, store / "deep" / "k")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert key_path(store, loop) == loop
