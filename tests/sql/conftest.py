@@ -1,4 +1,4 @@
-"""A small city with a store, and the means to look into it."""
+"""A small city with a store, and the means to look into it. The twin of this file: tests/unit/conftest.py."""
 
 import importlib.util
 import shutil
