@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vertex
+from trafficdp.bounding.count_cap import dropped_mean_bias, dropped_variance_bias
+from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,9 +26,8 @@ def dropping_bias(statistic: Statistic, dropped: IntArray, samples: IntArray, up
     """
     empty = dropped >= samples
     if statistic is Statistic.VARIANCE:
-        bias = upper**2 * vertex(dropped, samples) / samples.astype(np.float64) ** 2
-        return np.where(empty, upper**2 / 8, bias)
-    return np.where(empty, upper / 2, upper * dropped / samples)
+        return np.where(empty, upper**2 / 8, dropped_variance_bias(dropped, samples, upper))
+    return np.where(empty, upper / 2, dropped_mean_bias(dropped, samples, upper))
 
 
 def bin_error(
