@@ -1,0 +1,199 @@
+"""The choice looks at counts alone, spends no more than the total, and never takes an idealised mechanism."""
+
+import inspect
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from trafficdp.audit.synthetic import synthetic_samples
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.promise import promise
+from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.zcdp_promise import zcdp_promise
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner import choose as choose_module
+from trafficdp.planner.choose import best_of, choose, constant_error
+from trafficdp.planner.fit import CLOSE, Split, fit
+from trafficdp.planner.offer import Offer, offers
+from trafficdp.privacy.loss import PureDP
+
+TABLE = [
+    [3, 1, 2, 1, 4, 2, 0, 1],
+    [1, 1, 0, 2, 0, 1, 5, 1],
+    [0, 2, 6, 1, 1, 1, 1, 2],
+    [2, 2, 2, 2, 2, 2, 2, 2],
+]
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+CASES = [(m, s) for m in MECHANISMS for s in m.statistics]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A mechanism of given errors that costs every visitor its epsilon, for tests of the choice only."""
+
+    name: str
+    errors: tuple[float, ...]
+    idealised: bool = False
+    jumps_at: float | None = None
+    kind: str = "pure"
+
+    citation = "none"
+    statistics = (MEAN,)
+
+    def event(self, occupancy, bound, statistic, epsilon):
+        loss = np.bincount(occupancy.user_index, epsilon[occupancy.bin_index], occupancy.users)
+        if self.jumps_at is not None:
+            loss = np.where(loss > self.jumps_at, loss * 3, loss)
+        pico = np.ceil(loss * 10**12).astype(np.int64)
+        if self.kind == "zcdp":
+            return zcdp_promise(self.name, statistic, occupancy, bound, pico)
+        ones = np.ones(occupancy.bins)
+        return promise(self.name, statistic, occupancy, bound, ones, pico, idealised=self.idealised)
+
+    def expected_error(self, occupancy, bound, statistic, epsilon):
+        return np.resize(np.array(self.errors), occupancy.bins)
+
+    def estimate(self, samples, statistic, epsilon, noise):
+        raise AssertionError("a choice made an estimate")
+
+
+@pytest.fixture
+def city(occupancy_of, bound_of):
+    return occupancy_of(TABLE), bound_of(64)
+
+
+@pytest.mark.parametrize("split", Split)
+@pytest.mark.parametrize(("mechanism", "statistic"), CASES, ids=lambda case: getattr(case, "name", str(case)))
+def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, split, city):
+    total = PureDP.of(6)
+    found = fit(mechanism, *city, statistic, total, split)
+    assert found.event.loss.pico <= total.pico
+    again = mechanism.event(*city, statistic, found.epsilon)
+    assert again.loss.pico == found.event.loss.pico
+    assert found.epsilon.shape == (4,)
+    assert bool(np.all(found.epsilon > 0))
+    more = mechanism.event(*city, statistic, found.epsilon * 1.001)
+    # nothing is left over: a thousandth more is too much
+    assert more.loss.pico > total.pico
+
+
+def test_the_same_epsilon_is_the_same_in_all_bins(city):
+    found = fit(Baseline(), *city, MEAN, PureDP.of(2), Split.SAME_EPSILON)
+    assert len(set(found.epsilon.tolist())) == 1
+
+
+def test_equal_noise_is_the_same_noise_in_all_bins(city):
+    found = fit(Baseline(), *city, MEAN, PureDP.of(2), Split.EQUAL_NOISE)
+    (sensitivity,) = found.event.sensitivity.values()
+    scale = sensitivity / found.epsilon
+    np.testing.assert_allclose(scale, scale[0], rtol=1e-12)
+    # closed form: the largest over vehicles of the sum of U m / N, over epsilon
+    occupancy, bound = city
+    each = occupancy.total_per_user(64 * occupancy.count / occupancy.samples_per_bin[occupancy.bin_index])
+    assert scale[0] == pytest.approx(each.max() / 2, rel=2 * CLOSE)
+    assert bound.upper == 64
+
+
+def test_a_loss_that_jumps_over_the_total_stays_below_it(city):
+    found = fit(Made("jump", (1.0,), jumps_at=3.0), *city, MEAN, PureDP.of(5), Split.SAME_EPSILON)
+    assert found.event.loss.epsilon <= 3
+    assert float(found.event.loss.epsilon) == pytest.approx(3.0, rel=1e-3)
+
+
+def test_an_event_of_another_kind_is_refused(city):
+    with pytest.raises(UsageError, match="not in pure epsilon"):
+        fit(Made("other", (1.0,), kind="zcdp"), *city, MEAN, PureDP.of(5), Split.SAME_EPSILON)
+
+
+def test_of_the_two_splits_the_better_median_is_offered(city):
+    for mechanism in (Baseline(), WorstCaseClipping()):
+        (offer,) = offers(*city, MEAN, PureDP.of(8), [mechanism])
+        medians = []
+        for split in Split:
+            found = fit(mechanism, *city, MEAN, PureDP.of(8), split)
+            medians.append(np.median(mechanism.expected_error(*city, MEAN, found.epsilon)))
+        assert offer.median_error == min(medians)
+
+
+def test_the_least_median_is_chosen_whatever_the_worst_bin(city):
+    choice = choose(*city, MEAN, PureDP.of(1), [Made("a", (3.0,)), Made("b", (2.0, 2.0, 2.0, 30.0))])
+    assert choice.chosen.mechanism == "b"
+    assert (choice.chosen.median_error, choice.chosen.worst_error) == (2.0, 30.0)
+    assert choice.reason.startswith(
+        "b has the least median expected error at the worst values, 2 km/h; a has 3"
+    )
+
+
+def test_a_tie_goes_to_the_earlier_entry(city):
+    pair = [Made("first", (2.0,)), Made("second", (2.0,))]
+    assert choose(*city, MEAN, PureDP.of(1), pair).chosen.mechanism == "first"
+    choice = choose(*city, MEAN, PureDP.of(1), pair[::-1])
+    assert choice.chosen.mechanism == "second"
+    assert "first has the same and is listed after it" in choice.reason
+
+
+def test_an_idealised_mechanism_is_shown_and_never_chosen(city):
+    choice = choose(*city, MEAN, PureDP.of(1), [Made("ideal", (0.1,), idealised=True), Made("real", (5.0,))])
+    assert [offer.mechanism for offer in choice.offers] == ["ideal", "real"]
+    assert choice.chosen.mechanism == "real"
+    assert "not considered, without an exact sampler: ideal" in choice.reason
+
+
+def test_an_event_that_calls_itself_idealised_is_not_chosen_either(city):
+    (offer,) = offers(*city, MEAN, PureDP.of(1), [Made("ideal", (0.1,), idealised=True)])
+    assert not replace(offer, idealised=False).eligible
+
+
+def test_without_an_eligible_mechanism_there_is_no_choice(city):
+    with pytest.raises(UsageError, match="no mechanism can release this"):
+        choose(*city, MEAN, PureDP.of(1), [Made("ideal", (0.1,), idealised=True)])
+    with pytest.raises(UsageError, match="not in pure epsilon"):
+        choose(*city, MEAN, PureDP.of(1), [Made("other", (0.1,), kind="zcdp")])
+    with pytest.raises(UsageError, match="no mechanism"):
+        best_of([])
+
+
+def test_what_is_unavailable_has_an_endless_error(city):
+    offer = Offer("x", MEAN, False, None, np.empty(0), "why")
+    assert (offer.median_error, offer.worst_error, offer.eligible) == (np.inf, np.inf, False)
+
+
+def test_no_bin_is_refused(city):
+    occupancy, bound = city
+    with pytest.raises(UsageError, match="no bin"):
+        choose(occupancy.select(np.zeros(4, dtype=bool)), bound, MEAN, PureDP.of(1))
+
+
+def test_a_choice_that_says_little_says_so(city):
+    choice = choose(*city, MEAN, PureDP.of("0.01"))
+    assert "a constant would be 32 off: it says little" in choice.reason
+    assert "says little" not in choose(*city, MEAN, PureDP.of(100)).reason
+    assert constant_error(VARIANCE, city[1]) == 64**2 / 8
+
+
+@pytest.mark.parametrize("statistic", Statistic)
+def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
+    choice = choose(*city, statistic, PureDP.of(4))
+    assert [offer.mechanism for offer in choice.offers] == [
+        mechanism.name for mechanism in MECHANISMS if statistic in mechanism.statistics
+    ]
+    assert not choice.chosen.idealised
+    assert choice.chosen.median_error == min(o.median_error for o in choice.offers if o.eligible)
+
+
+def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
+    for function in (choose, fit, offers):
+        given = set(inspect.signature(function).parameters)
+        assert given <= {
+            *("occupancy", "bound", "statistic", "total"),
+            *("mechanisms", "mechanism", "split"),
+        }
+    assert "sensitive" not in inspect.getsource(choose_module)
+    # two cities that differ in every value have one occupancy, and one choice
+    samples = [synthetic_samples(*city, seed) for seed in (1, 2)]
+    assert bool(np.any(samples[0].value != samples[1].value))
+    reasons = {choose(one.occupancy, one.bound, MEAN, PureDP.of(4)).reason for one in samples}
+    assert len(reasons) == 1
