@@ -8,14 +8,8 @@
 >>> release.to_geodataframe()
 """
 
-from trafficdp.workspace import (
-    IngestedFile,
-    Plan,
-    ReleasedMap,
-    ReleaseSummary,
-    Status,
-    Workspace,
-)
+from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+from trafficdp.workspace import Workspace
 from trafficdp.workspace import open_workspace as open
 
 __all__ = ["IngestedFile", "Plan", "ReleaseSummary", "ReleasedMap", "Status", "Workspace", "open"]

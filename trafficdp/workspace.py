@@ -10,23 +10,17 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-
-import geopandas
-import pandas as pd
 
 from trafficdp import verification
 from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator
 from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
-from trafficdp.export.frame import to_geodataframe
 from trafficdp.export.write import export
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
@@ -34,100 +28,23 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.allocation import Allocation, allocate
-from trafficdp.planner.refusal import Verdict, judge
-from trafficdp.planner.suggest import Suggestions, suggest
+from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.refusal import judge
+from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
 from trafficdp.publication import folder_of
 from trafficdp.publishing_facts import Occasion, same_question, source_facts, write_order
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
-from trafficdp.store.lock import LOCK_NAME, store_lock
-from trafficdp.store.vault import VAULT_NAME, Vault, require_vault
+from trafficdp.store.lock import store_lock
+from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_audit import audit
+from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
 
-DEFAULT_WAIT = 60.0
 LARGEST_MIN_VEHICLES = 10**9
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedFile:
-    """What became of one file: its report, how many fixes were new, and whether it was there before."""
-
-    report: FileReport
-    file: str
-    added: int
-    already_there: bool
-
-
-@dataclass(frozen=True)
-class ReleasedMap:
-    """A published release: its numbers, and where its files are."""
-
-    release: Release
-    folder: Path
-
-    @property
-    def id(self) -> str:
-        """Name of the release."""
-        return self.release.id
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the published table, one row a bin."""
-        return published_frame(self.release)
-
-    def to_geodataframe(self) -> geopandas.GeoDataFrame:
-        """Return the published table with the hexagons, in WGS84."""
-        return to_geodataframe(self.release)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused."""
-
-    allocation: Allocation
-    verdict: Verdict
-    suggestions: Suggestions | None
-    budget_left: PureDP
-
-    @property
-    def loss(self) -> PureDP:
-        """The epsilon that the release would charge: the largest loss of any vehicle."""
-        return self.allocation.loss
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseSummary:
-    """One line about a release."""
-
-    id: str
-    status: str
-    sequence: int
-    epsilon: PureDP
-    created_at: str
-    folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What the store holds, for the curator."""
-
-    store: Path
-    fixes: int
-    vehicles: int
-    derived: int
-    files: int
-    data_version: str
-    releases: int
-    unfinished: int
-    largest_spent: PureDP
-    sum_of_maxima: PureDP
-    budget: PureDP
 
 
 class Workspace:
@@ -404,55 +321,8 @@ def open_workspace(
     folder = store_path(Path(config), None if store is None else Path(store), settings.store)
     workspace = Workspace(settings, folder, key_path(folder, settings.key_file), wait=wait, progress=progress)
     if create:
-        _make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
+        make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
-
-
-def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
-    """Return the folder of the store: given, configured, or beside the configuration."""
-    return given or configured or config.parent / "city.store"
-
-
-def key_path(store: Path, configured: Path | None) -> Path:
-    """Return where the key of a store lies; raise UsageError for a place inside the store."""
-    path = configured or store.with_name(store.name + ".key")
-    # realpath, unlike Path.resolve, takes a loop of links as it is
-    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
-        raise UsageError(
-            "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
-        )
-    return path
-
-
-def create_store(store: Path, key_file: Path) -> None:
-    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key.
-
-    A key that is there already is taken: stores may share one. Raises UsageError when there is a store.
-    """
-    _make_store(store, key_file, wait=DEFAULT_WAIT, only_if_missing=False)
-
-
-def _make_store(store: Path, key_file: Path, *, wait: float, only_if_missing: bool) -> None:
-    with store_failures("making the store"):
-        if only_if_missing and (store / VAULT_NAME).exists():
-            return
-        store.mkdir(parents=True, exist_ok=True)
-        key_file.parent.mkdir(parents=True, exist_ok=True)
-    with store_lock(store, purpose="init", wait=wait):
-        if only_if_missing and (store / VAULT_NAME).exists():
-            return
-        try:
-            key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
-            store_id = str(uuid.uuid4())
-            # the head first: a store whose head is missing could not release
-            if not (store / VAULT_NAME).exists():
-                Head.beside(key_file, store_id).write(None)
-            Vault.create(store, key_fingerprint=key.fingerprint, store_id=store_id)
-        except BaseException:
-            if not (store / VAULT_NAME).exists():
-                with suppress(OSError):
-                    (store / LOCK_NAME).unlink()
-            raise
 
 
 def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:

@@ -10,7 +10,7 @@ import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.store.failures import store_failures
 from trafficdp.store.vault import Vault
-from trafficdp.workspace import key_path
+from trafficdp.store_setup import key_path
 
 
 def test_five_lines_from_files_to_a_map(city):

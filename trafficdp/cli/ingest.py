@@ -13,7 +13,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict
 from trafficdp.ingest.report import RULES
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.workspace import IngestedFile
+from trafficdp.outcomes import IngestedFile
 
 
 def ingest(

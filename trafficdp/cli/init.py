@@ -12,7 +12,7 @@ from trafficdp.cli.settings import Settings, check_name
 from trafficdp.config import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.file import disk_errors
-from trafficdp.workspace import create_store, key_path, store_path
+from trafficdp.store_setup import create_store, key_path, store_path
 
 
 def init(context: typer.Context) -> None:

@@ -6,9 +6,9 @@ import typer
 
 from trafficdp.cli.output import minute
 from trafficdp.cli.settings import Settings
+from trafficdp.outcomes import Status
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import decimal_text
-from trafficdp.workspace import Status
 
 
 def ledger(context: typer.Context) -> None:

@@ -44,7 +44,7 @@ from trafficdp.cli.output import Output, abandon_standard_output
 from trafficdp.cli.settings import Settings, store_given
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.store.failures import from_os_error
-from trafficdp.workspace import DEFAULT_WAIT
+from trafficdp.store_setup import DEFAULT_WAIT
 
 INTERRUPTED = 130
 BUG = 1

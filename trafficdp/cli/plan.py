@@ -10,9 +10,9 @@ import typer
 from trafficdp.cli.output import Output
 from trafficdp.cli.settings import Settings
 from trafficdp.model.statistic import Statistic
+from trafficdp.outcomes import Plan
 from trafficdp.planner.ladder import Rung
 from trafficdp.planner.refusal import judged_statistic
-from trafficdp.workspace import Plan
 
 MEANING = {
     "basic": "every bin to every vehicle",

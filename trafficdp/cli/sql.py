@@ -19,7 +19,7 @@ from trafficdp.errors import UsageError
 from trafficdp.export.query_result import FORMATS, cell_texts, json_rows, result_bytes, write_result
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
 from trafficdp.store.released import RELEASED_NAME
-from trafficdp.workspace import store_path
+from trafficdp.store_setup import store_path
 
 TABLE = "table"
 MOST_SHOWN = 1000

@@ -33,7 +33,7 @@ from trafficdp.errors import (
 
 COMMANDS = [
     *("init", "ingest", "status", "plan", "release", "releases"),
-    *("withdraw", "export", "ledger", "verify", "demo"),
+    *("withdraw", "export", "ledger", "verify", "demo", "compare", "audit", "sql"),
 ]
 
 

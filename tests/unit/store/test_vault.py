@@ -22,7 +22,7 @@ from trafficdp.errors import (
 )
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store.vault import Vault
-from trafficdp.workspace import create_store
+from trafficdp.store_setup import create_store
 
 
 def test_a_store_is_not_made_over_another(filled):

@@ -1,0 +1,66 @@
+"""Where a store and its key lie, and making them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from trafficdp.errors import UsageError
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.store.failures import store_failures
+from trafficdp.store.head import Head
+from trafficdp.store.lock import LOCK_NAME, store_lock
+from trafficdp.store.vault import VAULT_NAME, Vault
+
+DEFAULT_WAIT = 60.0
+"""Seconds to wait for another process."""
+
+
+def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
+    """Return the folder of the store: given, configured, or beside the configuration."""
+    return given or configured or config.parent / "city.store"
+
+
+def key_path(store: Path, configured: Path | None) -> Path:
+    """Return where the key of a store lies; raise UsageError for a place inside the store."""
+    path = configured or store.with_name(store.name + ".key")
+    # realpath, unlike Path.resolve, takes a loop of links as it is
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
+        raise UsageError(
+            "the key must not lie in the store", got=str(path), todo="set key_file to another folder"
+        )
+    return path
+
+
+def create_store(store: Path, key_file: Path) -> None:
+    """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key.
+
+    A key that is there already is taken: stores may share one. Raises UsageError when there is a store.
+    """
+    make_store(store, key_file, wait=DEFAULT_WAIT, only_if_missing=False)
+
+
+def make_store(store: Path, key_file: Path, *, wait: float, only_if_missing: bool) -> None:
+    """The same; with ``only_if_missing`` a store that is there is left alone. ``wait``: for the lock."""
+    with store_failures("making the store"):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        store.mkdir(parents=True, exist_ok=True)
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+    with store_lock(store, purpose="init", wait=wait):
+        if only_if_missing and (store / VAULT_NAME).exists():
+            return
+        try:
+            key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
+            store_id = str(uuid.uuid4())
+            # the head first: a store whose head is missing could not release
+            if not (store / VAULT_NAME).exists():
+                Head.beside(key_file, store_id).write(None)
+            Vault.create(store, key_fingerprint=key.fingerprint, store_id=store_id)
+        except BaseException:
+            if not (store / VAULT_NAME).exists():
+                with suppress(OSError):
+                    (store / LOCK_NAME).unlink()
+            raise
