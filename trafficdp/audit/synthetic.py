@@ -6,7 +6,7 @@ import numpy as np
 
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.noise.simulate import generator
+from trafficdp.noise.simulate import generator, normal
 from trafficdp.sensitive.samples import Samples
 
 CELL_RANGE = (0.15, 0.75)
@@ -22,8 +22,8 @@ def synthetic_samples(occupancy: Occupancy, bound: ContributionBound, seed: int)
     """
     random = generator(seed)
     level = random.uniform(*CELL_RANGE, occupancy.bins)[occupancy.bin_index]
-    habit = random.normal(0.0, VEHICLE_SPREAD, occupancy.users)[occupancy.user_index]
+    habit = normal(random, VEHICLE_SPREAD, occupancy.users)[occupancy.user_index]
     centre = np.repeat(level + habit, occupancy.count)
-    share = np.clip(centre + random.normal(0.0, SAMPLE_SPREAD, len(centre)), 0.0, 1.0)
+    share = np.clip(centre + normal(random, SAMPLE_SPREAD, len(centre)), 0.0, 1.0)
     value = np.rint(share * bound.steps).astype(np.int64)
     return Samples(occupancy, value, np.arange(1, occupancy.users + 1, dtype=np.int64), bound)
