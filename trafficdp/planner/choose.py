@@ -19,8 +19,8 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.privacy.loss import PureDP
 
-TIE = 1e-9
-"""Medians that differ by less than this share are equal."""
+TIE = 0.01
+"""Medians that differ by no more than this share are equal: the one listed first, the simpler, is taken."""
 SAYS_NOTHING = 0.95
 """From this share of a constant's worst error on, a map is hardly better than the constant."""
 
@@ -54,7 +54,10 @@ def choose(
 
 
 def best_of(found: Sequence[Offer]) -> Offer:
-    """Return the first eligible offer whose median error is the least; raise UsageError without one."""
+    """Return the first eligible offer whose median error is the least, but for TIE.
+
+    Raises UsageError without one.
+    """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
         raise UsageError(
@@ -80,10 +83,9 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound) -> 
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:
         second = min(others, key=lambda offer: offer.median_error)
-        tied = second.median_error <= chosen.median_error * (1 + TIE)
-        text += f"; {second.mechanism} has " + (
-            "the same and is listed after it" if tied else f"{second.median_error:.3g}"
-        )
+        text += f"; {second.mechanism} has {second.median_error:.3g}"
+        if second.median_error <= chosen.median_error * (1 + TIE):
+            text += f", which is the same within {TIE:.0%}, and is listed after it"
     closed = [offer.mechanism for offer in found if offer.idealised]
     if closed:
         text += f"; not considered, without an exact sampler: {', '.join(closed)}"

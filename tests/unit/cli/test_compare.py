@@ -10,6 +10,7 @@ import pytest
 from trafficdp.cli import compare as compare_module
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.choose import TIE
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
 
@@ -42,7 +43,7 @@ def test_nobody_loses_more_than_the_epsilon_and_auto_is_exact_and_least(compared
             assert all(float(offer["loss"]) <= total for offer in able)
             least = min(offer["median_error"] for offer in able if not offer["idealised"])
             (auto,) = [offer for offer in able if offer["mechanism"] == each["auto"]]
-            assert auto["median_error"] == least
+            assert least <= auto["median_error"] <= least * (1 + TIE)
             assert not mechanism_named(each["auto"]).idealised
             assert each["auto"] in each["reason"]
             assert all(offer["simulated_error"] is None for offer in each["mechanisms"])
