@@ -1,0 +1,106 @@
+"""What blocks are made of: every (bin, statistic) with the public sensitivities of all users, sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import positive
+from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
+from trafficdp.errors import UsageError
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Items:
+    """I items, each with the users it can be moved by: entry e says ``user[e]`` moves it by ``cost[e]`` > 0.
+
+    ``start`` (I + 1,) cuts the entries by item; users rise within an item. ``cost`` is D / t: sensitivity
+    over tolerance, without unit. ``statistic`` and ``bin`` (I,) name the item, ``tolerance`` (I,) is its t.
+    Statistics that can only be one number (the variance of one fix) are no items.
+    """
+
+    statistic: tuple[Statistic, ...]
+    bin: IntArray
+    tolerance: FloatArray
+    start: IntArray
+    user: IntArray
+    cost: FloatArray
+    users: int
+
+    @property
+    def number(self) -> int:
+        """I."""
+        return len(self.bin)
+
+    @cached_property
+    def of_entry(self) -> IntArray:
+        """The item of every entry."""
+        return np.repeat(np.arange(self.number), np.diff(self.start))
+
+    def take(self, order: IntArray, users: IntArray) -> Items:
+        """Return the same items in another order and with user u called ``users[u]``."""
+        size = np.diff(self.start)[order]
+        start = np.concatenate([[0], np.cumsum(size)])
+        entry = np.repeat(self.start[order] - start[:-1], size) + np.arange(start[-1])
+        user = users[self.user[entry]]
+        within = np.lexsort((user, np.repeat(np.arange(len(order)), size)))
+        return Items(
+            tuple(self.statistic[i] for i in order),
+            self.bin[order],
+            self.tolerance[order],
+            start.astype(np.int64),
+            user[within],
+            self.cost[entry][within],
+            self.users,
+        )
+
+
+def items_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
+    """Return the items for releasing the statistics of ``tolerance`` in all bins, statistic by statistic.
+
+    MEAN: D = U m / N; VARIANCE: U^2 k (N - k) / N^2; VEHICLE_MEAN: U / L. Raises UsageError when there is
+    no bin, no statistic, or a tolerance is not positive.
+    """
+    for statistic, allowed in tolerance.items():
+        positive(**{f"tolerance of the {statistic.value}": allowed})
+    if not tolerance or not occupancy.bins:
+        raise UsageError("there is nothing to release", expected="at least one statistic and one bin")
+    upper = float(bound.upper)
+    samples = occupancy.samples_per_bin[occupancy.bin_index]
+    names: list[Statistic] = []
+    bins, tolerances, sizes, users, costs = [], [], [], [], []
+    for statistic, allowed in tolerance.items():
+        if statistic is Statistic.MEAN:
+            change = mean_sensitivity(occupancy.count, samples, upper)
+        elif statistic is Statistic.VARIANCE:
+            change = variance_sensitivity(occupancy.count, samples, upper)
+        else:
+            change = vehicle_mean_sensitivity(occupancy.users_per_bin[occupancy.bin_index], upper)
+        moves = change > 0
+        size = np.bincount(occupancy.bin_index[moves], minlength=occupancy.bins)
+        some = np.flatnonzero(size)
+        names += [statistic] * len(some)
+        bins.append(some)
+        tolerances.append(np.full(len(some), float(allowed)))
+        sizes.append(size[some])
+        users.append(occupancy.user_index[moves])
+        costs.append(change[moves] / allowed)
+    return Items(
+        tuple(names),
+        np.concatenate(bins).astype(np.int64),
+        np.concatenate(tolerances),
+        np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
+        np.concatenate(users).astype(np.int64),
+        np.concatenate(costs),
+        occupancy.users,
+    )
