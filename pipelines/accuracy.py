@@ -1,0 +1,329 @@
+"""How accurate every mechanism is on Austin's buses, beside trivial maps and other tools.
+
+    TRAFFICDP_REAL_DATA=FOLDER python pipelines/accuracy.py [--into data/accuracy/austin.md]
+
+FOLDER is that of pipelines/austin.py. Speeds are looked at to know the truth: the figures evaluate mechanisms
+and are not a private release. Noise is simulated with fixed seeds; every run makes a key of its own, which
+numbers the vehicles anew, so that a second run differs in the last digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import trafficdp
+from trafficdp.audit.accuracy import absolute_errors, true_statistic
+from trafficdp.engine.duckdb_samples import read_samples
+from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.choose import best_of
+from trafficdp.planner.fit import Split, fit
+from trafficdp.planner.ladder import ladder
+from trafficdp.planner.offer import offers
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.loss import PureDP
+from trafficdp.sensitive.samples import Samples
+from trafficdp.store.vault_fixes import data_version
+
+FloatArray = npt.NDArray[np.float64]
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = Path(__file__).with_name("austin.toml")
+PEERS = ROOT / "data" / "accuracy" / "peers.csv"
+DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
+RESOLUTIONS = (6, 7, 8)
+SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
+EPSILONS = (1, 4, 16)
+STATISTICS = (Statistic.MEAN, Statistic.VARIANCE)
+DELTA = "0.000001"
+MIN_VEHICLES = 5
+PEERS_RESOLUTION = 7
+RUNS = 20
+SEED = 20161124
+
+
+@dataclass
+class Row:
+    """One map: mean absolute errors by (statistic, epsilon), the runs behind them, what `auto` took."""
+
+    name: str
+    errors: dict[tuple[Statistic, int], float] = field(default_factory=dict)
+    runs: int = 0
+    chosen: set[tuple[Statistic, int]] = field(default_factory=set)
+
+
+def with_few_vehicles_withheld(samples: Samples) -> Samples:
+    """Return the samples of the bins that at least MIN_VEHICLES vehicles visit."""
+    occupancy = samples.occupancy
+    keep = occupancy.users_per_bin >= MIN_VEHICLES
+    of_sample = np.repeat(keep[occupancy.bin_index], occupancy.count)
+    return Samples(occupancy.select(keep), samples.value[of_sample], samples.vehicle, samples.bound)
+
+
+def whole_city(samples: Samples) -> Samples:
+    """Return all samples in one bin."""
+    occupancy = samples.occupancy
+    owner = np.repeat(occupancy.user_index, occupancy.count)
+    order = np.argsort(owner, kind="stable")
+    user, count = np.unique(owner, return_counts=True)
+    one = Occupancy(
+        cell=occupancy.cell[:1],
+        slot=np.zeros(1, dtype=np.int64),
+        bin_index=np.zeros(len(user), dtype=np.int64),
+        user_index=user,
+        count=count.astype(np.int64),
+        users=occupancy.users,
+    )
+    return Samples(one, samples.value[order], samples.vehicle, samples.bound)
+
+
+def constant(samples: Samples, share: float, name: str) -> Row:
+    """The map that says ``share`` of the statistic's range everywhere."""
+    row = Row(name)
+    for statistic in STATISTICS:
+        number = share * statistic.largest(samples.bound.upper)
+        error = float(np.abs(true_statistic(samples, statistic) - number).mean())
+        row.errors.update({(statistic, epsilon): error for epsilon in EPSILONS})
+    return row
+
+
+def trivial_rows(samples: Samples) -> list[Row]:
+    """What every real map must beat."""
+    return [
+        constant(samples, 0.5, "the middle of the range, no data"),
+        constant(samples, 0.0, "zero, no data"),
+        city_mean(samples),
+    ]
+
+
+def city_mean(samples: Samples) -> Row:
+    """One private number for the city, by the baseline, painted on every bin."""
+    row = Row("one private city figure painted on every bin", runs=RUNS)
+    city = whole_city(samples)
+    for statistic in STATISTICS:
+        truth = true_statistic(samples, statistic)
+        for epsilon in EPSILONS:
+            share = fit(
+                Baseline(),
+                city.occupancy,
+                city.bound,
+                statistic,
+                PureDP.of(epsilon),
+                Split.SAME_EPSILON,
+            ).epsilon
+            painted = Baseline().estimates(city, statistic, share, SimulatedNoise(SEED), RUNS)
+            row.errors[statistic, epsilon] = float(np.abs(painted - truth).mean())
+    return row
+
+
+def pure_rows(samples: Samples) -> list[Row]:
+    """Every mechanism of the registry at its total epsilon, split among the bins as `compare` would."""
+    rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in MECHANISMS}
+    for statistic in STATISTICS:
+        for epsilon in EPSILONS:
+            found = offers(samples.occupancy, samples.bound, statistic, PureDP.of(epsilon), MECHANISMS)
+            chosen = best_of(found)
+            for offer in found:
+                row = rows[offer.mechanism]
+                if offer.fit is None:
+                    continue
+                errors = absolute_errors(
+                    mechanism_named(offer.mechanism),
+                    samples,
+                    statistic,
+                    offer.fit.epsilon,
+                    SimulatedNoise(SEED),
+                    RUNS,
+                )
+                row.errors[statistic, epsilon], row.runs = float(errors.mean()), RUNS
+                if offer is chosen:
+                    row.chosen.add((statistic, epsilon))
+    return list(rows.values())
+
+
+def zcdp_rows(samples: Samples) -> list[Row]:
+    """Every Gaussian mechanism at (epsilon, DELTA): a weaker promise than pure epsilon."""
+    rows = []
+    for mechanism in ZCDP_MECHANISMS:
+        row = Row(_label(mechanism.name, mechanism.idealised), runs=RUNS)
+        for statistic in STATISTICS:
+            if statistic not in mechanism.statistics:
+                continue
+            truth = true_statistic(samples, statistic)
+            for epsilon in EPSILONS:
+                promise = ApproxDP(PureDP.of(epsilon).pico, Fraction(DELTA))
+                rho = float(approx_to_zcdp_budget(promise).rho)
+                noise = SimulatedNoise(SEED)
+                try:
+                    found = [
+                        np.abs(mechanism.estimate(samples, statistic, rho, noise) - truth).mean()
+                        for _ in range(RUNS)
+                    ]
+                except UsageError:
+                    continue
+                row.errors[statistic, epsilon] = float(np.mean(found))
+        rows.append(row)
+    return rows
+
+
+def peers(slot: SlotKind) -> dict[str, list[Row]]:
+    """The published figures of other tools for resolution 7, by relation."""
+    found: dict[str, dict[str, Row]] = {}
+    statistic_of = {"mae_mean": Statistic.MEAN, "mae_variance": Statistic.VARIANCE}
+    with PEERS.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["slot"] == slot.value and line["metric"] in statistic_of:
+                name = f"{line['peer']} ({line['setting']})"
+                rows = found.setdefault(line["relation"], {})
+                row = rows.setdefault(name, Row(name))
+                row.errors[statistic_of[line["metric"]], int(line["epsilon"])] = float(line["value"])
+    return {relation: list(rows.values()) for relation, rows in found.items()}
+
+
+def grid_count_line(samples: Samples, slot: SlotKind) -> str:
+    """Compare the largest noise of means, times epsilon, with the paper's way of accounting."""
+    with PEERS.open(encoding="utf-8", newline="") as file:
+        (paper,) = [
+            float(line["value"])
+            for line in csv.DictReader(file)
+            if line["slot"] == slot.value and line["metric"] == "worst_error_times_epsilon"
+        ]
+    rungs = ladder(samples.occupancy, samples.bound, {Statistic.MEAN: 1.0})
+    own = {rung.name: rung.worst_relative_scale(1.0, {Statistic.MEAN: 1.0}) for rung in rungs}
+    return (
+        f"Largest noise scale of a mean times epsilon, m/s: {paper:.4g} by the grid count of paper 003, "
+        f"{own['exact']:.4g} by every vehicle's own loss, {own['equal']:.4g} with equal noise."
+    )
+
+
+def table(title: str, rows: list[Row], *, mark: bool = False) -> list[str]:
+    """Return a Markdown table: means, then variances, at every epsilon."""
+    heads = [f"{statistic.value} ε {epsilon}" for statistic in STATISTICS for epsilon in EPSILONS]
+    lines = [
+        f"**{title}**",
+        "",
+        "| map | " + " | ".join(heads) + " | runs |",
+        "|---|" + "---:|" * (len(heads) + 1),
+    ]
+    for row in rows:
+        if not row.errors:
+            continue
+        cells = []
+        for statistic in STATISTICS:
+            for epsilon in EPSILONS:
+                error = row.errors.get((statistic, epsilon))
+                text = "" if error is None else f"{error:.2f}"
+                cells.append(f"**{text}**" if mark and (statistic, epsilon) in row.chosen else text)
+        lines.append(f"| {row.name} | " + " | ".join(cells) + f" | {row.runs or ''} |")
+    return [*lines, ""]
+
+
+def section(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Iterator[str]:
+    """Yield the lines of the report on one grid."""
+    samples = with_few_vehicles_withheld(_read(city, resolution, slot))
+    bins, fixes = samples.occupancy.bins, len(samples.value)
+    yield f"## Resolution {resolution}, {slot.value.replace('_', ' ')}: {bins:,} bins, {fixes:,} fixes"
+    yield ""
+    yield from table("Trivial maps", trivial_rows(samples))
+    yield from table("Pure epsilon, counts public (replace_user_values)", pure_rows(samples), mark=True)
+    yield from table(f"(epsilon, {DELTA}), counts public", zcdp_rows(samples))
+    if resolution != PEERS_RESOLUTION:
+        return
+    others = peers(slot)
+    if "replace_user_values" in others:
+        yield from table("Other tools, counts public", others["replace_user_values"])
+    yield from table(
+        "Other tools under add_or_remove_user: a stronger promise, not comparable",
+        others["add_or_remove_user"],
+    )
+    yield grid_count_line(samples, slot)
+    yield ""
+
+
+def report(city: trafficdp.Workspace) -> Iterator[str]:
+    """Yield the lines of the report."""
+    yield "# Accuracy on Austin's buses"
+    yield ""
+    yield (
+        "Written by `make accuracy`. Mean absolute error of bin means (m/s) and bin variances ((m/s)²) "
+        "against the true ones of the clipped speeds, over the bins with at least "
+        f"{MIN_VEHICLES} vehicles; four days, {DAYS[0]} to {DAYS[-1]}; speeds clipped to 30 m/s; noise "
+        "simulated. Every figure spends its whole epsilon on the one statistic; no vehicle loses more, over "
+        "all bins together. **Bold**: what `auto` takes, by public counts alone; it is not told these errors."
+    )
+    yield ""
+    for resolution in RESOLUTIONS:
+        for slot in SLOTS:
+            yield from section(city, resolution, slot)
+    yield (
+        "Other tools: their best bounds found, measured in November 2026 with Python 3.11 on the same "
+        "bins; `data/accuracy/peers.csv`."
+    )
+
+
+def _label(name: str, idealised: bool) -> str:
+    return f"{name} (idealised)" if idealised else name
+
+
+def _read(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Samples:
+    config = city.with_map(resolution=resolution, slot_kind=slot).config
+    # values are for this evaluation only: nothing else outside the curator may look at them
+    with city._curator("accuracy") as curator:
+        version = data_version(curator.vault)
+        return read_samples(curator.vault.connection, config.grid, config.bound, version.ingest_id)
+
+
+def _files() -> list[Path]:
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        raise UsageError(
+            "TRAFFICDP_REAL_DATA is not set",
+            expected="the folder that holds capmetro/2016-11-24.csv.gz and the three days after it",
+            todo="get the files from scascketta/CapMetrics and set the variable",
+        )
+    return [Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS]
+
+
+def main() -> int:
+    """Read the command line, measure, print, write; return the exit code that `trafficdp` would give."""
+    parser = argparse.ArgumentParser(description="Accuracy of every mechanism on Austin's buses.")
+    parser.add_argument("--into", type=Path, default=PEERS.with_name("austin.md"), help="file to write")
+    into = parser.parse_args().into
+    begin = time.monotonic()
+    try:
+        files = _files()
+        with tempfile.TemporaryDirectory() as folder:
+            city = trafficdp.open(CONFIG, store=Path(folder) / "store", create=True)
+            city.ingest(files)
+            lines = []
+            for line in report(city):
+                print(line, flush=True)
+                lines.append(line)
+    except TrafficdpError as error:
+        print(f"accuracy: {error}", file=sys.stderr)
+        return error.exit_code
+    into.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"written to {into} after {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
