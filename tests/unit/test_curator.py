@@ -235,7 +235,8 @@ def test_commands_that_only_read_still_work_behind_a_head(restored):
 # recovery
 
 
-def test_an_old_copy_of_an_unfinished_vault_never_draws_its_noise_again(released, monkeypatch):
+@pytest.mark.parametrize("moved_away", [False, True])
+def test_an_old_copy_of_an_unfinished_vault_never_draws_its_noise_again(released, monkeypatch, moved_away):
     with monkeypatch.context() as patched:
         die_at(patched, "head written")
         with pytest.raises(Died):
@@ -244,12 +245,18 @@ def test_an_old_copy_of_an_unfinished_vault_never_draws_its_noise_again(released
     shutil.copy(released.vault, unfinished)
     assert [each.status for each in released.open().releases()] == ["published", "published"]
     out = (released.store / "releases/r0002/cells.csv").read_bytes()
+    if moved_away:
+        # published elsewhere, perhaps: the head alone remembers it
+        shutil.move(released.store / "releases/r0002", released.folder / "r0002")
 
+    head = released.head().read_bytes()
     shutil.copy(unfinished, released.vault)
     for command in (released.open().plan, released.open().release, released.open().releases):
         with pytest.raises(StoreBehindError):
             command()
-    assert (released.store / "releases/r0002/cells.csv").read_bytes() == out
+    assert released.head().read_bytes() == head
+    folder = released.folder if moved_away else released.store / "releases"
+    assert (folder / "r0002/cells.csv").read_bytes() == out
 
 
 def test_files_without_committed_values_stop_the_drawing(released, monkeypatch):
