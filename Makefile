@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench accuracy clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -26,6 +26,10 @@ check: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(RUN)/python tests/benchmarks/bench_binning.py
 	$(RUN)/python tests/benchmarks/bench_main_job.py
+
+# How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
+accuracy: $(VENV)/.ready
+	$(RUN)/python pipelines/accuracy.py
 
 clean:
 	rm -rf $(VENV) demo build
