@@ -22,7 +22,7 @@ import numpy as np
 
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
-from trafficdp.export.columns import FileFacts
+from trafficdp.export.columns import FileFacts, unit_label
 from trafficdp.export.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.model.bound import ContributionBound
@@ -117,10 +117,11 @@ class Curator:
         """
         verdict = judge(allocation)
         if verdict.refused and not force:
+            unit = unit_label(verdict.statistic, allocation.request.bound.unit)
             raise UninformativeReleaseError(
                 "the release would say too little",
                 got=f"a median expected error of {verdict.median_error:.3g}",
-                expected=f"at most {verdict.threshold:.3g} {allocation.request.bound.unit.label}",
+                expected=f"at most {verdict.threshold:.3g} {unit}",
             )
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user

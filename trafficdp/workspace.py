@@ -21,6 +21,7 @@ from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator
 from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
+from trafficdp.export.columns import unit_label
 from trafficdp.export.write import export
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
@@ -338,7 +339,7 @@ def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:
 
 
 def _refusal(plan: Plan) -> TrafficdpError:
-    unit = plan.allocation.request.bound.unit.label
+    unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
     return UninformativeReleaseError(
         "the release would say too little",
         got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
