@@ -15,8 +15,9 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.clip_user import ceiling, clip_user
-from trafficdp.planner.optimal_suppression import least_bins_per_user, room, within
+from trafficdp.planner.optimal_suppression import least_bins_per_user, within
 from trafficdp.planner.suppression_error import bin_error, dropping_bias
+from trafficdp.planner.suppression_program import room
 
 BOUND = ContributionBound(Fraction(65), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 GOLDEN = [
