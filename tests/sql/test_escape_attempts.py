@@ -182,7 +182,6 @@ GREEDY = (
     "SELECT " + "+".join(["1"] * 40_000),
     "SELECT " + "NOT " * 20_000 + "true",
     "SELECT " + "CASE WHEN true THEN " * 4000 + "1" + " END" * 4000,
-    "(" * 10_000 + "SELECT 1" + ")" * 10_000,
     "SELECT * FROM " + "(SELECT * FROM " * 5000 + "cells" + ")" * 5000,
     "SELECT 1" + " UNION ALL SELECT 1" * 5000,
     "SELECT '" + "x" * 100_000 + "'",
@@ -198,6 +197,8 @@ HARMLESS = {
     "SELECT current_setting('enable_external_access')": 1,
     "SELECT * FROM duckdb_temporary_files()": 0,
     "SELECT setseed(0.5)": 1,
+    # brackets around a whole statement fall away while it is read: they nest nothing
+    "(" * 10_000 + "SELECT 1" + ")" * 10_000: 1,
     "SELECT * FROM duckdb_databases() WHERE path IS NOT NULL": 1,
 }
 """What is answered, with so many rows, and does no harm."""
