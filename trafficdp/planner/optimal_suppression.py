@@ -47,23 +47,26 @@ def least_bins_per_user(
     statistics: Sequence[Statistic] = (Statistic.MEAN,),
     *,
     seconds: float = 30.0,
+    relaxation_seconds: float = 60.0,
 ) -> Certified:
     """Return the best suppression found, never worse than Clip-User, with its certificate.
 
     The LP is rounded under the caps it is surest of and repaired by exchanges (``local_search``); then a
     MILP under those caps, then the whole MILP, each with ``seconds``, while the bound is not met.
+    Without the LP (``relaxation_seconds`` do not suffice) exchanges improve Clip-User's answer, unproved.
     ``relaxation`` is the value of the LP; ``lower_bound`` the better of ceil(LP) and the MILP's own bound.
     """
     positive(seconds=seconds)
+    positive(relaxation_seconds=relaxation_seconds)
     limit = ceiling(occupancy, bound, epsilon, statistics)
     best = clip_user(occupancy, bound, epsilon, statistics)
     problem = Program.of(occupancy, limit)
-    relaxed = problem.relax(seconds)
+    relaxed = problem.relax(relaxation_seconds)
     if relaxed is None:
         return Certified(_exchanged(occupancy, limit, best), 1 if occupancy.bins else 0, 0.0)
     lower = max(1, math.ceil(relaxed.value - TOLERANCE))
     if best.bins_per_user > lower:
-        guide, point = problem.guide(occupancy, relaxed, seconds)
+        guide, point = problem.guide(occupancy, relaxed, relaxation_seconds)
         best = _better(occupancy, limit, best, guide.rounded(occupancy, point, lower))
         if best.bins_per_user > lower:
             found = problem.solve(seconds, at_most=best.bins_per_user, caps=guide)
