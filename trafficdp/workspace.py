@@ -111,6 +111,12 @@ class Workspace:
         with self._curator("plan") as curator:
             return self._plan(curator, _loss(epsilon), suggestions)[0]
 
+    def occupancy(self, grid: Grid | None = None) -> Occupancy:
+        """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
+        with self._curator("plan") as curator:
+            version = vault_fixes.data_version(curator.vault)
+            return curator.contributions(grid or self.config.grid, self.config.bound, version).occupancy
+
     def release(self, epsilon: PureDP | str | float | None = None, *, force: bool = False) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
 
