@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy clean
+.PHONY: demo test check bench accuracy ladder clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -30,6 +30,10 @@ bench: $(VENV)/.ready
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready
 	$(RUN)/python pipelines/accuracy.py
+
+# What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
+ladder: $(VENV)/.ready
+	$(RUN)/python pipelines/ladder.py
 
 clean:
 	rm -rf $(VENV) demo build
