@@ -232,8 +232,7 @@ def _estimate(
     centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
     raw = ((noisy * spacing).astype(np.float64) + centre) / per_unit
     bias = rounding_bias(statistic, bound) + centre / per_unit
-    half = half_width(lattice.scale, level) * lattice.spacing / per_unit + bias
-    half = np.where(lattice.scale > 0, half, 0.0)
+    half = interval_half_width(statistic, occupancy, bound, lattice, level)
     scale = lattice.scale * lattice.spacing / per_unit
 
     reach = statistic.largest(upper)
@@ -246,7 +245,21 @@ def _estimate(
         low = np.minimum(low, value)
     error = np.where(scale > 0, np.minimum(expected_error(statistic, scale, upper) + bias, reach), 0.0)
     status = statistic_status(statistic, scale, upper, uninformative_above)
-    return Estimate(statistic, value, low, high, scale, lattice.scale, lattice.spacing, error, status)
+    recipe = {"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing}
+    return Estimate(statistic, value, low, high, scale, error, status, recipe)
+
+
+def interval_half_width(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, level: float
+) -> FloatArray:
+    """Return the half width of every bin's interval before clamping (statistic's unit, shape (G,)).
+
+    The lattice tail at ``level`` and the worst bias of rounding and flooring; 0 without noise.
+    """
+    per_unit = steps_per_unit(statistic, occupancy, bound)
+    flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+    half = half_width(lattice.scale, level) * lattice.spacing / per_unit
+    return np.where(lattice.scale > 0, half + (rounding_bias(statistic, bound) + flooring), 0.0)
 
 
 def exact_integer(statistic: Statistic, contributions: Contributions) -> npt.NDArray[np.object_]:
