@@ -56,14 +56,7 @@ def suggest(grid: Grid, request: Request, occupancy_of: Callable[[Grid], Occupan
 
     here = occupancy_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
-    longer = (
-        replace(grid, slot_kind=kind)
-        for kind in (
-            (*_LONGER[grid.slot_kind], SlotKind.WHOLE_PERIOD)
-            if grid.slot_kind is not SlotKind.WHOLE_PERIOD
-            else ()
-        )
-    )
+    longer = (replace(grid, slot_kind=kind) for kind in longer_slots(grid.slot_kind))
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)
     needed = passing_epsilon(here, request)
@@ -73,6 +66,11 @@ def suggest(grid: Grid, request: Request, occupancy_of: Callable[[Grid], Occupan
         resolution=None if by_resolution is None else by_resolution.resolution,
         slot_kind=None if by_slot is None else by_slot.slot_kind,
     )
+
+
+def longer_slots(kind: SlotKind) -> tuple[SlotKind, ...]:
+    """Return the kinds of slot that are longer than ``kind``, from short to long."""
+    return () if kind is SlotKind.WHOLE_PERIOD else (*_LONGER[kind], SlotKind.WHOLE_PERIOD)
 
 
 def _rounded_up(epsilon: float) -> float:
