@@ -1,0 +1,106 @@
+"""Half widths of differences and averages, against exact convolutions of discrete noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import UsageError
+from trafficdp.noise.sum_tail import (
+    lattice_shift,
+    sum_half_width,
+    two_noises_half_width,
+    two_noises_tail,
+)
+
+SCALES = st.floats(0.05, 12)
+ERRORS = st.sampled_from([0.2, 0.05, 1e-3, 1e-6])
+
+
+def law(scale, reach):
+    """Probabilities of discrete Laplace on -reach..reach."""
+    q = np.exp(-1 / scale)
+    return (1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCALES, SCALES, st.integers(1, 3), st.integers(1, 3), ERRORS)
+def test_a_difference_of_two_lattices_leaves_the_half_width_as_rarely_as_it_says(b, c, s, t, error):
+    h = two_noises_half_width(np.array([b * s]), np.array([c * t]), error)[0]
+    h += float(lattice_shift(np.array([b]))[0]) * s + float(lattice_shift(np.array([c]))[0]) * t
+    reach = int(60 * max(b, c)) + 5
+    z = np.arange(-reach, reach + 1)
+    apart = np.abs(s * z[:, None] - t * z[None, :]) > h
+    assert (law(b, reach)[:, None] * law(c, reach)[None, :])[apart].sum() <= error * (1 + 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.01, 200))
+def test_discrete_noise_is_at_most_the_shifted_continuous_noise(scale):
+    shift = float(lattice_shift(np.array([scale]))[0])
+    q = np.exp(-1 / scale)
+    j = np.arange(-50, 51)
+    discrete = np.where(j >= 1, q ** np.maximum(j, 1), 1 + q - q ** (1 - np.minimum(j, 0))) / (1 + q)
+    x = j - shift
+    continuous = np.where(x >= 0, np.exp(-np.abs(x) / scale) / 2, 1 - np.exp(-np.abs(x) / scale) / 2)
+    assert 0.5 <= shift <= 1
+    assert np.all(discrete <= continuous + 1e-12)
+
+
+def test_a_smaller_shift_would_not_do():
+    scale, less = 2.0, float(lattice_shift(np.array([2.0]))[0]) - 1e-3
+    q = np.exp(-1 / scale)
+    assert 1 - q / (1 + q) > 1 - np.exp(-less / scale) / 2
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (1.0, 0.9995), (3.0, 1.0), (1.0, 0.0), (5.0, 4.0)])
+def test_the_tail_of_two_noises_is_the_integral_of_their_density(a, b):
+    for h in (0.5, 2.0, 8.0):
+        x = np.linspace(-60 * a, 60 * a, 600_001)
+        inner = np.where(np.abs(h - x) >= 0, 0.5 * np.exp(-np.maximum(h - x, 0) / b), 0) if b else x > h
+        upper = np.where(h - x >= 0, inner, 1 - 0.5 * np.exp(np.minimum(h - x, 0) / b)) if b else x > h
+        density = np.exp(-np.abs(x) / a) / (2 * a)
+        expected = 2 * float(np.trapezoid(density * upper, x))
+        got = float(two_noises_tail(np.array([a]), np.array([b]), np.array([h]))[0])
+        assert got == pytest.approx(expected, rel=2e-3)
+        assert got >= expected * (1 - 1e-4)
+
+
+def test_the_difference_is_narrower_than_two_intervals_side_by_side():
+    one = two_noises_half_width(np.array([1.0]), np.array([0.0]), 0.05 / 2)[0]
+    both = two_noises_half_width(np.array([1.0]), np.array([1.0]), 0.05)[0]
+    assert both < 0.75 * 2 * one
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SCALES, min_size=1, max_size=6), ERRORS)
+def test_a_sum_leaves_the_half_width_as_rarely_as_it_says(scales, error):
+    h = sum_half_width(np.array(scales), error)
+    reach = int(40 * max(scales)) + 5
+    total = np.ones(1)
+    for scale in scales:
+        total = np.convolve(total, law(scale, reach))
+    far = np.abs(np.arange(len(total)) - len(total) // 2) > h
+    assert total[far].sum() <= error * (1 + 1e-9)
+
+
+def test_an_average_of_many_is_far_narrower_than_one():
+    one, many = sum_half_width(np.ones(1), 0.05), sum_half_width(np.full(100, 1 / 100), 0.05)
+    assert many < one / 8
+    assert many > 2 * np.sqrt(2 / 100)
+
+
+def test_no_noise_needs_no_width():
+    assert sum_half_width(np.zeros(3), 0.05) == 0
+    assert two_noises_half_width(np.zeros(2), np.zeros(2), 0.05).tolist() == [0, 0]
+    assert lattice_shift(np.zeros(2)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("error", [0.0, 1.0, -0.1])
+def test_an_error_that_is_no_probability_is_refused(error):
+    with pytest.raises(UsageError):
+        two_noises_half_width(np.ones(1), np.ones(1), error)
+    with pytest.raises(UsageError):
+        sum_half_width(np.ones(1), error)

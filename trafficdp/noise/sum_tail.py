@@ -1,0 +1,90 @@
+"""Tails of sums of independent Laplace noises: half widths of differences and averages, with their proofs.
+
+Notation: L_b is continuous Laplace of scale b, Z_B discrete Laplace of scale B (P(Z = z) proportional to
+q^|z|, q = e^(-1/B)), s Z_B its multiple on a lattice of step s.
+
+**Shift.** Z_B is stochastically at most L_B + d with d = 1/2 + B ln cosh(1/(2B)) <= 1. *Proof.* For whole
+j >= 1: P(Z >= j) = q^j/(1 + q) and P(L + d >= j) >= q^(j-d)/2, so q^d <= (1 + q)/2 is needed; for j <= 0 it
+is 2 q^(1-d) >= 1 + q. The second says d >= 1 + B ln((1 + q)/2) = 1/2 + B ln cosh(1/(2B)); then
+q^d = 2q/(1 + q) <= (1 + q)/2, the first. At B -> 0 the limit is 1. QED.
+
+**Two noises.** T(h) = P(|L_a + L_b| > h) = (a^2 e^(-h/a) - b^2 e^(-h/b))/(a^2 - b^2), and
+(1 + h/(2a)) e^(-h/a) for a = b. It grows with either scale. With the shift (and symmetry, both signs)
+P(|s Z - s' Z'| > h) <= T(h - s d - s' d').
+
+**Many noises.** E e^(t Z_B) <= 1/(1 - t^2 B^2) = E e^(t L_B), because (cosh x - 1)/x^2 grows in x > 0. So
+P(|sum Z_i| > h) <= 2 exp(-t h) prod 1/(1 - t^2 b_i^2) for every 0 < t < 1/max b (Chernoff); the t used is
+chosen from the scales alone, so that the bound holds as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import in_range
+
+FloatArray = npt.NDArray[np.float64]
+_ROUNDING = 1 + 2.0**-40
+_NEARLY_EQUAL = 1e-3
+"""Scales closer than this share are both taken as the larger: the tail only grows, nothing cancels."""
+
+
+def lattice_shift(scale: FloatArray) -> FloatArray:
+    """Return d in lattice steps, see "Shift", rounded up; 0 for scale 0 (no noise)."""
+    positive = np.where(scale > 0, scale, 1.0)
+    half = 1 / (2 * positive)
+    # ln cosh x = x + ln(1 + e^(-2x)) - ln 2, which does not overflow
+    log_cosh = half + np.log1p(np.exp(-2 * half)) - np.log(2.0)
+    shift = np.minimum((0.5 + positive * log_cosh) * _ROUNDING, 1.0)
+    return np.where(scale > 0, shift, 0.0)
+
+
+def two_noises_tail(first: FloatArray, second: FloatArray, h: FloatArray) -> FloatArray:
+    """Return at least T(h) for scales ``first`` and ``second`` >= 0 and h >= 0 (0 and 0: 0), elementwise."""
+    large, small = np.maximum(first, second), np.minimum(first, second)
+    a = np.where(large > 0, large, 1.0)
+    ratio = np.where(large > 0, small / a, 0.0)
+    x = h / a
+    equal = (1 + x / 2) * np.exp(-x)
+    apart = np.where(ratio < 1 - _NEARLY_EQUAL, ratio, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        tail_of_small = np.where(apart > 0, apart**2 * np.exp(-x / np.where(apart > 0, apart, 1.0)), 0.0)
+    different = (np.exp(-x) - tail_of_small) / (1 - apart**2)
+    tail = np.where(ratio < 1 - _NEARLY_EQUAL, different, equal)
+    return np.where(large > 0, tail, 0.0)
+
+
+def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -> FloatArray:
+    """Return h with T(h) <= ``error`` for continuous Laplace scales, rounded up; 0 for no noise at all.
+
+    For lattices add ``lattice_shift`` times the step of each. Raises UsageError unless 0 < error < 1.
+    """
+    in_range(0, 1, error=error)
+    large = np.maximum(first, second)
+    low = np.zeros_like(large)
+    # (1 + x/2) e^(-x) <= e^(-x/2)
+    high = -2 * large * np.log(error) + large
+    for _ in range(100):
+        middle = (low + high) / 2
+        beyond = two_noises_tail(first, second, middle) > error
+        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+    return np.asarray(high * (1 + 1e-9))
+
+
+def sum_half_width(scales: FloatArray, error: float) -> float:
+    """Return h with P(|sum of noises| > h) <= ``error``: Chernoff, see "Many noises". Shape (n,) to a number.
+
+    ``scales`` are s B for lattices, b for continuous noise; 0 is no noise.
+    Raises UsageError unless 0 < error < 1.
+    """
+    in_range(0, 1, error=error)
+    largest = float(scales.max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    share = np.linspace(0, 1, 402)[1:-1]
+    squares = (scales[scales > 0] / largest) ** 2
+    distinct, times = np.unique(squares, return_counts=True)
+    exponent = -(np.log1p(-np.outer(share**2, distinct)) @ times)
+    bounds = (np.log(2 / error) + exponent) / share
+    return float(bounds.min() * largest * (1 + 1e-9))
