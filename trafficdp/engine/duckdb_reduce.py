@@ -24,6 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.model.bound import ContributionBound
@@ -49,9 +50,9 @@ def reduce_fixes(
 ) -> Contributions:
     """Return what each vehicle contributes to each bin of ``grid``, over the vault's table ``fixes``.
 
-    Only fixes of files 1 to ``up_to_ingest`` and of the grid's period count. Their positions lie in the
-    study area because the vault takes in no others. Equal inputs give equal arrays, whatever the number
-    of threads. Users are numbered by rising ``vehicle_id``, over those with a fix.
+    Only fixes of files 1 to ``up_to_ingest``, of the grid's period and of its selection count. Their
+    positions lie in the study area because the vault takes in no others. Equal inputs give equal arrays,
+    whatever the number of threads. Users are numbered by rising ``vehicle_id``, over those with a fix.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions or sums are impossible.
@@ -144,10 +145,21 @@ def _answer(fixes: pa.RecordBatchReader, grid: Grid, spill: str, query: str) -> 
             raise
 
 
+def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
+    """Return the fixes that the grid's selection keeps: by place and time, never by value."""
+    latitude, longitude, time_us = (
+        batch.column(name).to_numpy() for name in ("latitude", "longitude", "time_us")
+    )
+    zone = grid.period.time_zone
+    return batch.filter(pa.array(selected(grid.selection, latitude, longitude, time_us, zone)))
+
+
 def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) -> Iterator[pa.RecordBatch]:
     table = CellTable(grid.area.geometry.bounds, grid.resolution)
     try:
         for batch in fixes:
+            if not grid.selection.everything:
+                batch = _kept(batch, grid)
             cell = table.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
             slot = slots_of(
                 batch.column("time_us").to_numpy(), grid.slot_kind, grid.period.time_zone, grid.day_parts

@@ -10,6 +10,7 @@ from trafficdp._validate import integer_between
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.period import Period
+from trafficdp.model.selection import EVERYTHING, Selection
 from trafficdp.model.slot import SlotKind
 
 
@@ -45,7 +46,7 @@ class Grid:
     """What is binned: declared, never inferred from data.
 
     ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
-    each of the 24 clock hours exactly once.
+    each of the 24 clock hours exactly once. ``selection`` restricts which fixes count, by place and time.
     """
 
     resolution: int
@@ -53,6 +54,7 @@ class Grid:
     area: StudyArea
     period: Period
     day_parts: tuple[DayPart, ...] = DEFAULT_DAY_PARTS
+    selection: Selection = EVERYTHING
 
     def __post_init__(self) -> None:
         integer_between(0, 15, resolution=self.resolution)
@@ -65,7 +67,7 @@ class Grid:
     @property
     def key(self) -> str:
         """SHA-256 of everything that decides which bin a fix falls into."""
-        facts = {
+        facts: dict[str, object] = {
             "resolution": self.resolution,
             "slot_kind": self.slot_kind.value,
             "area": self.area.hash,
@@ -76,4 +78,6 @@ class Grid:
             if self.slot_kind is SlotKind.DAY_PART
             else [],
         }
+        if not self.selection.everything:
+            facts["selection"] = self.selection.key
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
