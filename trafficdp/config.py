@@ -32,11 +32,13 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.planner.allocation import Request
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 
 _TOP = ("store", "key_file", "city", "privacy", "budget", "map", "source")
+_BUDGET = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
 _CITY = ("name", "publisher", "time_zone", "study_area", "period")
 _EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 4"
 
@@ -55,6 +57,7 @@ class Config:
     """The whole configuration. ``epsilon`` None: it must be given with the release.
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
+    ``policy`` is the whole of [budget], ``budget`` its total alone.
     """
 
     city: City
@@ -62,11 +65,16 @@ class Config:
     bound: ContributionBound
     relation: NeighbouringRelation
     epsilon: PureDP | None
-    budget: PureDP
+    policy: BudgetPolicy
     map: MapSettings
     sources: tuple[SourceDeclaration, ...]
     key_file: Path | None
     store: Path | None
+
+    @property
+    def budget(self) -> PureDP:
+        """What a vehicle may lose over all time."""
+        return self.policy.total
 
     def request(self, epsilon: PureDP | None = None) -> Request:
         """Return what is asked of the planner, with ``epsilon`` instead of the configured one if given.
@@ -116,7 +124,7 @@ def load_config(path: Path) -> Config:
     table = Table(document, "", _TOP)
     city = table.section("city", _CITY)
     privacy = table.section("privacy", ("relation", "epsilon"))
-    budget = table.section("budget", ("epsilon_per_vehicle",))
+    budget = table.section("budget", _BUDGET)
     settings = table.section("map", MAP_KEYS)
     store, key_file = _places(table, path.parent)
     relation = _relation(privacy)
@@ -128,7 +136,7 @@ def load_config(path: Path) -> Config:
         bound=bound,
         relation=relation,
         epsilon=_loss(privacy, "epsilon") if privacy.has("epsilon") else None,
-        budget=_loss(budget, "epsilon_per_vehicle"),
+        policy=_policy(budget, named_city.time_zone),
         map=read_map(settings, bound),
         sources=read_sources(table.take("source", "")) if table.has("source") else (),
         key_file=key_file,
@@ -185,6 +193,19 @@ def _loss(table: Table, key: str) -> PureDP:
     if number * PICO > LARGEST_LOSS:
         raise table.wrong(key, _EPSILON)
     return PureDP.of(number)
+
+
+def _policy(budget: Table, time_zone: str) -> BudgetPolicy:
+    total = widest = _loss(budget, _BUDGET[0])
+    periodic: list[PureDP | None] = []
+    for key in _BUDGET[1:]:
+        ceiling = _loss(budget, key) if budget.has(key) else None
+        if ceiling is not None and ceiling > widest:
+            raise budget.wrong(key, f"at most {widest}, the ceiling of the longer time: else it never counts")
+        widest = ceiling or widest
+        periodic.append(ceiling)
+    a_year, a_month = periodic
+    return BudgetPolicy(total, a_year, a_month, time_zone)
 
 
 def _bound(settings: Table) -> ContributionBound:

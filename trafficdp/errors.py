@@ -59,13 +59,17 @@ class InsufficientBudgetError(TrafficdpError):
     ----------
     remaining : what the vehicle that would exceed its budget most may still spend (epsilon).
     requested : what the release would cost that vehicle (epsilon).
+    window : the year or month whose budget it is, in words; None: that of all time.
     """
 
     exit_code = 3
 
-    def __init__(self, *, remaining: Fraction | float, requested: Fraction | float) -> None:
+    def __init__(
+        self, *, remaining: Fraction | float, requested: Fraction | float, window: str | None = None
+    ) -> None:
         self.remaining = remaining
         self.requested = requested
+        self.window = window
         cost, left = f"{float(requested):.6g}", f"{float(remaining):.6g}"
         if cost == left:
             # they differ further back: losses are whole numbers of 10^-12
@@ -73,8 +77,10 @@ class InsufficientBudgetError(TrafficdpError):
         super().__init__(
             "privacy budget exceeded",
             got=f"a release that costs epsilon {cost}",
-            expected=f"at most the remaining {left}",
-            todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back",
+            expected=f"at most the remaining {left}" + ("" if window is None else f" {window}"),
+            todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back"
+            if window is None
+            else "release with a smaller epsilon or fewer bins, or in a later period",
         )
 
 

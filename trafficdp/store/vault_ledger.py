@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.errors import StoreDamagedError
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.store.statements import first, number, query, registered, run
 from trafficdp.store.vault import Vault
@@ -44,19 +46,80 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     return row
 
 
-def spent(vault: Vault, vehicle: IntArray) -> IntArray:
-    """Return what each of the given vehicles has spent over all charges (pico-epsilons)."""
-    table = query(
-        vault.connection,
-        "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
-        "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id",
-    )
+def spent(vault: Vault, vehicle: IntArray, charges: Sequence[int] | None = None) -> IntArray:
+    """Return what each of the given vehicles has spent over all ``charges`` (pico-epsilons; None: all)."""
+    if charges is None:
+        table = query(
+            vault.connection,
+            "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
+            "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id",
+        )
+    else:
+        table = query(
+            vault.connection,
+            "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
+            "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) "
+            "GROUP BY vehicle_id ORDER BY vehicle_id",
+            {"charges": list(charges)},
+        )
     known = table.column("vehicle_id").to_numpy().astype(np.int64)
     losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
     place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
     return np.where(known[place] == vehicle, losses[place], 0).astype(np.int64)
+
+
+def spent_in(vault: Vault, vehicle: IntArray, windows: Sequence[Window]) -> list[IntArray]:
+    """Return what each of the given vehicles has spent in each window (pico-epsilons)."""
+    instants = _instants(vault) if any(window.start is not None for window in windows) else {}
+    return [
+        spent(vault, vehicle)
+        if window.start is None and window.end is None
+        else spent(vault, vehicle, [sequence for sequence, at in instants.items() if window.contains(at)])
+        for window in windows
+    ]
+
+
+def require_budget(
+    vault: Vault, vehicle: IntArray, loss: IntArray, policy: BudgetPolicy, at: datetime
+) -> None:
+    """Raise InsufficientBudgetError unless every vehicle may pay ``loss`` at ``at`` under ``policy``.
+
+    To be called inside the transaction that charges. Where the calendar matters, raises UsageError for an
+    instant before that of a charge in the ledger: a clock that was set back would open an old budget.
+    """
+    if policy.periodic:
+        newest = max(_instants(vault).values(), default=at)
+        if at < newest:
+            raise UsageError(
+                "the clock is behind the ledger, and the budget follows the calendar",
+                got=at.isoformat(),
+                expected=f"not before {newest.isoformat()}, when something was charged",
+                todo="set the computer's clock",
+            )
+    windows = policy.windows(at)
+    check_windows(windows, spent_in(vault, vehicle, windows), loss)
+
+
+def largest_spent_in(vault: Vault, window: Window) -> int:
+    """Return the most that any vehicle has spent in ``window`` (pico-epsilons)."""
+    charges = [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
+    return number(
+        vault.connection,
+        "SELECT coalesce(max(total), 0) FROM (SELECT CAST(sum(loss_pico) AS BIGINT) AS total "
+        "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY vehicle_id)",
+        {"charges": charges},
+    )
+
+
+def _instants(vault: Vault) -> dict[int, datetime]:
+    """Return when each charge was made, by its sequence."""
+    return {
+        row.sequence: datetime.fromisoformat(str(row.facts["at"]))
+        for row in rows(vault)
+        if row.facts["kind"] == "charge"
+    }
 
 
 def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:

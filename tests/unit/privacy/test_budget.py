@@ -1,0 +1,96 @@
+"""Ceilings over all time, a year and a month: which charges count, in the city's own calendar."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trafficdp.errors import InsufficientBudgetError, UsageError
+from trafficdp.privacy.budget import BudgetPolicy, check_windows, left
+from trafficdp.privacy.loss import PureDP
+
+POLICY = BudgetPolicy(PureDP.of(8), PureDP.of(4), PureDP.of(1), "America/Chicago")
+
+
+def at(text):
+    return datetime.fromisoformat(text)
+
+
+def test_a_policy_without_periods_has_one_window_that_holds_every_instant():
+    (window,) = BudgetPolicy(PureDP.of(8)).windows(at("2026-11-21T08:00:00+00:00"))
+    assert window.ceiling == PureDP.of(8)
+    assert window.contains(datetime(1970, 1, 1, tzinfo=UTC))
+    assert window.contains(datetime(2199, 1, 1, tzinfo=UTC))
+
+
+def test_years_and_months_turn_at_midnight_in_the_city():
+    # New Year in Chicago is six hours after New Year in UTC
+    before, after = at("2027-01-01T05:59:59+00:00"), at("2027-01-01T06:00:00+00:00")
+    assert [window.name for window in POLICY.windows(before)] == ["in all", "in 2026", "in 2026-12"]
+    assert [window.name for window in POLICY.windows(after)] == ["in all", "in 2027", "in 2027-01"]
+    for old, new in zip(POLICY.windows(before)[1:], POLICY.windows(after)[1:], strict=True):
+        assert old.contains(before)
+        assert not old.contains(after)
+        assert new.contains(after)
+        assert not new.contains(before)
+        assert old.end == new.start
+
+
+@given(st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)), st.integers(-400, 400))
+def test_an_instant_counts_in_the_month_that_the_citys_calendar_says(now, days):
+    now = now.replace(tzinfo=UTC)
+    then = now + timedelta(days=days)
+    local = [each.astimezone(ZoneInfo(POLICY.time_zone)) for each in (now, then)]
+    _, year, month = POLICY.windows(now)
+    assert year.contains(then) == (local[0].year == local[1].year)
+    assert month.contains(then) == ((local[0].year, local[0].month) == (local[1].year, local[1].month))
+    assert month.contains(now)
+
+
+def test_an_instant_without_offset_is_refused():
+    with pytest.raises(UsageError, match="no offset"):
+        POLICY.windows(datetime(2026, 1, 1))
+
+
+def picos(*epsilons):
+    return np.array([PureDP.of(each).pico if each else 0 for each in epsilons], dtype=np.int64)
+
+
+def test_the_least_remainder_is_what_is_left():
+    windows = POLICY.windows(at("2026-11-21T08:00:00+00:00"))
+    spent = [picos(7.5, 2, 0), picos(0.5, 3.5, 0), picos(0, 0.25, 0)]
+    assert left(windows, spent).tolist() == picos(0.5, 0.5, 1).tolist()
+    spent[0] = picos(9, 2, 0)
+    assert left(windows, spent)[0] == 0
+
+
+def test_every_ceiling_is_enforced_and_the_window_is_named():
+    windows = POLICY.windows(at("2026-11-21T08:00:00+00:00"))
+    nothing = picos(0, 0)
+    check_windows(windows, [nothing] * 3, picos(1, 1))
+    for place, spent, name in ((0, 7.5, None), (1, 3.5, "in 2026"), (2, 0.5, "in 2026-11")):
+        before = [nothing, nothing, nothing]
+        before[place] = picos(0, spent)
+        check_windows(windows, before, picos(1, 0.5))
+        with pytest.raises(InsufficientBudgetError) as refusal:
+            check_windows(windows, before, picos(0, 0.5) + np.array([0, 1]))
+        assert refusal.value.window == name
+        assert float(refusal.value.remaining) == 0.5
+        assert ("later period" in str(refusal.value)) == (name is not None)
+
+
+def test_who_pays_nothing_is_never_in_the_way():
+    windows = BudgetPolicy(PureDP.of(1)).windows(at("2026-11-21T08:00:00+00:00"))
+    check_windows(windows, [picos(5, 0)], picos(0, 1))
+
+
+def test_the_facts_of_a_policy_hold_what_is_set():
+    assert BudgetPolicy(PureDP.of(8)).facts() == {"budget_pico": 8 * 10**12}
+    assert POLICY.facts() == {
+        "budget_pico": 8 * 10**12,
+        "budget_a_year_pico": 4 * 10**12,
+        "budget_a_month_pico": 10**12,
+    }
