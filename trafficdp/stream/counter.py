@@ -22,6 +22,7 @@ noises are independent and unpublished ones are seen by nobody.
 elements that a stream can take is 2^H - 1 (``room``); elements past it are the caller's to suppress, by
 count, and a price must be reserved before an element is let in: at most W * H / eta, of which the part
 above ``nodes_touched`` may be given back once the position is known.
+``signed_counter.SignedCounterBank`` has the same interface and less than half of the noise.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""The bank of running sums with signed digits: the same promises, less noise."""
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
+from trafficdp.stream.tree import Tree, TreeKind
+
+ZERO = np.array([0])
+
+
+class Numbered:
+    """Noise 1, 10^5 + 1, ...: every draw can be told from every other."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def discrete_laplace(self, scale):
+        self.drawn += len(scale)
+        return np.arange(self.drawn - len(scale), self.drawn) * 10**5 + 1
+
+
+@pytest.mark.parametrize(("arity", "heights"), [(3, 3), (5, 2), (7, 2)])
+def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(arity, heights):
+    noise = Numbered()
+    bank = SignedCounterBank(1, 1, arity, heights, np.array(5.0))
+    tree = Tree(arity, TreeKind.SIGNED)
+    known = {}
+    for t in range(1, bank.length + 1):
+        bank.append(ZERO, ZERO, np.array([t]))
+        bank.draw(noise)
+        ends, starts = tree.edges(np.array(t), bank.length)
+        expected = t * (t + 1) // 2
+        for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            for node in range(min(end, start), max(end, start)):
+                slot = int(node - start + (arity - 1) // 2)
+                draw = known.setdefault((j, node), bank.noise[0, j, slot])
+                assert draw == bank.noise[0, j, slot]
+                expected += int(np.sign(end - start)) * draw
+        assert bank.sums()[0, 0] == expected
+        assert bank.terms()[0, 0] == tree.variance(np.array(t), bank.length)
+        assert bank.draw(noise).size == 0
+    assert noise.drawn == len(known) == len(set(known.values()))
+    assert bank.room()[0, 0] == 0
+    before = bank.state()
+    with pytest.raises(UsageError, match="stream is full"):
+        bank.append(ZERO, ZERO, ZERO)
+    assert all((before[name] == bank.state()[name]).all() for name in before)
+
+
+@pytest.mark.parametrize(("arity", "heights"), [(3, 1), (3, 3), (5, 2), (9, 2)])
+def test_prices_are_those_of_the_tree(arity, heights):
+    length = (arity**heights - 1) // 2
+    position = np.arange(1, length + 1)
+    exact = Tree(arity, TreeKind.SIGNED).touches(length)
+    claimed = signed_nodes_touched(position, arity, heights)
+    assert (exact <= claimed).all()
+    assert exact.max() == claimed.max() == heights
+    # a longer stream reaches the nodes that this one does not
+    longer = Tree(arity, TreeKind.SIGNED).touches((arity ** (heights + 2) - 1) // 2)[:length]
+    np.testing.assert_array_equal(longer, signed_nodes_touched(position, arity, heights + 2))
+
+
+def test_batches_streams_and_restarts_do_not_change_a_sum():
+    random = np.random.default_rng(4)
+    bins, level = random.integers(0, 5, 900), random.integers(0, 3, 900)
+    value = random.integers(0, 100, 900)
+    bank = SignedCounterBank(5, 3, 9, 3, np.array(4.0))
+    exact, noise = np.zeros((5, 3), dtype=int), SimulatedNoise(5)
+    for part in np.array_split(np.arange(900), 17):
+        positions = bank.positions(bins[part], level[part])
+        before = bank.counts()
+        assert set(bank.append(bins[part], level[part], value[part])) == set(bins[part] * 3 + level[part])
+        np.add.at(exact, (bins[part], level[part]), value[part])
+        at = 3 * bins[part] + level[part]
+        rank = [int((at[:i] == each).sum()) for i, each in enumerate(at)]
+        np.testing.assert_array_equal(positions, before.ravel()[at] + rank + 1)
+        with pytest.raises(UsageError, match="no noise yet"):
+            bank.sums()
+        bank.draw(noise)
+        again = SignedCounterBank.from_state(bank.state())
+        np.testing.assert_array_equal(again.sums(), bank.sums())
+        bank = again
+    silent = bank.state()
+    silent["noise"] = silent["noise"] * 0
+    np.testing.assert_array_equal(SignedCounterBank.from_state(silent).sums(), exact)
+    bank.grow(6, np.array(9.0))
+    assert bank.sums()[5].tolist() == [0, 0, 0]
+    assert bank.scale[-1] == 9.0
+
+
+def test_a_release_draws_exact_noise():
+    bank = SignedCounterBank(3, 2, 5, 4, np.array(10.0))
+    bank.append(np.array([0, 1, 2]), np.array([0, 1, 1]), np.array([5, 6, 7]))
+    assert bank.draw(SecureNoise()).tolist() == [0, 3, 5]
+    assert bank.sums().shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SignedCounterBank(1, 1, 4, 2, np.array(1.0)),
+        lambda: SignedCounterBank(1, 1, 101, 40, np.array(1.0)),
+        lambda: SignedCounterBank(1, 1, 5, 2, np.array(-1.0)),
+        lambda: SignedCounterBank(1, 1, 5, 2, np.array(1.0)).append(np.array([1]), ZERO, ZERO),
+        lambda: SignedCounterBank.from_state(
+            {**SignedCounterBank(2, 2, 5, 2, np.array(1.0)).state(), "total": np.zeros(3)}
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(make):
+    with pytest.raises(UsageError):
+        make()

@@ -1,0 +1,195 @@
+"""Running sums of many streams with signed digits: as ``counter``, with less than half of its noise.
+
+The tree of ``tree.TreeKind.SIGNED`` (Andersson, Pagh, Torkamani 2024) for bins x levels at once. With arity k
+odd, h = (k - 1)/2, q_0 = t and q_(j+1) = floor((q_j + h)/k), the noise of the running sum of t elements is
+the sum over heights j of the noises of nodes k q_(j+1) .. q_j - 1, or minus those of nodes
+q_j .. k q_(j+1) - 1. The exact sum itself is one number; a node's value never needs to be known, because
+what lies beyond t cancels.
+
+*Privacy.* All that is ever published is a function of the noisy nodes (values of all used nodes of the
+whole stream, plus their noise), so a vehicle's loss is
+    sum over streams of (sum over its elements of W_e * ``nodes_touched``(t_e)) / eta_s
+as in ``counter``, with ``nodes_touched`` the heights at which the element's node is not the middle child of
+its parent, at most H for streams of up to (k^H - 1)/2 elements. The elements must not depend on what was
+published before (see ``tree``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import integer_between
+from trafficdp.errors import UsageError
+from trafficdp.noise.source import NoiseSource
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:
+    """Return how many used nodes hold the element at 1-based ``position`` of a full stream; any shape."""
+    before = np.asarray(position, dtype=np.int64)[..., None] - 1
+    child = before // np.power(np.int64(arity), np.arange(heights)) % arity
+    return np.asarray((child != (arity - 1) // 2).sum(axis=-1), dtype=np.int64)
+
+
+class SignedCounterBank:
+    """Noisy running sums of ``bins`` x ``levels`` streams of integers; see the module.
+
+    State, one row a stream, row = bin * levels + level: ``count`` (S,), ``total`` (S,) exact sums, ``scale``
+    (S,); ``parent`` (S, H): q_(j+1) when noise was last drawn; ``noise`` and ``drawn`` (S, H, k - 1): those
+    of nodes k parent - h .. k parent + h - 1.
+
+    Raises UsageError for sizes out of range, an even arity, or scales that are not finite and above 0.
+    """
+
+    def __init__(self, bins: int, levels: int, arity: int, heights: int, scale: FloatArray) -> None:
+        integer_between(0, 2**40, bins=bins)
+        self.levels = integer_between(1, 64, levels=levels)
+        self.arity = integer_between(3, 101, arity=arity)
+        self.heights = integer_between(1, 40, heights=heights)
+        if arity % 2 == 0 or arity**heights >= 2**62:
+            raise UsageError("a tree of this arity and height cannot be made", expected="k odd, k^H < 2^62")
+        self.scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), (bins, levels)).reshape(-1).copy()
+        if not bool(np.all(np.isfinite(self.scale) & (self.scale > 0))):
+            raise UsageError("a noise scale is out of range", expected="finite scales above 0")
+        streams = bins * levels
+        self.count = np.zeros(streams, dtype=np.int64)
+        self.total = np.zeros(streams, dtype=np.int64)
+        self.parent = np.zeros((streams, heights), dtype=np.int64)
+        self.noise = np.zeros((streams, heights, arity - 1), dtype=np.int64)
+        self.drawn = np.zeros((streams, heights, arity - 1), dtype=np.bool_)
+
+    @property
+    def bins(self) -> int:
+        """How many bins the bank has."""
+        return len(self.count) // self.levels
+
+    @property
+    def length(self) -> int:
+        """How many elements a stream can take: (k^H - 1)/2."""
+        return int((self.arity**self.heights - 1) // 2)
+
+    def room(self) -> IntArray:
+        """Return how many more elements every stream can take, shape (bins, levels)."""
+        return np.asarray((self.length - self.count).reshape(self.bins, self.levels), dtype=np.int64)
+
+    def counts(self) -> IntArray:
+        """Return how many elements every stream holds, shape (bins, levels). Public."""
+        return self.count.reshape(self.bins, self.levels).copy()
+
+    def positions(self, bin_index: IntArray, level: IntArray) -> IntArray:
+        """Return the 1-based positions that these elements would take, shape (E,), were all appended now."""
+        stream = self._streams(bin_index, level)
+        order = np.argsort(stream, kind="stable")
+        ordered = stream[order]
+        place = np.arange(len(ordered))
+        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
+        rank = np.empty(len(ordered), dtype=np.int64)
+        rank[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
+        return np.asarray(self.count[stream] + rank + 1, dtype=np.int64)
+
+    def append(self, bin_index: IntArray, level: IntArray, value: IntArray) -> IntArray:
+        """Append elements, all shape (E,); return the rows (streams) that changed. No noise.
+
+        Raises UsageError, changing nothing, for bins or levels out of range or a stream that would be full.
+        """
+        stream = self._streams(bin_index, level)
+        rows, which, added = np.unique(stream, return_inverse=True, return_counts=True)
+        if len(rows) and int((self.count[rows] + added).max()) > self.length:
+            raise UsageError(
+                "a stream is full",
+                got=f"{int((self.count[rows] + added).max())} elements",
+                expected=f"at most {self.length}",
+                todo="suppress elements past room(), or declare a longer stream",
+            )
+        total = np.zeros(len(rows), dtype=np.int64)
+        np.add.at(total, which, np.asarray(value, dtype=np.int64))
+        self.total[rows] += total
+        self.count[rows] += added
+        return rows
+
+    def draw(self, source: NoiseSource) -> IntArray:
+        """Draw noise for every node that ``sums`` needs and has none; return the rows that changed."""
+        parent, needed, _ = self._needed()
+        moved = parent != self.parent
+        self.drawn &= ~moved[:, :, None]
+        self.parent = parent
+        row, height, slot = np.nonzero(needed & ~self.drawn)
+        if len(row):
+            self.noise[row, height, slot] = source.discrete_laplace(self.scale[row])
+            self.drawn[row, height, slot] = True
+        return np.unique(np.concatenate([row, np.flatnonzero(moved.any(axis=1))])).astype(np.int64)
+
+    def sums(self) -> IntArray:
+        """Return the noisy running sums, shape (bins, levels); 0 for an empty stream.
+
+        Raises UsageError when a needed node has no noise: ``draw`` comes first.
+        """
+        parent, needed, sign = self._needed()
+        if not bool(np.all((parent == self.parent)[:, :, None] & self.drawn | ~needed)):
+            raise UsageError("a running sum has no noise yet", todo="call draw before sums")
+        noise = (np.where(needed, self.noise, 0).sum(axis=2) * sign).sum(axis=1)
+        return np.asarray((self.total + noise).reshape(self.bins, self.levels), dtype=np.int64)
+
+    def terms(self) -> IntArray:
+        """Return how many Laplace draws every sum carries, shape (bins, levels)."""
+        _, needed, _ = self._needed()
+        terms = needed.sum(axis=(1, 2)).reshape(self.bins, self.levels)
+        return np.asarray(terms, dtype=np.int64)
+
+    def grow(self, bins: int, scale: FloatArray) -> None:
+        """Add empty bins at the end until there are ``bins``; ``scale`` as in the constructor, of the new."""
+        new = integer_between(0, 2**40, more=bins - self.bins)
+        more = SignedCounterBank(new, self.levels, self.arity, self.heights, scale)
+        for name in ("count", "total", "parent", "noise", "drawn", "scale"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
+
+    def state(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return copies of all arrays, and ``shape`` = (levels, arity, heights). Holds exact sums."""
+        shape = np.array([self.levels, self.arity, self.heights], dtype=np.int64)
+        names = ("count", "total", "parent", "noise", "drawn", "scale")
+        return {"shape": shape, **{name: getattr(self, name).copy() for name in names}}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> SignedCounterBank:
+        """Return the bank that ``state`` was taken from. Raises UsageError for arrays that do not fit."""
+        levels, arity, heights = (int(each) for each in state["shape"])
+        streams = len(state["count"])
+        slots = (streams, heights, arity - 1)
+        fits = state["total"].shape == (streams,) and state["parent"].shape == (streams, heights)
+        if streams % levels or not fits or state["noise"].shape != slots or state["drawn"].shape != slots:
+            raise UsageError("the arrays of a counter do not fit together", expected="what state() gave")
+        scale = np.asarray(state["scale"], dtype=np.float64).reshape(-1, levels)
+        bank = cls(streams // levels, levels, arity, heights, scale)
+        for name in ("count", "total", "parent", "noise"):
+            setattr(bank, name, np.array(state[name], dtype=np.int64))
+        bank.drawn = np.array(state["drawn"], dtype=np.bool_)
+        return bank
+
+    def _streams(self, bin_index: IntArray, level: IntArray) -> IntArray:
+        bins, levels = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
+        inside = (bins >= 0) & (bins < self.bins) & (levels >= 0) & (levels < self.levels)
+        if not bool(np.all(inside)):
+            raise UsageError(
+                "an element is in no stream of the bank",
+                expected=f"bins below {self.bins} and levels below {self.levels}",
+            )
+        return bins * self.levels + levels
+
+    def _needed(self) -> tuple[IntArray, npt.NDArray[np.bool_], IntArray]:
+        """q_(j+1) (S, H); which slots the sums need (S, H, k - 1); the sign of their noise (S, H)."""
+        half = (self.arity - 1) // 2
+        quotient, parents, digits = self.count, [], []
+        for _ in range(self.heights):
+            above = (quotient + half) // self.arity
+            parents.append(above)
+            digits.append(quotient - above * self.arity)
+            quotient = above
+        digit = np.stack(digits, axis=1)
+        slot = np.arange(self.arity - 1) - half
+        low, high = np.minimum(digit, 0)[:, :, None], np.maximum(digit, 0)[:, :, None]
+        return np.stack(parents, axis=1), (slot >= low) & (slot < high), np.sign(digit)

@@ -1,0 +1,184 @@
+"""Noise of running sums from a tree of any arity: the binary mechanism and what beats it in pure epsilon.
+
+A stream of N elements stands at the leaves of trees of arity k; the node of height j and number i covers
+elements i k^j + 1 .. (i + 1) k^j. Nodes that are used get independent Laplace noise of one scale eta; the
+running sum at t is a signed sum of noisy nodes. With q_0 = t and q_(j+1) = floor((q_j + h)/k), height j gives
+nodes k q_(j+1) .. q_j - 1, to be added if q_j > k q_(j+1), or subtracted the other way round.
+
+==========  ===  =====================================================================================
+kind        h    nodes
+==========  ===  =====================================================================================
+PLAIN       0    the digits of t in base k; k = 2 is the binary mechanism (paper 002, Algorithm 1)
+SIGNED      k/2  digits from -(k-1)/2 to (k-1)/2, k odd: fewer nodes a sum (Andersson, Pagh, Torkamani 2024)
+AVERAGED    0    as PLAIN, every node replaced by the best average of itself and its children's sum
+==========  ===  =====================================================================================
+
+*Privacy.* An element changed by W moves every used node that holds it by W, ``touches`` nodes: loss
+W touches / eta. It is post-processing of noisy nodes. SIGNED uses nodes whose last elements are yet to
+come: they cancel, so that the noise alone is drawn ahead. The loss is the same as long as the elements do
+not depend on what was published before (a non-adaptive stream): true for fixes, whose counts and values
+no release moves. PLAIN and AVERAGED hold for adaptive streams too.
+
+*Averaging* (Honaker 2015, from below): a node's own variance is 1; its children's sum has k v_(j-1), so
+v_j = 1/(1 + 1/(k v_(j-1))), v_0 = 1, and the node's own weight is v_j. It falls to 1 - 1/k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import integer_between
+from trafficdp.errors import UsageError
+from trafficdp.noise.source import NoiseSource
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ARITIES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 21, 25)
+
+
+class TreeKind(StrEnum):
+    """How a running sum is put together from nodes; see the module."""
+
+    PLAIN = "plain"
+    SIGNED = "signed"
+    AVERAGED = "averaged"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Laplace noise for running sums. Raises UsageError for an arity below 2, or an even one with SIGNED."""
+
+    arity: int = 2
+    kind: TreeKind = TreeKind.PLAIN
+
+    def __post_init__(self) -> None:
+        integer_between(2, 10_000, arity=self.arity)
+        if self.kind is TreeKind.SIGNED and self.arity % 2 == 0:
+            raise UsageError(
+                "a tree with signed digits has an even arity", got=self.arity, expected="an odd one"
+            )
+
+    @property
+    def shift(self) -> int:
+        """The h of the recursion."""
+        return (self.arity - 1) // 2 if self.kind is TreeKind.SIGNED else 0
+
+    def heights(self, length: int) -> int:
+        """Return how many heights a stream of ``length`` >= 1 elements needs: k = 2 PLAIN gives lv(N)."""
+        heights, quotient = 0, length
+        while quotient > 0:
+            heights += 1
+            quotient = (quotient + self.shift) // self.arity
+        return heights
+
+    def edges(self, at: IntArray, length: int) -> tuple[list[IntArray], list[IntArray]]:
+        """Return q_j and k q_(j+1) for every height; ``at`` any shape, values 0..length."""
+        quotient = np.asarray(at, dtype=np.int64)
+        ends, starts = [], []
+        for _ in range(self.heights(length)):
+            above = (quotient + self.shift) // self.arity
+            ends.append(quotient)
+            starts.append(above * self.arity)
+            quotient = above
+        return ends, starts
+
+    def touches(self, length: int) -> IntArray:
+        """Return how many used nodes hold each element of a stream of ``length`` elements, shape (N,). Exact.
+
+        A PLAIN node is used if it is not its parent's last child and ends by N; a SIGNED one if some
+        t <= N has it between q_j and k q_(j+1); an AVERAGED one if the root of a subtree that is used.
+        """
+        before = np.arange(length, dtype=np.int64)
+        total = np.zeros(length, dtype=np.int64)
+        # what stands last in the stream decides which nodes are ever reached
+        for j in range(self.heights(length)):
+            total += self._used(j, length)[before // self.arity**j]
+        return total
+
+    def variance(self, at: IntArray, length: int) -> FloatArray:
+        """Return the variance of the noise of sums of the first ``at`` elements, in units of one node's."""
+        ends, starts = self.edges(at, length)
+        own = self.own_weights(len(ends))
+        total = np.zeros(np.shape(at))
+        for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            total += np.abs(end - start) * own[j]
+        return total
+
+    def own_weights(self, heights: int) -> FloatArray:
+        """Return v_j: the variance of a node after averaging, which is also the node's own weight; else 1."""
+        variance = np.ones(heights)
+        if self.kind is TreeKind.AVERAGED:
+            for j in range(1, heights):
+                variance[j] = 1 / (1 + 1 / (self.arity * variance[j - 1]))
+        return variance
+
+    def path(self, at: IntArray, length: int, scale: float, source: NoiseSource, runs: int = 1) -> FloatArray:
+        """Return the noise of the running sums of the first ``at`` (K,) elements, shape (runs, K).
+
+        Whole numbers unless AVERAGED. Independent draws, one for every node that lies below the last t.
+        """
+        ends, starts = self.edges(at, length)
+        own = self.own_weights(len(ends))
+        total = np.zeros((runs, len(at)))
+        below: FloatArray = np.zeros((runs, 0))
+        for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            size = max(int(end.max(initial=0)), int(start.max(initial=0)))
+            node = source.discrete_laplace(np.full(runs * size, scale)).reshape(runs, size).astype(float)
+            if self.kind is TreeKind.AVERAGED and j > 0:
+                children = below[:, : size * self.arity].reshape(runs, size, self.arity).sum(axis=2)
+                node = own[j] * node + (1 - own[j]) * children
+            running = np.concatenate([np.zeros((runs, 1)), np.cumsum(node, axis=1)], axis=1)
+            total += running[:, end] - running[:, start]
+            below = node
+        return total
+
+    def _used(self, height: int, length: int) -> npt.NDArray[np.bool_]:
+        """Whether each node of a height is used by some t <= length, for nodes that hold an element."""
+        size = self.arity**height
+        nodes = -(-length // size)
+        number = np.arange(nodes, dtype=np.int64)
+        whole = length // size
+        if self.kind is TreeKind.SIGNED:
+            child, middle = number % self.arity, self.shift
+            # q_j exceeds the node's number at t = (i + 1) k^j - h (k^j - 1)/(k - 1); it is subtracted from
+            # the t on at which q_(j+1) first reaches the parent's end
+            added = (child < middle) & (number < self._quotient(length, height))
+            above = self._quotient(length, height + 1)
+            return np.asarray(added | ((child > middle) & (number // self.arity < above)))
+        if self.kind is TreeKind.AVERAGED:
+            return np.asarray(number < whole)
+        return np.asarray((number % self.arity != self.arity - 1) & (number < whole))
+
+    def _quotient(self, t: int, height: int) -> int:
+        quotient = t
+        for _ in range(height):
+            quotient = (quotient + self.shift) // self.arity
+        return quotient
+
+
+BINARY = Tree()
+"""The binary mechanism."""
+
+
+def mean_error(tree: Tree, length: int, elements: int = 1) -> float:
+    """Return the root mean square error over t = 1..length at epsilon 1 and changes of 1.
+
+    For users with ``elements`` elements anywhere in the stream: eta is the sum of that many largest touches.
+    """
+    largest = np.sort(tree.touches(length))[::-1][:elements].sum()
+    spread = tree.variance(np.arange(1, length + 1), length).mean()
+    return float(largest * np.sqrt(2 * spread))
+
+
+def best_tree(length: int, elements: int = 1, *, adaptive: bool = False) -> Tree:
+    """Return the tree of least root mean square error over a stream of ``length`` elements.
+
+    All of ``ARITIES`` and kinds are compared; ``adaptive`` leaves out SIGNED ones. The first of equals.
+    """
+    kinds = [TreeKind.PLAIN, TreeKind.AVERAGED, *([] if adaptive else [TreeKind.SIGNED])]
+    trees = [Tree(k, kind) for kind in kinds for k in ARITIES if kind is not TreeKind.SIGNED or k % 2]
+    return min(trees, key=lambda tree: mean_error(tree, length, elements))
