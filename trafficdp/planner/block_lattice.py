@@ -7,14 +7,18 @@ i by at most the integer D_i pays
 
     sum over blocks of max_{i in block} ceil(D_i / a_i), divided by s:
 
-a whole number over a whole number, so the charge is computed without any float. Rounding costs at most 1/s a
-block and user, and 2^-12 of the half widths: s = 2^20 and a_i >= 2^12 make both negligible, and a large s
-keeps the sampler's acceptance near 1.
+a whole number of units over a float, which is a fraction as it stands, so the charge is computed exactly. The
+a_i are rounded first; s is then the least float at which the heaviest user pays no more than epsilon, so that
+a round epsilon is charged as that. Rounding costs at most a unit a block and user and 2^-12 of the half
+widths: 2^20 units an epsilon (of 1, or of less) and a_i >= 2^12 make both negligible, and a large s keeps
+the sampler's acceptance near 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +31,13 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.blocks import Blocks
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-SCALE = 1 << 20
+UNITS = 1 << 20
+"""Units that the heaviest user pays, at least, when epsilon is at most 1."""
+LARGEST_START = float(1 << 40)
 LEAST_HALF_WIDTH = 1 << 12
 FARTHEST_BITS = 50
 """a_i s (d + 1) stays below 2^50: 512 scales of it are drawn in 64 bits."""
@@ -42,7 +48,7 @@ class BlockLattice:
     """What drawing and charging block noise needs, shape (I,) each: the item's name and its numbers.
 
     ``block`` numbers 0.. without gaps; ``half_width`` a_i >= 1; ``shift`` the power of two that multiplies
-    the statistic's integer; ``scale`` s is common to all blocks.
+    the statistic's integer; ``scale`` s > 0 is common to all blocks.
     """
 
     statistic: tuple[Statistic, ...]
@@ -50,7 +56,13 @@ class BlockLattice:
     block: IntArray
     half_width: IntArray
     shift: IntArray
-    scale: int
+    scale: float
+
+    @property
+    def sizes(self) -> IntArray:
+        """d of each item's block, shape (I,)."""
+        result: IntArray = np.bincount(self.block)[self.block]
+        return result
 
 
 def to_block_lattice(
@@ -69,24 +81,46 @@ def to_block_lattice(
     for statistic in set(blocks.items.statistic):
         mine = names == statistic.value
         per_unit[mine] = steps_per_unit(statistic, occupancy, bound)[blocks.items.bin[mine]]
-    for _ in range(50):
-        lattice = _lattice(blocks, blocks.half_widths(wanted) * per_unit)
-        spent = int(block_loss_per_user(occupancy, bound, lattice).max(initial=0))
-        if spent <= target:
-            return lattice
-        wanted *= target / spent * (1 - 1e-9)
-    raise UsageError("no noise fits the epsilon", got=f"epsilon={epsilon}", todo="ask for a larger epsilon")
+    start = min(UNITS * 2.0 ** max(0, math.ceil(-math.log2(wanted))), LARGEST_START)
+    lattice = _lattice(blocks, blocks.half_widths(wanted) * per_unit, start)
+    most = int(_units_per_user(occupancy, bound, lattice).max(initial=0))
+    exact = Fraction(most * PICO, target)
+    scale = float(exact)
+    while Fraction(scale) < exact:
+        scale = math.nextafter(scale, math.inf)
+    farthest = float((lattice.half_width * (lattice.sizes + 1.0)).max()) * scale
+    if not farthest < 2.0 ** (FARTHEST_BITS + 1):
+        raise UsageError(
+            "noise of this size cannot be drawn exactly",
+            got=f"epsilon={epsilon}",
+            todo="ask for a larger epsilon or a larger speed_step",
+        )
+    return replace(lattice, scale=scale)
 
 
 def block_loss_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
     """Return every user's exact loss in pico-epsilons, up to a whole CHARGE_STEP, shape (users,).
 
     From public counts and the lattice alone, so that anyone with the counts can check a release.
-    Raises UsageError when a half width or the scale is not positive, or a statistic that can vary has no
-    noise while its bin's other items do.
+    Raises UsageError when a half width or the scale is not positive.
     """
-    if lattice.scale < 1 or int(lattice.half_width.min(initial=1)) < 1:
-        raise UsageError("block noise is out of range", expected="half widths and a scale of at least 1")
+    if not (math.isfinite(lattice.scale) and lattice.scale > 0):
+        raise UsageError("block noise is out of range", expected="a scale above 0")
+    units = _units_per_user(occupancy, bound, lattice)
+    scale = Fraction(lattice.scale) * CHARGE_STEP / PICO
+    # a few different numbers of units at most a user, in exact integers
+    distinct, which = np.unique(units, return_inverse=True)
+    steps = [-(-each * scale.denominator // scale.numerator) for each in distinct.tolist()]
+    if max(steps, default=0) * CHARGE_STEP > LARGEST_LOSS:
+        raise UsageError("privacy loss is too large to account for", expected="at most one million epsilon")
+    result: IntArray = np.array(steps, dtype=np.int64)[which] * CHARGE_STEP
+    return result
+
+
+def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
+    """Return the sum over blocks of max ceil(D_i / a_i) for every user, shape (users,)."""
+    if int(lattice.half_width.min(initial=1)) < 1:
+        raise UsageError("block noise is out of range", expected="half widths of at least 1")
     keys, units = [], []
     first = np.searchsorted(occupancy.bin_index, np.arange(occupancy.bins + 1))
     for statistic in dict.fromkeys(lattice.statistic):
@@ -97,17 +131,14 @@ def block_loss_per_user(occupancy: Occupancy, bound: ContributionBound, lattice:
         change = _shifted(_changes(statistic, occupancy, bound, pair), lattice.shift[item])
         units.append(-(-change // lattice.half_width[item]))
         keys.append(lattice.block[item] * occupancy.users + occupancy.user_index[pair])
-    key, unit = np.concatenate(keys), np.concatenate(units)
     total = np.zeros(occupancy.users, dtype=np.int64)
-    if len(key):
+    if keys:
+        key, unit = np.concatenate(keys), np.concatenate(units)
         order = np.argsort(key, kind="stable")
         key, unit = key[order], unit[order]
         start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         np.add.at(total, key[start] % occupancy.users, np.maximum.reduceat(unit, start))
-    whole, rest = np.divmod(total, lattice.scale)
-    pico = whole * PICO - (-(rest * PICO) // lattice.scale)
-    result: IntArray = -(-pico // CHARGE_STEP) * CHARGE_STEP
-    return result
+    return total
 
 
 def _changes(
@@ -138,13 +169,13 @@ def _shifted(change: IntArray, shift: IntArray) -> IntArray:
     return np.where(shift < 0, down, up).astype(np.int64)
 
 
-def _lattice(blocks: Blocks, width: FloatArray) -> BlockLattice:
-    """Round half widths (integer steps of the statistic) up to a_i s / 2^shift."""
+def _lattice(blocks: Blocks, width: FloatArray, scale: float) -> BlockLattice:
+    """Round half widths (integer steps of the statistic) up to a_i s / 2^shift at ``scale``."""
     # enough finer steps for a_i >= 2^12, but never so many that a draw could leave 64 bits
-    finer = np.ceil(np.log2(LEAST_HALF_WIDTH * SCALE / width))
+    finer = np.ceil(np.log2(LEAST_HALF_WIDTH * scale / width))
     most = np.floor(FARTHEST_BITS - 1 - np.log2(blocks.size + 1.0) - np.log2(width))
     shift = np.minimum(np.maximum(finer, 0.0), most)
-    half_width = np.ceil(width * 2.0**shift / SCALE * (1 + 2.0**-40))
+    half_width = np.ceil(width * 2.0**shift / scale * (1 + 2.0**-40))
     if not bool(np.all(np.isfinite(half_width) & (half_width >= 1) & (shift >= -40) & (shift <= 60))):
         raise UsageError(
             "noise of this size cannot be drawn exactly",
@@ -156,5 +187,5 @@ def _lattice(blocks: Blocks, width: FloatArray) -> BlockLattice:
         blocks.block,
         half_width.astype(np.int64),
         shift.astype(np.int64),
-        SCALE,
+        scale,
     )

@@ -46,7 +46,7 @@ def exact_losses(occupancy, bound, lattice):
             largest[key] = max(largest.get(key, 0), -(-change // int(lattice.half_width[item])))
     losses = [Fraction(0)] * occupancy.users
     for (_, user), units in largest.items():
-        losses[user] += Fraction(units, lattice.scale)
+        losses[user] += Fraction(units) / Fraction(lattice.scale)
     return losses
 
 
@@ -68,8 +68,28 @@ def test_the_charge_is_the_exact_loss_and_at_most_the_epsilon(
     charged = block_loss_per_user(occupancy, bound, lattice)
     for pico, exact in zip(charged.tolist(), exact_losses(occupancy, bound, lattice), strict=True):
         assert exact * 10**12 <= pico < exact * 10**12 + 1001
-    assert charged.max() <= asked.pico
-    assert charged.max() >= asked.pico * (1 - 2e-3) - 1e12 * blocks.items.number / lattice.scale
+    # a round epsilon is charged as just that
+    assert charged.max() == asked.pico
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "slack"), [("0.000001", 2e-2), ("0.05", 2e-3), ("4", 2e-3), ("100", 2e-3), ("20000", 2e-3)]
+)
+def test_half_widths_are_as_planned_however_large_epsilon_is(occupancy_of, bound_of, epsilon, slack):
+    random = np.random.default_rng(5)
+    occupancy = occupancy_of(random.poisson(1.5, (40, 25)) + np.eye(40, 25, dtype=int))
+    bound, asked = bound_of(60, "1/10"), PureDP.of(epsilon)
+    blocks = best_blocks(occupancy, bound, {MEAN: 1.0, VARIANCE: 40.0}, effort=100)
+    lattice = to_block_lattice(blocks, occupancy, bound, asked)
+    per_unit = np.where(
+        [each is MEAN for each in lattice.statistic],
+        occupancy.samples_per_bin[lattice.bin] * 10.0,
+        occupancy.samples_per_bin[lattice.bin] ** 2 * 100.0,
+    )
+    drawn = lattice.half_width * lattice.scale * 2.0**-lattice.shift / per_unit
+    np.testing.assert_allclose(drawn, blocks.half_widths(float(asked.epsilon)), rtol=slack)
+    assert np.all(drawn >= blocks.half_widths(float(asked.epsilon)) * (1 - slack))
+    assert block_loss_per_user(occupancy, bound, lattice).max() == asked.pico
 
 
 def test_a_changed_lattice_is_charged_as_it_is(occupancy_of, bound_of):
@@ -79,8 +99,9 @@ def test_a_changed_lattice_is_charged_as_it_is(occupancy_of, bound_of):
     charged = block_loss_per_user(occupancy, bound, lattice).max()
     half = block_loss_per_user(occupancy, bound, replace(lattice, half_width=lattice.half_width // 2)).max()
     assert half == pytest.approx(2 * charged, rel=1e-3)
-    with pytest.raises(UsageError, match="out of range"):
-        block_loss_per_user(occupancy, bound, replace(lattice, half_width=lattice.half_width * 0))
+    for wrong in (replace(lattice, half_width=lattice.half_width * 0), replace(lattice, scale=0.0)):
+        with pytest.raises(UsageError, match="out of range"):
+            block_loss_per_user(occupancy, bound, wrong)
 
 
 def test_what_is_drawn_errs_as_planned(occupancy_of, bound_of):
