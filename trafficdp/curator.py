@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
 from trafficdp.export.columns import FileFacts, unit_label
 from trafficdp.export.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.noise.secure import discrete_laplace
+from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
@@ -46,6 +47,8 @@ from trafficdp.publication import (
 )
 from trafficdp.release_assembly import carry_out
 from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
 from trafficdp.store import contribution_cache, vault_ledger, vault_releases
 from trafficdp.store.head import Head, require
 from trafficdp.store.vault import Vault
@@ -237,16 +240,23 @@ class Curator:
         self._require_unseen(stored.release_id)
         order = Order.from_json(stored.allocation)
         charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
-        everything = self.contributions(
-            order.grid, order.bound, DataVersion(order.ingest_id, order.data_version)
-        )
+        everything = self._values(order)
         ledger = LedgerReference(charge.sequence, charge.head_hash)
-        release = carry_out(order, everything, discrete_laplace, ledger)
+        release = carry_out(order, everything, SecureNoise(), ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
             vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
         reached("values committed")
+
+    def _values(self, order: Order, known: Contributions | None = None) -> Values:
+        """Return what the recipe of ``order`` works on; every single value is read only if it asks."""
+        version = DataVersion(order.ingest_id, order.data_version)
+
+        def samples() -> Samples:
+            return read_samples(self.vault.connection, order.grid, order.bound, order.ingest_id)
+
+        return Values(known or self.contributions(order.grid, order.bound, version), samples)
 
     def _require_unseen(self, release_id: str) -> None:
         """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
@@ -263,12 +273,8 @@ class Curator:
 
     def _rehearse(self, order: Order, contributions: Contributions) -> None:
         """Raise before the charge what would fail after it: the order on speeds that are all 0."""
-        silent = replace(
-            contributions,
-            total=np.zeros_like(contributions.total),
-            total_of_squares=np.zeros_like(contributions.total_of_squares),
-        )
-        release = carry_out(order, silent, discrete_laplace, LedgerReference(1, GENESIS))
+        silent = Values(contributions, _unread).silenced()
+        release = carry_out(order, silent, SecureNoise(), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
     def _swap_released(self) -> None:
@@ -278,6 +284,10 @@ class Curator:
             if stored.facts is not None and stored.bins is not None and stored.finished
         ]
         rebuild_released(self.store, finished)
+
+
+def _unread() -> Samples:
+    raise TypeError("a rehearsal reads no value")
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from trafficdp.export.disclosure import disclosure
 from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
 from trafficdp.ingest.report import RULES
-from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import steps_per_unit
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.source import UnitPeriod
@@ -25,6 +23,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
+from trafficdp.planner.recipe import Statement
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.loss import PureDP
 from trafficdp.release_assembly import bin_status
@@ -39,18 +38,6 @@ COMPOSITION = {
     "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
-}
-SENSITIVITY = {
-    Statistic.MEAN: "U m / N (m fixes of the vehicle among the N of the bin)",
-    Statistic.VARIANCE: "U^2 k (N - k) / N^2, k = min(m, floor(N/2))",
-    Statistic.VEHICLE_MEAN: "U / L (L vehicles in the bin)",
-}
-POST_PROCESSING = {
-    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
-    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
-    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
-    "when there is one (its stated expected error is that before this); a lower end of an interval above "
-    "that value follows it",
 }
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 
@@ -79,7 +66,10 @@ def write_order(
     """
     request, kept = allocation.request, allocation.occupancy
     verdict = judge(allocation)
-    statistics = [statistic for statistic in Statistic if statistic in allocation.lattices]
+    recipe = allocation.recipe
+    statements = {
+        statistic: recipe.statement(statistic, kept, request.bound) for statistic in recipe.statistics
+    }
     return Order(
         release_id=release_id,
         created_at=occasion.created_at,
@@ -89,7 +79,7 @@ def write_order(
         data_version=occasion.data_version.digest,
         cell=kept.cell,
         slot=kept.slot,
-        lattices=allocation.lattices,
+        recipe=recipe,
         display_unit=occasion.display_unit,
         interval_level=request.interval_level,
         uninformative_above=request.refuse_above,
@@ -117,14 +107,18 @@ def write_order(
             epsilon=allocation.loss,
             sum_of_maxima_before=spent_before,
             budget_per_vehicle=occasion.budget,
-            mechanisms=[_mechanism(statistic, allocation) for statistic in statistics],
+            mechanisms=[
+                _mechanism(statistic, statement, request.tolerance[statistic])
+                for statistic, statement in statements.items()
+            ],
             composition=COMPOSITION[allocation.chosen.name],
-            post_processing=[*(POST_PROCESSING[statistic] for statistic in statistics), ROUNDING],
+            post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
             interval_level=request.interval_level,
             forced=verdict.refused,
             refuse_above=request.refuse_above,
             refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
             publish_counts=occasion.publish_counts,
+            recipe=recipe.published_facts(),
         ),
     )
 
@@ -143,17 +137,12 @@ def same_question(order: Order, occasion: Occasion, allocation: Allocation) -> b
         and order.uninformative_above == request.refuse_above
         and order.display_unit is occasion.display_unit
         and order.publish_counts == occasion.publish_counts
-        and order.lattices.keys() == allocation.lattices.keys()
     )
     return (
         asked
         and np.array_equal(order.cell, kept.cell)
         and np.array_equal(order.slot, kept.slot)
-        and all(
-            np.array_equal(lattice.scale, allocation.lattices[statistic].scale)
-            and np.array_equal(lattice.spacing, allocation.lattices[statistic].spacing)
-            for statistic, lattice in order.lattices.items()
-        )
+        and order.recipe.to_facts() == allocation.recipe.to_facts()
     )
 
 
@@ -182,36 +171,26 @@ def _day(text: str | None) -> date | None:
     return None if text is None else date.fromisoformat(text)
 
 
-def _noise_scale(statistic: Statistic, allocation: Allocation) -> npt.NDArray[np.float64]:
-    lattice = allocation.lattices[statistic]
-    per_unit = steps_per_unit(statistic, allocation.occupancy, allocation.request.bound)
-    scale: npt.NDArray[np.float64] = lattice.scale * lattice.spacing / per_unit
-    return scale
-
-
-def _mechanism(statistic: Statistic, allocation: Allocation) -> MechanismFacts:
-    bound, lattice = allocation.request.bound, allocation.lattices[statistic]
-    per_unit = steps_per_unit(statistic, allocation.occupancy, bound)
-    coarse = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> MechanismFacts:
     return MechanismFacts(
         statistic=statistic,
-        mechanism=baseline.NAME,
-        sensitivity=SENSITIVITY[statistic],
-        noise_scale=_noise_scale(statistic, allocation),
-        worst_case_bias=baseline.rounding_bias(statistic, bound) + float(coarse.max()),
-        tolerance=allocation.request.tolerance[statistic],
-        share=None,
+        mechanism=statement.mechanism,
+        sensitivity=statement.sensitivity,
+        noise_scale=statement.noise_scale,
+        worst_case_bias=statement.worst_case_bias,
+        tolerance=tolerance,
+        share=statement.share,
         library=f"opendp {OPENDP_VERSION}",
+        sampler=statement.sampler,
+        distribution=statement.distribution,
+        citation=statement.citation,
+        interval_basis=statement.interval_basis,
+        idealised=statement.idealised,
     )
 
 
 def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
-    """The status of every bin, which follows from the scales alone."""
+    """The status of every bin, which follows from counts and recipe alone."""
     request = allocation.request
-    statuses = [
-        baseline.statistic_status(
-            statistic, _noise_scale(statistic, allocation), float(request.bound.upper), request.refuse_above
-        )
-        for statistic in allocation.lattices
-    ]
-    return bin_status(allocation.keep, statuses)
+    statuses = allocation.recipe.statuses(allocation.occupancy, request.bound, request.refuse_above)
+    return bin_status(allocation.keep, list(statuses.values()))

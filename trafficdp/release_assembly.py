@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.errors import StoreDamagedError
-from trafficdp.mechanisms import baseline
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
 from trafficdp.planner.order import Order
+from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Values
 
 
-def carry_out(
-    order: Order, everything: Contributions, noise: baseline.Noise, ledger: LedgerReference
-) -> Release:
+def carry_out(order: Order, everything: Values, noise: NoiseSource, ledger: LedgerReference) -> Release:
     """Return the release of ``order`` over all bins of ``everything``, with noise from ``noise``.
 
     Raises StoreDamagedError when the bins are not those that the order was made for.
     """
-    keep = everything.occupancy.users_per_bin >= order.min_vehicles
-    chosen = everything.select(keep)
+    occupancy = everything.contributions.occupancy
+    keep = occupancy.users_per_bin >= order.min_vehicles
     if not (
-        np.array_equal(chosen.occupancy.cell, order.cell)
-        and np.array_equal(chosen.occupancy.slot, order.slot)
+        np.array_equal(occupancy.cell[keep], order.cell) and np.array_equal(occupancy.slot[keep], order.slot)
     ):
         raise StoreDamagedError(
             "the data is not what the release was charged for",
@@ -36,14 +35,13 @@ def carry_out(
             expected=f"the {len(order.cell)} bins of the charge",
             todo="restore the newest complete backup of the store",
         )
-    estimates = baseline.release(
-        chosen,
-        order.lattices,
+    estimates = order.recipe.estimates(
+        everything.select(keep),
         noise,
         interval_level=order.interval_level,
         uninformative_above=order.uninformative_above,
     )
-    return assemble(order, everything.occupancy, keep, estimates, ledger)
+    return assemble(order, occupancy, keep, estimates, ledger)
 
 
 def assemble(
@@ -90,15 +88,21 @@ def bin_status(
 
 
 def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
-    """Return the estimate over all bins: NaN, spacing 1 and WITHHELD where ``keep`` is false."""
+    """Return the estimate over all bins: NaN, WITHHELD and such where ``keep`` is false."""
 
     def numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         full = np.full(len(keep), np.nan)
         full[keep] = values
         return full
 
-    spacing = np.ones(len(keep), dtype=np.int64)
-    spacing[keep] = estimate.lattice_spacing
+    def column(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        withheld = RECIPE_COLUMNS[name].withheld
+        if withheld is None:
+            return numbers(values)
+        full = np.full(len(keep), withheld, dtype=np.int64)
+        full[keep] = values
+        return full
+
     status = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
     status[keep] = estimate.status
     return Estimate(
@@ -107,8 +111,7 @@ def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
         low=numbers(estimate.low),
         high=numbers(estimate.high),
         noise_scale=numbers(estimate.noise_scale),
-        lattice_scale=numbers(estimate.lattice_scale),
-        lattice_spacing=spacing,
         expected_error=numbers(estimate.expected_error),
         status=status,
+        recipe={name: column(name, values) for name, values in estimate.recipe.items()},
     )

@@ -1,14 +1,14 @@
 """Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
 
-The loss of every vehicle is computed anew from the fixes and the noise scales *in the published file*,
-never from what the manifest claims.
+The loss of every vehicle is computed anew from the fixes and the recipe *in the published files* (the
+columns of cells.parquet and the manifest's ``recipe``), never from what the manifest claims it to be.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,12 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST
-from trafficdp.mechanisms.lattice import Lattice, loss_per_user
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
+from trafficdp.planner.recipe_kinds import recipe_from_published
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.publication import epsilon_of, folder_of
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
@@ -179,7 +180,7 @@ class _Subject:
         return self._recomputed
 
     def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
-        """Every vehicle's loss by the vault's counts and the scales in the published cells.parquet."""
+        """Every vehicle's loss by the vault's counts and the published recipe."""
         contributions = self._contributions()
         occupancy = contributions.occupancy
         published = pd.read_parquet(self._folder / "cells.parquet")
@@ -189,17 +190,17 @@ class _Subject:
             and np.array_equal(published["slot"].to_numpy(dtype=np.int64), occupancy.slot)
         ):
             raise VerificationError("the published bins are not those of the data")
-        numbered = _has_number(published)
+        columns = _recipe_columns(published)
+        numbered = _has_number(columns)
         chosen = occupancy.select(numbered)
-        lattices = {
-            statistic: Lattice(
-                published[f"{statistic.stem}_lattice_scale"].to_numpy(dtype=np.float64)[numbered],
-                published[f"{statistic.stem}_lattice_spacing"].to_numpy(dtype=np.int64)[numbered],
-            )
-            for statistic in Statistic
-            if f"{statistic.stem}_lattice_scale" in published
-        }
-        losses = loss_per_user(chosen, contributions.bound, lattices)
+        recipe = recipe_from_published(
+            self._manifest().get("recipe"),
+            {
+                statistic: {name: values[numbered] for name, values in own.items()}
+                for statistic, own in columns.items()
+            },
+        )
+        losses = recipe.event(chosen, contributions.bound).loss_per_user
         return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
@@ -224,10 +225,30 @@ class _Subject:
         return None if same else "other rows than were released"
 
 
-def _has_number(published: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which bins carry noise or a constant, by any statistic."""
-    stems = [statistic.stem for statistic in Statistic if f"{statistic.stem}_lattice_scale" in published]
+def _recipe_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    """Return the recipe's columns of every statistic with a number, over all bins."""
+    return {
+        statistic: {
+            name: published[f"{statistic.stem}_{name}"].to_numpy(
+                dtype=np.float64 if column.withheld is None else np.int64
+            )
+            for name, column in RECIPE_COLUMNS.items()
+            if f"{statistic.stem}_{name}" in published
+        }
+        for statistic in Statistic
+        if f"{statistic.stem}_status" in published
+    }
+
+
+def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:
+    """Return which bins carry noise or a constant, by any statistic: where a recipe's float is no null."""
     noisy: npt.NDArray[np.bool_] = np.any(
-        [published[f"{stem}_lattice_scale"].notna().to_numpy() for stem in stems], axis=0
+        [
+            ~np.isnan(values)
+            for own in columns.values()
+            for name, values in own.items()
+            if RECIPE_COLUMNS[name].withheld is None
+        ],
+        axis=0,
     )
     return noisy

@@ -56,7 +56,7 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     assert allocation.loss <= request.epsilon
     np.testing.assert_array_equal(
         allocation.event.loss_per_user,
-        loss_per_user(allocation.occupancy, request.bound, allocation.lattices),
+        loss_per_user(allocation.occupancy, request.bound, allocation.recipe.lattices),
     )
 
 
@@ -138,7 +138,7 @@ def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, tab
             allocate(occupancy, request_for(bound_of(upper), epsilon, statistics, rung)) for upper in (30, 60)
         )
         for s in statistics:
-            scales = [a.lattices[s].scale * a.lattices[s].spacing / 1.0 for a in (small, large)]
+            scales = [a.recipe.lattices[s].scale * a.recipe.lattices[s].spacing / 1.0 for a in (small, large)]
             assert np.all(scales[1] >= scales[0] * (1 - 1e-6)), (rung, s)
 
 
@@ -168,7 +168,7 @@ def test_a_vehicle_without_fixes_does_not_change_an_allocation(
     assert there.event.loss_per_user[-1] == 0
     np.testing.assert_array_equal(there.event.loss_per_user[:-1], here.event.loss_per_user)
     for s in statistics:
-        np.testing.assert_array_equal(here.lattices[s].scale, there.lattices[s].scale)
+        np.testing.assert_array_equal(here.recipe.lattices[s].scale, there.recipe.lattices[s].scale)
 
 
 @settings(max_examples=60, deadline=None)

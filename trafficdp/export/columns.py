@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Release
 
 
@@ -76,9 +77,9 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ColumnFacts(f"{name}_noise_scale", unit, f"scale of the Laplace noise in {name}"),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
-            ColumnFacts(f"{stem}_lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
-            ColumnFacts(
-                f"{stem}_lattice_spacing", "lattice steps", "the noise is a multiple of this integer"
+            *(
+                ColumnFacts(f"{stem}_{name}", RECIPE_COLUMNS[name].unit, RECIPE_COLUMNS[name].description)
+                for name in release.estimates[statistic].recipe
             ),
         ]
     return {facts.name: facts for facts in columns}

@@ -59,6 +59,7 @@ def disclosure(
     refuse_above: float,
     refusal_value: float,
     publish_counts: bool,
+    recipe: Mapping[str, object],
     tuning_data: str = TUNING_DATA,
 ) -> dict[str, object]:
     """Return the field groups of the manifest that are fixed at charge time, as plain JSON values.
@@ -73,6 +74,7 @@ def disclosure(
     sum_of_maxima_before : sum of such losses over all releases charged before.
     refuse_above, refusal_value : the threshold and the median over bins of the expected error, both as
         shares of the range [0, U]; forced means released although the value exceeds the threshold.
+    recipe : what, with the recipe's columns of the published table, says exactly how noise was drawn.
 
     Raises UsageError for a ``created_at`` without offset.
     """
@@ -136,10 +138,11 @@ def disclosure(
                 "threshold": refuse_above,
                 "value": refusal_value,
             },
-            "idealised_mechanisms": False,
+            "idealised_mechanisms": any(mechanism.idealised for mechanism in mechanisms),
             "publish_counts": publish_counts,
             "counts_revealed": COUNTS_REVEALED[relation],
         },
+        "recipe": dict(recipe),
     }
     return {**groups, "registry": registry_record(groups)}
 

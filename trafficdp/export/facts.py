@@ -71,7 +71,7 @@ class MechanismFacts:
     ``noise_scale`` holds the Laplace scale of every bin, shape (G,): NaN where withheld, 0 where no noise
     was needed. ``tolerance`` weighs the statistic against the others when noise is shared out; ``share``
     is its part of epsilon, in [0, 1], None when statistics are priced jointly. ``worst_case_bias``
-    includes that of rounding to the lattice.
+    includes that of rounding to the lattice. ``interval_basis`` says what the intervals rest on.
     """
 
     statistic: Statistic
@@ -84,6 +84,9 @@ class MechanismFacts:
     library: str
     sampler: str = "OpenDP make_laplace (discrete Laplace on integers)"
     distribution: str = "discrete Laplace on integer multiples of a lattice spacing"
+    citation: str | None = None
+    interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
+    idealised: bool = False
 
     def as_json(self, unit: SpeedUnit, display_unit: SpeedUnit) -> dict[str, object]:
         """Return the manifest's form in display units; scales are those of the published column."""
@@ -103,6 +106,9 @@ class MechanismFacts:
             "library": self.library,
             "tolerance": self.tolerance,
             "share": self.share,
+            "citation": self.citation,
+            "interval_basis": self.interval_basis,
+            "idealised": self.idealised,
         }
 
     def bias_as_json(self, unit: SpeedUnit, display_unit: SpeedUnit) -> dict[str, object]:

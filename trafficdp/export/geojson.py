@@ -72,10 +72,14 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 def geojson_properties(release: Release) -> pd.DataFrame:
     """Return the published columns that GeoJSON carries, with ``reason`` after ``status``.
 
-    Left out: the lattice columns (they serve verification), and counts that are not published.
+    Left out: the recipe's columns (they serve verification), and counts that are not published.
     """
     table = published_frame(release)
-    left_out = [name for name in table.columns if name.endswith(("_lattice_scale", "_lattice_spacing"))]
+    left_out = [
+        f"{statistic.stem}_{name}"
+        for statistic, estimate in release.estimates.items()
+        for name in estimate.recipe
+    ]
     left_out += [name for name in ("vehicles", "fixes") if table[name].isna().all()]
     table = table.drop(columns=left_out)
     reason = [reasons(release)[status] for status in table["status"]]

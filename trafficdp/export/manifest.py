@@ -97,6 +97,8 @@ def _check_sums(document: Mapping[str, Any]) -> None:
         "$.guarantee.sum_of_maxima": Decimal(guarantee["sum_of_maxima"]) != after,
         "$.guarantee.budget_per_vehicle": Decimal(guarantee["budget_per_vehicle"]) != budget,
         "$.coverage.bins.total": numbers["total"] != sum(numbers.values()) - numbers["total"],
+        "$.honesty.idealised_mechanisms": document["honesty"]["idealised_mechanisms"]
+        != any(each.get("idealised", False) for each in document["mechanisms"]),
         "$.files": len({each["name"] for each in document["files"]}) != len(document["files"]),
     }
     for path, is_wrong in wrong.items():

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, to_lattice
+from trafficdp.mechanisms.lattice import CHARGE_STEP, to_lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.ladder import Rung, floor_of_equal_scales, ladder
+from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.recipe import Recipe
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, PureDP
 
@@ -47,7 +48,9 @@ class Allocation:
     """What will be executed, and what it beat.
 
     ``keep`` (shape (all bins,)) marks the bins that are released; ``occupancy`` is theirs alone.
-    ``lattices`` is the noise as it will be drawn, ``event`` its promise with every user's own loss.
+    ``recipe`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
+    statistic, shape (G,)) what the refusal looks at. ``chosen`` and ``rungs`` are Laplace noise under
+    every accounting, ``reason`` says in one sentence why the recipe is what it is.
     """
 
     request: Request
@@ -55,8 +58,10 @@ class Allocation:
     occupancy: Occupancy
     chosen: Rung
     rungs: tuple[Rung, ...]
-    lattices: Mapping[Statistic, Lattice]
+    recipe: Recipe
     event: PrivacyEvent
+    error: Mapping[Statistic, FloatArray]
+    reason: str
 
     @property
     def loss(self) -> PureDP:
@@ -70,7 +75,7 @@ class Allocation:
 
     def errors(self) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every released bin, a statistic."""
-        return self.chosen.errors(float(self.request.epsilon.epsilon), self.request.bound)
+        return dict(self.error)
 
 
 def allocate(occupancy: Occupancy, request: Request) -> Allocation:
@@ -101,9 +106,12 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
             statistic: to_lattice(statistic, kept, request.bound, scale)
             for statistic, scale in chosen.scales(epsilon).items()
         }
-        event = baseline.event(kept, request.bound, lattices)
+        recipe = LatticeRecipe(lattices)
+        event = recipe.event(kept, request.bound)
         if event.loss.pico <= target:
-            return Allocation(request, keep, kept, chosen, rungs, lattices, event)
+            error = chosen.errors(float(request.epsilon.epsilon), request.bound)
+            reason = f"baseline, accounting {chosen.name}: {_why(request)}"
+            return Allocation(request, keep, kept, chosen, rungs, recipe, event, error, reason)
         epsilon *= target / event.loss.pico * (1 - 1e-13)
     raise UsageError(
         "no noise fits the epsilon", got=f"epsilon={request.epsilon}", todo="ask for a larger epsilon"
@@ -123,3 +131,9 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
     epsilon = float(request.epsilon.epsilon)
     # on a tie the later rung, whose accounting is sharper
     return min(reversed(rungs), key=lambda rung: rung.worst_relative_scale(epsilon, request.tolerance))
+
+
+def _why(request: Request) -> str:
+    if request.rung != "best":
+        return "it was asked for by name"
+    return "of the accountings of Laplace noise the one whose worst noise is least, by public counts"

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.lattice import Lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.recipe_kinds import recipe_from_facts
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 
@@ -24,7 +24,7 @@ from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, gr
 class Order:
     """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
 
-    ``lattices`` is their noise. ``ingest_id`` and ``data_version`` pin the data. ``disclosure`` is the
+    ``recipe`` says how. ``ingest_id`` and ``data_version`` pin the data. ``disclosure`` is the
     manifest without ledger and files. ``uninformative_above`` is ``refuse_above``, a share of the range.
     """
 
@@ -36,7 +36,7 @@ class Order:
     data_version: str
     cell: npt.NDArray[np.uint64]
     slot: npt.NDArray[np.int64]
-    lattices: Mapping[Statistic, Lattice]
+    recipe: Recipe
     display_unit: SpeedUnit
     interval_level: float
     uninformative_above: float
@@ -56,10 +56,7 @@ class Order:
                 "data_version": self.data_version,
                 "cell": self.cell.tolist(),
                 "slot": self.slot.tolist(),
-                "lattices": {
-                    statistic.value: {"scale": lattice.scale.tolist(), "spacing": lattice.spacing.tolist()}
-                    for statistic, lattice in self.lattices.items()
-                },
+                "recipe": self.recipe.to_facts(),
                 "display_unit": self.display_unit.value,
                 "interval_level": self.interval_level,
                 "uninformative_above": self.uninformative_above,
@@ -82,12 +79,8 @@ class Order:
             data_version=facts["data_version"],
             cell=np.array(facts["cell"], dtype=np.uint64),
             slot=np.array(facts["slot"], dtype=np.int64),
-            lattices={
-                Statistic(name): Lattice(
-                    np.array(lattice["scale"], dtype=np.float64), np.array(lattice["spacing"], dtype=np.int64)
-                )
-                for name, lattice in facts["lattices"].items()
-            },
+            # before there were recipes, orders held the lattices themselves
+            recipe=recipe_from_facts(facts.get("recipe") or {"kind": "lattice", **facts}),
             display_unit=SpeedUnit(facts["display_unit"]),
             interval_level=facts["interval_level"],
             uninformative_above=facts["uninformative_above"],

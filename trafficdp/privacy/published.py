@@ -22,7 +22,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     Columns: ``h3`` (hexadecimal text), ``resolution``, ``slot``, ``slot_kind``, ``slot_label``,
     ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``fixes``, then for every statistic, with
     stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
-    ``_expected_error``; and by stem alone ``_status``, ``_lattice_scale``, ``_lattice_spacing``.
+    ``_expected_error``; and by stem alone ``_status`` and the recipe's columns (``_lattice_scale`` and so on).
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -65,6 +65,5 @@ def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
         f"{stem}_status": pd.Series(list(estimate.status), dtype="str"),
-        f"{stem}_lattice_scale": estimate.lattice_scale,
-        f"{stem}_lattice_spacing": estimate.lattice_spacing,
+        **{f"{stem}_{column}": values for column, values in estimate.recipe.items()},
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +40,10 @@ class Estimate:
 
     NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
-    the Laplace scale in the statistic's unit; ``lattice_scale`` and ``lattice_spacing`` are the same
-    scale as it was drawn, exactly: discrete Laplace of that scale on integer multiples of the spacing
-    (methods: sum of steps for means, N*Q - S^2 for variances). ``expected_error`` is the worst case over
+    the Laplace scale in the statistic's unit, also NaN where the noise of the mechanism has none that is
+    public. ``recipe`` holds, by their names in RECIPE_COLUMNS, the columns that say exactly how the noise
+    was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the counts
+    can compute every vehicle's loss. ``expected_error`` is the worst case over
     the truth of the mean absolute error of the noisy number clamped to its range, rounding to the step
     included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at most U
     times the expected error of the mean. ``status`` holds BinStatus values.
@@ -52,10 +54,9 @@ class Estimate:
     low: FloatArray
     high: FloatArray
     noise_scale: FloatArray
-    lattice_scale: FloatArray
-    lattice_spacing: npt.NDArray[np.int64]
     expected_error: FloatArray
     status: npt.NDArray[np.object_]
+    recipe: Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)

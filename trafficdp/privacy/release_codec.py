@@ -16,18 +16,19 @@ from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DayPart, Grid
 from trafficdp.model.period import Period
+from trafficdp.model.selection import EVERYTHING
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
+from trafficdp.privacy.selection_codec import selection_from_facts, selection_to_facts
 
 _ARRAYS = (
     "value",
     "low",
     "high",
     "noise_scale",
-    "lattice_scale",
-    "lattice_spacing",
     "expected_error",
     "status",
 )
@@ -35,7 +36,7 @@ _ARRAYS = (
 
 def grid_to_facts(grid: Grid) -> dict[str, Any]:
     """Return ``grid`` as plain JSON values."""
-    return {
+    facts: dict[str, Any] = {
         "resolution": grid.resolution,
         "slot_kind": grid.slot_kind.value,
         "area": shapely.to_wkb(grid.area.geometry, hex=True),
@@ -44,6 +45,9 @@ def grid_to_facts(grid: Grid) -> dict[str, Any]:
         "time_zone": grid.period.time_zone,
         "day_parts": [[part.name, part.first_hour, part.end_hour] for part in grid.day_parts],
     }
+    if not grid.selection.everything:
+        facts["selection"] = selection_to_facts(grid.selection)
+    return facts
 
 
 def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
@@ -56,6 +60,7 @@ def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
             date.fromisoformat(facts["first"]), date.fromisoformat(facts["last"]), facts["time_zone"]
         ),
         day_parts=tuple(DayPart(*part) for part in facts["day_parts"]),
+        selection=selection_from_facts(facts["selection"]) if "selection" in facts else EVERYTHING,
     )
 
 
@@ -96,6 +101,8 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         for name in _ARRAYS:
             values = getattr(estimate, name)
             columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
+        for name, values in estimate.recipe.items():
+            columns[f"{statistic.value}:{name}"] = pa.array(values)
     table = pa.table(columns)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -133,7 +140,13 @@ def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
         name: (_texts if name == "status" else _numbers)(table, f"{statistic.value}:{name}")
         for name in _ARRAYS
     }
-    return Estimate(statistic=statistic, **arrays)
+    present = set(table.column_names)
+    recipe = {
+        name: _numbers(table, f"{statistic.value}:{name}")
+        for name in RECIPE_COLUMNS
+        if f"{statistic.value}:{name}" in present
+    }
+    return Estimate(statistic=statistic, recipe=recipe, **arrays)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

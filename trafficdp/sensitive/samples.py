@@ -44,3 +44,13 @@ class Samples:
             vehicle=self.vehicle,
             bound=self.bound,
         )
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Samples:
+        """Return the samples of the bins where ``keep`` (shape (G,)) is true."""
+        pairs = keep[self.occupancy.bin_index]
+        return Samples(
+            occupancy=self.occupancy.select(keep),
+            value=self.value[np.repeat(pairs, self.occupancy.count)],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )

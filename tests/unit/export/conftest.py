@@ -52,10 +52,9 @@ def estimate_of(statistic: Statistic, status: np.ndarray, seed: int) -> Estimate
     return Estimate(
         statistic,
         *numbers[:4],
-        lattice_scale=numbers[4],
-        lattice_spacing=np.ones(bins, dtype=np.int64),
         expected_error=numbers[5],
         status=own,
+        recipe={"lattice_scale": numbers[4], "lattice_spacing": np.ones(bins, dtype=np.int64)},
     )
 
 
@@ -131,6 +130,7 @@ def release_of(
         refuse_above=0.125,
         refusal_value=0.08,
         publish_counts=publish_counts,
+        recipe={"kind": "lattice"},
     )
     return Release(
         id="R0001",

@@ -13,7 +13,7 @@ from trafficdp.model.slot import SlotKind
 
 GROUPS = {
     "identity", "coverage", "data", "unit", "bounds", "guarantee", "mechanisms", "accounting",
-    "post_processing", "uncertainty", "honesty", "registry",
+    "post_processing", "uncertainty", "honesty", "recipe", "registry",
 }  # fmt: skip
 
 

@@ -66,10 +66,10 @@ def test_a_cell_without_a_bin_in_a_slot_has_its_own_look(rush_hours):
             **{
                 name: getattr(estimate, name)[keep]
                 for name in (
-                    "value", "low", "high", "noise_scale", "lattice_scale", "lattice_spacing",
-                    "expected_error", "status",
+                    "value", "low", "high", "noise_scale", "expected_error", "status",
                 )
             },
+            recipe={name: values[keep] for name, values in estimate.recipe.items()},
         )
         for statistic, estimate in rush_hours.estimates.items()
     }  # fmt: skip

@@ -56,7 +56,7 @@ def test_every_release_has_a_valid_manifest(any_release):
 def test_all_field_groups_are_there(document):
     assert set(document) == {
         "accounting", "bounds", "coverage", "data", "files", "guarantee", "honesty", "identity",
-        "manifest_version", "mechanisms", "post_processing", "registry", "uncertainty", "unit",
+        "manifest_version", "mechanisms", "post_processing", "recipe", "registry", "uncertainty", "unit",
     }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_no_text_anywhere_may_be_empty_or_unknown(document, bad):
 
 
 def test_every_required_field_is_missed_by_name(document):
-    for group in document:
+    for group in set(document) - {"recipe"}:
         short = {name: value for name, value in document.items() if name != group}
         with pytest.raises(DataError, match=group):
             validate_manifest(short)
@@ -90,6 +90,14 @@ def test_every_required_field_is_missed_by_name(document):
                 del short[group][field]
                 with pytest.raises(DataError, match=field):
                     validate_manifest(short)
+
+
+def test_a_manifest_of_before_there_were_recipes_is_complete(document):
+    del document["recipe"]
+    for mechanism in document["mechanisms"]:
+        for name in ("citation", "interval_basis", "idealised"):
+            del mechanism[name]
+    validate_manifest(document)
 
 
 def test_the_json_path_is_named(document):
@@ -116,6 +124,8 @@ def test_a_field_we_do_not_know_is_refused(document, path):
         (("guarantee", "budget_per_vehicle"), "9"),
         (("coverage", "bins", "total"), 60),
         (("files", 0, "name"), "map.geojson"),
+        (("honesty", "idealised_mechanisms"), True),
+        (("mechanisms", 0, "idealised"), True),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(document, path, value):
@@ -129,7 +139,7 @@ def test_a_manifest_that_contradicts_itself_is_refused(document, path, value):
         (("unit", "neighbouring_relation"), "something"),
         (("guarantee", "definition"), "anonymous"),
         (("guarantee", "epsilon"), "1.0000000000001"),
-        (("honesty", "idealised_mechanisms"), True),
+        (("honesty", "idealised_mechanisms"), "yes"),
         (("data", "sources", 0, "speed"), "any"),
         (("identity", "software", "commit"), "head"),
         (("uncertainty", "simultaneous"), True),
@@ -191,7 +201,10 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             return
         if schema.get("type") == "object":
             assert schema["additionalProperties"] is False
-            assert set(schema["required"]) >= set(schema["properties"]) - {"commit"}
+            # what releases of before do not carry, or not every kind of recipe
+            optional = {"commit", "citation", "interval_basis", "idealised", "recipe", "mechanisms"}
+            optional |= {"mean", "variance", "vehicle_mean"}
+            assert set(schema["required"]) >= set(schema["properties"]) - optional
         if schema.get("type") == "string":
             assert "pattern" in schema
         for each in schema.values():

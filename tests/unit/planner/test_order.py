@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.lattice import Lattice
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -19,6 +20,7 @@ from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.order import Order
 
 GRID = Grid(
@@ -41,10 +43,9 @@ def order(cell, slot, scale, spacing, **changes):
         "data_version": "ab" * 32,
         "cell": cell,
         "slot": slot,
-        "lattices": {
-            Statistic.MEAN: Lattice(scale, spacing),
-            Statistic.VARIANCE: Lattice(scale / 3, spacing),
-        },
+        "recipe": LatticeRecipe(
+            {Statistic.MEAN: Lattice(scale, spacing), Statistic.VARIANCE: Lattice(scale / 3, spacing)}
+        ),
         "display_unit": SpeedUnit.MILES_PER_HOUR,
         "interval_level": 0.1 + 0.2,
         "uninformative_above": 1 / 3,
@@ -71,10 +72,10 @@ def test_writing_and_reading_keeps_every_bit(data):
     for name in ("cell", "slot"):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
-    assert list(after.lattices) == [Statistic.MEAN, Statistic.VARIANCE]
-    for statistic, lattice in before.lattices.items():
-        assert after.lattices[statistic].scale.tobytes() == lattice.scale.tobytes()
-        assert after.lattices[statistic].spacing.tobytes() == lattice.spacing.tobytes()
+    assert list(after.recipe.lattices) == [Statistic.MEAN, Statistic.VARIANCE]
+    for statistic, lattice in before.recipe.lattices.items():
+        assert after.recipe.lattices[statistic].scale.tobytes() == lattice.scale.tobytes()
+        assert after.recipe.lattices[statistic].spacing.tobytes() == lattice.spacing.tobytes()
     for name in (
         "release_id",
         "created_at",
@@ -104,3 +105,19 @@ def test_noise_that_is_no_number_is_never_frozen(odd):
     one = np.ones(1, dtype=np.int64)
     with pytest.raises(ValueError, match="JSON"):
         order(one.astype(np.uint64), one, np.array([odd]), one).to_json()
+
+
+def test_an_order_of_before_there_were_recipes_is_read_as_its_lattices():
+    one = np.ones(1, dtype=np.int64)
+    new = order(one.astype(np.uint64), one, np.array([2.5]), one)
+    facts = json.loads(new.to_json())
+    recipe = facts.pop("recipe")
+    old = json.dumps({**facts, "lattices": recipe["lattices"]})
+    assert Order.from_json(old).to_json() == new.to_json()
+
+
+def test_an_order_of_an_unknown_kind_is_refused():
+    one = np.ones(1, dtype=np.int64)
+    text = order(one.astype(np.uint64), one, np.array([2.5]), one).to_json()
+    with pytest.raises(UsageError, match="unknown kind of recipe"):
+        Order.from_json(text.replace('"kind":"lattice"', '"kind":"wishes"'))

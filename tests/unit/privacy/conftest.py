@@ -30,8 +30,8 @@ def _estimate(statistic, **changes):
     arrays = {name: np.array(changes.get(name, values)) for name, values in arrays.items()}
     return Estimate(
         statistic=statistic,
-        lattice_spacing=np.array([1, 2**62, 1]),
         status=np.array(["released", "constant", "withheld"], dtype=object),
+        recipe={"lattice_scale": arrays.pop("lattice_scale"), "lattice_spacing": np.array([1, 2**62, 1])},
         **arrays,
     )
 

@@ -44,6 +44,11 @@ def assert_same(left, right):
             assert list(before) == list(after)
             for statistic, estimate in before.items():
                 assert_same(estimate, after[statistic])
+        elif field.name == "recipe":
+            assert list(before) == list(after)
+            for name, values in before.items():
+                assert values.dtype == after[name].dtype, name
+                assert values.tobytes() == after[name].tobytes(), name
         elif field.name != "grid":
             assert before == after, field.name
             assert type(before) is type(after)

@@ -1,0 +1,94 @@
+"""What a release executes: a recipe, frozen with its charge. One file a kind; ``recipe_kinds`` lists them.
+
+A recipe answers everything but ``estimates`` without values: what every vehicle loses, what the manifest
+says, which status a number will have. So nothing of a release but its noisy numbers depends on a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.release import Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
+"""Published recipe columns of every statistic, by their names in RECIPE_COLUMNS, over the numbered bins."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is said of one statistic's noise. Numbers are in the bound's unit, to the statistic's power.
+
+    ``noise_scale`` (shape (G,)): the Laplace scale, 0 where no noise is needed, NaN where the mechanism
+    has none that counts decide. ``share`` is the statistic's part of epsilon, None when priced jointly.
+    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on.
+    """
+
+    mechanism: str
+    citation: str | None
+    sensitivity: str
+    noise_scale: FloatArray
+    worst_case_bias: float
+    share: float | None
+    distribution: str
+    sampler: str
+    interval_basis: str
+    post_processing: str
+    idealised: bool = False
+
+
+class Recipe(Protocol):
+    """How the numbers of a release are made, over all G bins at once."""
+
+    @property
+    def kind(self) -> str:
+        """Key in ``recipe_kinds.KINDS``."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What it estimates, in the order of Statistic."""
+
+    def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent:
+        """Return what is promised: every vehicle's exact loss, from counts and the recipe alone.
+
+        Raises UsageError when the recipe does not fit the bins, or some number would have no noise.
+        """
+
+    def estimates(
+        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Draw the noise once and return the estimates of all bins of ``values``.
+
+        Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.
+        Raises nothing that it would not raise on values that are all 0 (see ``Curator``).
+        """
+
+    def statuses(
+        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
+    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+        """Return the BinStatus values that ``estimates`` will give, which counts alone decide."""
+
+    def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
+        """Return what the manifest says of ``statistic``."""
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return the whole recipe as plain JSON values, ``kind`` included; floats keep every bit.
+
+        Two recipes are the same question exactly when these are equal.
+        """
+
+    def published_facts(self) -> dict[str, Any]:
+        """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""

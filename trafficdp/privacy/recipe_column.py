@@ -1,0 +1,30 @@
+"""Columns that a published statistic carries so that anyone with the counts can price it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeColumn:
+    """One column a statistic, published as ``STEM_NAME``, exact to the last bit.
+
+    ``withheld`` is what whole numbers hold where the bin is withheld (an integer column has no null);
+    None for a column of floats, which is null there.
+    """
+
+    name: str
+    unit: str | None
+    description: str
+    withheld: int | None = None
+
+
+RECIPE_COLUMNS = {
+    column.name: column
+    for column in (
+        RecipeColumn("lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
+        RecipeColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
+        RecipeColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
+    )
+}
+"""All that there are; a recipe uses some of them (``Estimate.recipe``)."""

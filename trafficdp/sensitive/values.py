@@ -1,0 +1,38 @@
+"""What a recipe is given to work on: sums of every (vehicle, bin), and every value where it asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.samples import Samples
+
+
+@dataclass(frozen=True, repr=False)
+class Values:
+    """``contributions`` are at hand; ``read_samples`` reads every value of the same pairs, when called."""
+
+    contributions: Contributions
+    read_samples: Callable[[], Samples]
+
+    def __repr__(self) -> str:
+        return f"<Values: {self.contributions.occupancy.bins} bins, redacted>"
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Values:
+        """Return the values of the bins where ``keep`` (shape (G,)) is true."""
+        return Values(self.contributions.select(keep), lambda: self.read_samples().select(keep))
+
+    def silenced(self) -> Values:
+        """Return values that are all 0, for the same counts: to rehearse what is not to be seen."""
+        known = self.contributions
+        nothing = np.zeros_like(known.total)
+
+        def zeros() -> Samples:
+            value = np.zeros(int(known.occupancy.count.sum()), dtype=np.int64)
+            return Samples(known.occupancy, value, known.vehicle, known.bound)
+
+        return Values(replace(known, total=nothing, total_of_squares=nothing), zeros)
