@@ -95,6 +95,10 @@ class DataError(TrafficdpError):
     exit_code = 4
 
 
+class AllocationError(TrafficdpError):
+    """A plan would cost some vehicle more than it is charged; nothing was spent."""
+
+
 class UninformativeReleaseError(TrafficdpError):
     """The release would say nothing: its expected error is too close to that of a constant."""
 

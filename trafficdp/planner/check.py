@@ -1,0 +1,198 @@
+"""A second opinion before a charge: every vehicle's loss from counts and noise, in whole numbers alone.
+
+Nothing here shares code with what plans or charges (``mechanisms.lattice``, ``planner.block_lattice``):
+sensitivities are computed anew as integers, scales are taken as the exact fractions that their floats are,
+and a loss is compared with its charge without rounding.
+
+**lattice**: vehicle l loses sum_g L_g, the most over k = 0..m of k K/B + k (N - k) K^2/(c C) [+ 1/C where a
+spacing c > 1 floors], plus K/B' for a vehicle mean; K = U/q, B, C, B' the scales. Its increments
+K/B + (N - 2 k + 1) K^2/(c C) fall in k, so the best k is the last with one above 0, found by a division.
+
+**blocks**: the sum over blocks of the largest ceil(D 2^shift / a), divided by s; D the change of the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import AllocationError
+from trafficdp.mechanisms.lattice import Lattice
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.block_lattice import BlockLattice
+
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+PICO = 10**12
+FRACTION_BITS = 30
+"""Losses are added as whole 2^-30 of a pico-epsilon, rounded down; what that leaves open is added exactly."""
+CHUNK = 500_000
+"""Pairs at a time: Python integers take memory."""
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The exact loss of every pair (P,), as ``numerator`` / ``denominator`` of Python integers."""
+
+    numerator: ObjectArray
+    denominator: ObjectArray
+
+
+def check_lattices(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
+) -> None:
+    """Raise AllocationError if some vehicle loses more than ``charged`` (pico-epsilons, shape (users,))."""
+    whole, rest = _zeros(occupancy), _zeros(occupancy)
+    for start in range(0, occupancy.pairs, CHUNK):
+        pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
+        terms = _lattice_terms(occupancy, bound, lattices, pairs)
+        scaled = (terms.numerator * (PICO << FRACTION_BITS)) // terms.denominator
+        users = occupancy.user_index[pairs]
+        np.add.at(whole, users, (scaled >> FRACTION_BITS).astype(np.int64))
+        np.add.at(rest, users, (scaled & ((1 << FRACTION_BITS) - 1)).astype(np.int64))
+    whole += rest >> FRACTION_BITS
+    rest &= (1 << FRACTION_BITS) - 1
+    # each pair was rounded down by less than one 2^-30
+    most = whole + ((rest + occupancy.bins_per_user) >> FRACTION_BITS) + 1
+    _refuse(int(np.count_nonzero(whole > charged)))
+    for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
+        pairs = np.flatnonzero(occupancy.user_index == user)
+        terms = _lattice_terms(occupancy, bound, lattices, pairs)
+        loss = sum(map(Fraction, terms.numerator.tolist(), terms.denominator.tolist()), Fraction(0))
+        _refuse(int(loss * PICO > int(charged[user])))
+
+
+def check_blocks(
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    statistics: tuple[Statistic, ...],
+    lattice: BlockLattice,
+    charged: IntArray,
+) -> None:
+    """Raise AllocationError if some vehicle loses more than ``charged``, or a number would be bare."""
+    if lattice.scale <= 0 or not np.isfinite(lattice.scale):
+        raise _bad("block noise without a scale")
+    blocks = int(lattice.block.max(initial=0)) + 1
+    keys, units = [], []
+    for statistic in statistics:
+        mine = np.flatnonzero([each is statistic for each in lattice.statistic])
+        item_of = np.full(occupancy.bins, -1, dtype=np.int64)
+        item_of[lattice.bin[mine]] = mine
+        if len(np.unique(lattice.bin[mine])) != len(mine):
+            raise _bad(f"the {statistic.value} of a bin would be drawn twice")
+        for start in range(0, occupancy.pairs, CHUNK):
+            pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
+            change = _change(statistic, bound, occupancy, pairs)
+            pairs, change = pairs[change > 0], change[change > 0]
+            item = item_of[occupancy.bin_index[pairs]]
+            if int(item.min(initial=0)) < 0 or int(lattice.half_width[item].min(initial=1)) < 1:
+                raise _bad(f"the {statistic.value} of a bin would have no noise")
+            width = lattice.half_width[item].astype(object)
+            finer, coarser = (np.maximum(sign * lattice.shift[item], 0).astype(object) for sign in (1, -1))
+            moved = ((change << finer) >> coarser) + (coarser > 0)
+            units.append((-(-moved // width)).astype(np.int64))
+            keys.append(occupancy.user_index[pairs] * blocks + lattice.block[item])
+    if not keys:
+        return
+    group, place = np.unique(np.concatenate(keys), return_inverse=True)
+    most = np.zeros(len(group), dtype=np.int64)
+    np.maximum.at(most, place, np.concatenate(units))
+    total = np.zeros(occupancy.users, dtype=np.int64)
+    np.add.at(total, group // blocks, most)
+    scale = Fraction(lattice.scale)
+    over, under = scale.denominator * PICO, scale.numerator
+    _refuse(int(np.count_nonzero(total.astype(object) * over > charged.astype(object) * under)))
+
+
+def _change(
+    statistic: Statistic, bound: ContributionBound, occupancy: Occupancy, pairs: IntArray
+) -> ObjectArray:
+    """How far one vehicle moves the integer: K m; K^2 times the most of k (N - k), k <= m; K."""
+    count = occupancy.count[pairs].astype(object)
+    if statistic is Statistic.MEAN:
+        return count * bound.steps
+    if statistic is Statistic.VEHICLE_MEAN:
+        return count * 0 + bound.steps
+    samples = occupancy.samples_per_bin[occupancy.bin_index[pairs]].astype(object)
+    most = np.minimum(count, samples // 2)
+    moved: ObjectArray = most * (samples - most) * bound.steps**2
+    return moved
+
+
+def _lattice_terms(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
+) -> _Terms:
+    place = occupancy.bin_index[pairs]
+    count = occupancy.count[pairs].astype(object)
+    samples = occupancy.samples_per_bin[place].astype(object)
+    one = np.ones(len(pairs), dtype=object)
+    steps = bound.steps
+    # k (linear + (N - k) bend) + floor, each a fraction
+    linear, linear_over = one * 0, one
+    bend, bend_over = one * 0, one
+    extra, extra_over = one * 0, one
+    if Statistic.MEAN in lattices:
+        scale, over = _exact(lattices[Statistic.MEAN], place, one == 1)
+        linear, linear_over = steps * over, scale
+    if Statistic.VARIANCE in lattices:
+        varies = samples > 1
+        scale, over = _exact(lattices[Statistic.VARIANCE], place, varies)
+        spacing = lattices[Statistic.VARIANCE].spacing[place].astype(object)
+        bend = np.where(varies, steps * steps * over, 0)
+        bend_over = scale * spacing
+        extra = np.where(varies & (spacing > 1), over, 0)
+        extra_over = scale
+    best = _best(count, samples, linear * bend_over, bend * linear_over)
+    numerator = best * (linear * bend_over + (samples - best) * bend * linear_over)
+    total, below = numerator, linear_over * bend_over
+    total, below = total * extra_over + extra * below, below * extra_over
+    if Statistic.VEHICLE_MEAN in lattices:
+        scale, over = _exact(lattices[Statistic.VEHICLE_MEAN], place, one == 1)
+        total, below = total * scale + steps * over * below, below * scale
+    return _Terms(total, below)
+
+
+def _best(count: ObjectArray, samples: ObjectArray, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
+    """The k in 0..m with the largest k linear + k (N - k) bend, both at least 0."""
+    safe = np.where(bend > 0, bend, 1)
+    # the k-th step is linear + (N - 2 k + 1) bend: above 0 while 2 k bend < linear + (N + 1) bend
+    last = (linear + (samples + 1) * safe - 1) // (2 * safe)
+    return np.where(bend > 0, np.minimum(last, count), count)
+
+
+def _exact(
+    lattice: Lattice, place: IntArray, varies: npt.NDArray[np.bool_]
+) -> tuple[ObjectArray, ObjectArray]:
+    """The scales of the pairs as numerators and denominators; AllocationError where one is missing."""
+    scale, spacing = lattice.scale[place], lattice.spacing[place]
+    if bool(np.any(varies & ~(np.isfinite(scale) & (scale > 0)))) or int(spacing.min(initial=1)) < 1:
+        raise _bad("a number that can vary would have no noise")
+    distinct, which = np.unique(np.where(varies, scale, 1.0), return_inverse=True)
+    ratios = [value.as_integer_ratio() for value in distinct.tolist()]
+    above = np.array([top for top, _ in ratios] + [0], dtype=object)[:-1]
+    below = np.array([bottom for _, bottom in ratios] + [0], dtype=object)[:-1]
+    return above[which], below[which]
+
+
+def _zeros(occupancy: Occupancy) -> IntArray:
+    return np.zeros(occupancy.users, dtype=np.int64)
+
+
+def _refuse(vehicles: int) -> None:
+    if vehicles:
+        raise _bad(f"{vehicles} vehicles would lose more than they are charged")
+
+
+def _bad(found: str) -> AllocationError:
+    return AllocationError(
+        "the allocation does not hold",
+        got=found,
+        expected="a charge that covers every vehicle's exact loss",
+        todo="nothing was charged; report this: it is an error of trafficdp or of an altered plan",
+    )
