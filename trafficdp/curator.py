@@ -32,7 +32,8 @@ from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
-from trafficdp.privacy.ledger import GENESIS, accounts_hash, check_budget
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.ledger import GENESIS, accounts_hash
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
@@ -107,7 +108,7 @@ class Curator:
         self,
         allocation: Allocation,
         contributions: Contributions,
-        budget: PureDP,
+        policy: BudgetPolicy,
         write_order: Callable[[str, PureDP], Order],
         *,
         force: bool,
@@ -129,10 +130,10 @@ class Curator:
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
         with self.vault.transaction("charging the release"):
-            check_budget(vault_ledger.spent(self.vault, vehicle), loss, budget)
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
             order = write_order(f"r{number:04d}", PureDP(before.sum_of_maxima))
+            vault_ledger.require_budget(self.vault, vehicle, loss, policy, order.created_at)
             self._require_unseen(order.release_id)
             self._rehearse(order, contributions)
             text = order.to_json()
@@ -147,7 +148,7 @@ class Curator:
                     "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
                     "order_sha256": hashlib.sha256(text.encode()).hexdigest(),
                     "data_version": order.data_version,
-                    "budget_pico": budget.pico,
+                    **policy.facts(),
                     "forced": verdict.refused,
                 },
             )

@@ -140,7 +140,7 @@ class Workspace:
             release = curator.release(
                 plan.allocation,
                 contributions,
-                self.config.budget,
+                self.config.policy,
                 lambda name, before: write_order(occasion, plan.allocation, occupancy, name, before),
                 force=force,
             )

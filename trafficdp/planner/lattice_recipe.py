@@ -83,6 +83,17 @@ class LatticeRecipe:
             for statistic in self.statistics
         }
 
+    def half_widths(
+        self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """See Recipe: the lattice tail and the worst-case bias."""
+        return {
+            statistic: baseline.interval_half_width(
+                statistic, occupancy, bound, self.lattices[statistic], interval_level
+            )
+            for statistic in self.statistics
+        }
+
     def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
         """See Recipe."""
         lattice = self.lattices[statistic]

@@ -81,6 +81,14 @@ class Recipe(Protocol):
     ) -> dict[Statistic, npt.NDArray[np.object_]]:
         """Return the BinStatus values that ``estimates`` will give, which counts alone decide."""
 
+    def half_widths(
+        self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return the half width of every interval that ``estimates`` will give, before it is clamped.
+
+        Shape (G,) each, in the statistic's unit; 0 where no noise is needed. From counts alone.
+        """
+
     def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
         """Return what the manifest says of ``statistic``."""
 

@@ -101,7 +101,8 @@ def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
     ``spent`` holds, for every window, what each vehicle has spent in it: the least remainder counts.
     """
     remainders = [window.ceiling.pico - each for window, each in zip(windows, spent, strict=True)]
-    return np.maximum(np.min(remainders, axis=0), 0).astype(np.int64)
+    least: IntArray = np.maximum(np.min(remainders, axis=0), 0).astype(np.int64)
+    return least
 
 
 def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: IntArray) -> None:
