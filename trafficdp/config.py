@@ -7,15 +7,17 @@ area, period, units of speed, speed bound, resolution, budget and time zone must
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
+from trafficdp.config_analysts import read_analysts
+from trafficdp.config_area import read_area, read_areas
 from trafficdp.config_map import MAP_KEYS, UNITS, MapSettings, read_map
 from trafficdp.config_reading import (
     Table,
-    exact_number,
     naming,
     parse_toml,
     read_text,
@@ -32,12 +34,13 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.planner.allocation import Request
+from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 
-_TOP = ("store", "key_file", "city", "privacy", "budget", "map", "source")
+_TOP = ("store", "key_file", "city", "privacy", "budget", "map", "source", "analysts", "areas")
 _BUDGET = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
 _CITY = ("name", "publisher", "time_zone", "study_area", "period")
 _EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 4"
@@ -58,6 +61,7 @@ class Config:
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
     ``policy`` is the whole of [budget], ``budget`` its total alone.
+    ``analysts`` may ask priced questions; ``areas`` are places that these may name.
     """
 
     city: City
@@ -70,6 +74,8 @@ class Config:
     sources: tuple[SourceDeclaration, ...]
     key_file: Path | None
     store: Path | None
+    analysts: tuple[Analyst, ...] = ()
+    areas: Mapping[str, StudyArea] = field(default_factory=dict)
 
     @property
     def budget(self) -> PureDP:
@@ -141,6 +147,8 @@ def load_config(path: Path) -> Config:
         sources=read_sources(table.take("source", "")) if table.has("source") else (),
         key_file=key_file,
         store=store,
+        analysts=read_analysts(table.take("analysts", "")) if table.has("analysts") else (),
+        areas=read_areas(table.take("areas", ""), path.parent) if table.has("areas") else {},
     )
 
 
@@ -223,38 +231,10 @@ def _grid(city: Table, settings: Table, time_zone: str, folder: Path) -> Grid:
         period = Period(first, last, time_zone)
     resolution = settings.integer("resolution", 0, 15)
     slot_kind = SlotKind(settings.choice("slot", [kind.value for kind in SlotKind], "whole_period"))
-    area = _study_area(city, folder)
+    area = read_area(city, "study_area", folder)
     parts = _day_parts(settings) if settings.has("day_parts") else DEFAULT_DAY_PARTS
     with naming(settings.where("day_parts")):
         return Grid(resolution, slot_kind, area, period, parts)
-
-
-def _study_area(city: Table, folder: Path) -> StudyArea:
-    area = city.table("study_area", ("bbox", "geojson"))
-    if area.has("bbox") == area.has("geojson"):
-        raise city.wrong(
-            "study_area",
-            'either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
-            got="both" if area.has("bbox") else "neither",
-        )
-    if area.has("bbox"):
-        expected = "[west, south, east, north] in degrees"
-        corners = [exact_number(item) for item in area.items("bbox", expected)]
-        degrees = [float(corner) for corner in corners if corner is not None]
-        if len(corners) != 4 or len(degrees) != 4:
-            raise area.wrong("bbox", expected)
-        with naming(area.where("bbox")):
-            return StudyArea.from_bbox(*degrees)
-    where = area.where("geojson")
-    path = folder / area.text("geojson", "the name of a GeoJSON file")
-    text = read_text(path, what=f"the file of {where}", todo="correct its name")
-    with naming(where):
-        try:
-            return StudyArea.from_geojson(text, where=path.name)
-        except RecursionError as error:
-            raise ConfigError(
-                f"study area {path.name} is not GeoJSON", expected="polygons in WGS84"
-            ) from error
 
 
 def _day_parts(settings: Table) -> tuple[DayPart, ...]:
