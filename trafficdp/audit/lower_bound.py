@@ -2,9 +2,9 @@
 
 Half of the draws choose an event (output at most, or at least, a threshold; in which direction the sets
 are compared). The other half, independent of the choice, bounds its two probabilities by Clopper-Pearson
-limits p_low and q_high, each at half the error probability. Then epsilon >= ln(p_low/q_high) with the stated
-confidence, whatever the mechanism is. Over several pairs the error probability is divided among them.
-A bound above the claim refutes the claim; one below it refutes nothing.
+limits p_low and q_high, each at half the error probability. Then epsilon >= ln((p_low - delta)/q_high) with
+the stated confidence, whatever the mechanism is (delta is 0 for pure epsilon). Over several pairs the error
+probability is divided among them. A bound above the claim refutes the claim; one below it refutes nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import numpy.typing as npt
 from trafficdp._validate import in_range
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, repeated
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
-Draws = Callable[[Samples, NoiseSource], FloatArray]
-"""One independent output for every bin of the samples, shape (G,)."""
+Draws = Callable[[Samples, int, NoiseSource], FloatArray]
+"""So many independent outputs on one data set (any number computed from the whole output), shape (n,)."""
 THRESHOLDS = 512
 FEWEST = 20
 """Events rarer than this many of the choosing draws on both sides are not considered."""
@@ -53,13 +54,42 @@ def audit_mechanism(
     *,
     draws: int = 20_000,
     confidence: float = 0.999,
+    pairs: Sequence[Neighbours] | None = None,
 ) -> LowerBound:
-    """Return the largest lower bound that the extreme neighbours give for one bin at ``epsilon``."""
+    """Return the largest lower bound that ``pairs`` (else the extreme neighbours) give for one bin."""
 
-    def estimate(samples: Samples, source: NoiseSource) -> FloatArray:
-        return mechanism.estimate(samples, statistic, np.full(samples.occupancy.bins, epsilon), source)
+    def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        many = repeated(samples, times)
+        return mechanism.estimate(many, statistic, np.full(many.occupancy.bins, epsilon), source)
 
-    return audit_draws(estimate, extreme_neighbours(bound), noise, draws=draws, confidence=confidence)
+    chosen = extreme_neighbours(bound) if pairs is None else pairs
+    return audit_draws(estimate, chosen, noise, draws=draws, confidence=confidence)
+
+
+def audit_zcdp_mechanism(
+    mechanism: ZCDPMechanism,
+    statistic: Statistic,
+    rho: float,
+    bound: ContributionBound,
+    noise: NoiseSource,
+    *,
+    delta: float,
+    draws: int = 1_000,
+    confidence: float = 0.999,
+) -> LowerBound:
+    """Return the largest lower bound on epsilon at ``delta`` that the extreme neighbours give at ``rho``.
+
+    The output is the first bin's estimate. Such a mechanism looks at all vehicles together, so that copies
+    side by side would not be independent: it runs once a draw. Compare with ``privacy.conversion``.
+    """
+
+    def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        found = [mechanism.estimate(samples, statistic, rho, source)[0] for _ in range(times)]
+        return np.array(found, dtype=np.float64)
+
+    return audit_draws(
+        estimate, extreme_neighbours(bound), noise, draws=draws, confidence=confidence, delta=delta
+    )
 
 
 def audit_draws(
@@ -69,20 +99,26 @@ def audit_draws(
     *,
     draws: int = 20_000,
     confidence: float = 0.999,
+    delta: float = 0.0,
 ) -> LowerBound:
-    """Return the largest lower bound over the pairs; together they hold with ``confidence``."""
+    """Return the largest lower bound over the pairs; together they hold with ``confidence``.
+
+    Raises UsageError unless 0 < confidence < 1 and 0 <= delta < 1.
+    """
     error = 1 - in_range(0, 1, confidence=confidence)
+    if delta:
+        in_range(0, 1, delta=delta)
     best: LowerBound | None = None
     for pair in pairs:
-        left, right = (outputs(repeated(side, draws), noise) for side in (pair.left, pair.right))
-        found, event = distinguish(left, right, error / len(pairs))
+        left, right = (outputs(side, draws, noise) for side in (pair.left, pair.right))
+        found, event = distinguish(left, right, error / len(pairs), delta)
         if best is None or found > best.epsilon:
             best = LowerBound(found, confidence, draws, pair.label, event)
     return best or LowerBound(0.0, confidence, 0, "no pair", "none")
 
 
-def distinguish(left: FloatArray, right: FloatArray, error: float) -> tuple[float, str]:
-    """Return ln(p_low/q_high) of the event that the first halves chose, at least 0, and its name."""
+def distinguish(left: FloatArray, right: FloatArray, error: float, delta: float = 0.0) -> tuple[float, str]:
+    """Return ln((p_low - delta)/q_high), at least 0, of the event that the first halves chose; its name."""
     choose = [side[: len(side) // 2] for side in (left, right)]
     test = [side[len(side) // 2 :] for side in (left, right)]
     candidates = np.unique(np.concatenate(choose))
@@ -109,7 +145,8 @@ def distinguish(left: FloatArray, right: FloatArray, error: float) -> tuple[floa
         for first in (0, 1):
             many, few = both[first], both[1 - first]
             # a cautious guess of the bound: one standard deviation on either side
-            ratio = np.log(np.maximum(many - np.sqrt(many), 0.5)) - np.log(few + np.sqrt(few) + 5)
+            sure = many - np.sqrt(many) - delta * len(choose[first])
+            ratio = np.log(np.maximum(sure, 0.5)) - np.log(few + np.sqrt(few) + 5)
             ratio = np.where(many >= FEWEST, ratio, -np.inf)
             if ratio.max() > best:
                 best = float(ratio.max())
@@ -117,7 +154,7 @@ def distinguish(left: FloatArray, right: FloatArray, error: float) -> tuple[floa
     at_most, first, threshold = chosen
     hits = [int(n[0]) for n in counts(test, at_most, np.array([threshold]))]
     sizes = [len(side) for side in test]
-    low = proportion_low(hits[first], sizes[first], error / 2)
+    low = proportion_low(hits[first], sizes[first], error / 2) - delta
     high = proportion_high(hits[1 - first], sizes[1 - first], error / 2)
     name = f"output {'<=' if at_most else '>='} {float(threshold):.6g}, {('left', 'right')[first]} over other"
     return (max(0.0, log(low / high)) if low > 0 else 0.0), name

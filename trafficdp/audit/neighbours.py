@@ -40,12 +40,15 @@ def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Sample
 
 
 def repeated(samples: Samples, times: int) -> Samples:
-    """Return the same bin ``times`` times side by side: one estimate of all is ``times`` draws."""
+    """Return the same bins ``times`` times, a cell for each: one estimate of all is ``times`` draws.
+
+    For mechanisms that look at every bin, or every cell, by itself. ``samples`` has one cell.
+    """
     one = samples.occupancy
     occupancy = Occupancy(
-        cell=np.arange(1, times + 1, dtype=np.uint64),
-        slot=np.zeros(times, dtype=np.int64),
-        bin_index=np.repeat(np.arange(times), one.pairs),
+        cell=np.repeat(np.arange(1, times + 1, dtype=np.uint64), one.bins),
+        slot=np.tile(one.slot, times),
+        bin_index=np.repeat(np.arange(times) * one.bins, one.pairs) + np.tile(one.bin_index, times),
         user_index=np.tile(one.user_index, times),
         count=np.tile(one.count, times),
         users=one.users,
@@ -57,7 +60,8 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
     """Return pairs in which the first vehicle's speeds are all 0 in one set and all U in the other.
 
     For every tuple of COUNTS the other vehicles stand at 0, and once all at U/2; where counts differ, the
-    second vehicle changes as well as the first, in pairs of its own.
+    second vehicle changes as well as the first, in pairs of its own. Two more pairs are for mechanisms that
+    look at ranks: a few values near one end come closer to the target rank, all others go further from it.
     """
     pairs = []
     for counts in COUNTS:
@@ -70,4 +74,22 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
                     sides.append(one_bin(rows, bound))
                 label = f"counts {counts}, vehicle {mover} moves, others at {others}"
                 pairs.append(Neighbours(label, *sides))
+    low, high = bound.steps // 5, bound.steps - max(1, bound.steps // 16)
+    for label, others in (("at U/5", [low] * 3), ("at 0, near U and at U", [0, high, bound.steps])):
+        sides = [one_bin([[own], *([other] for other in others)], bound) for own in (0, bound.steps)]
+        pairs.append(Neighbours(f"one vehicle moves, three stand {label}", *sides))
+    return pairs
+
+
+def agreeing_neighbours(bound: ContributionBound, users: int = 120) -> list[Neighbours]:
+    """Return pairs in which all of many vehicles agree but one, with one fix each.
+
+    For mechanisms that treat bins of many vehicles in another way: the last vehicle stands at 0 or at U, or
+    somewhat below the others and somewhat above.
+    """
+    middle, near = bound.steps // 2, bound.steps // 8
+    pairs = []
+    for label, places in (("far", (0, bound.steps)), ("near", (middle - near, middle + near))):
+        sides = [one_bin([[own]] + [[middle]] * (users - 1), bound) for own in places]
+        pairs.append(Neighbours(f"{users} vehicles, one of them {label} from the others", *sides))
     return pairs

@@ -6,6 +6,7 @@ have a right twin, which must not be caught. Never used outside audits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,15 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.audit.lower_bound import Draws
-from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin, repeated
 from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.bounding.interval import Partition
+from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
 from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.baseline import Baseline
 from trafficdp.mechanisms.integer_laplace import choice_scale
+from trafficdp.mechanisms.linf_block import LinfBlock
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.private_quantile import exponential_quantile
 from trafficdp.mechanisms.quantile import TENTHS, private_position
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
 from trafficdp.sensitive.samples import Samples
 
@@ -31,13 +39,14 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mistake:
-    """``wrong`` claims ``claim`` (epsilon) and breaks it on ``pairs``; ``right`` keeps it."""
+    """``wrong`` claims ``claim`` (epsilon, at ``delta``) and breaks it on ``pairs``; ``right`` keeps it."""
 
     name: str
     claim: float
     wrong: Draws
     right: Draws | None
     pairs: list[Neighbours] = field(repr=False)
+    delta: float = 0.0
 
 
 def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
@@ -47,6 +56,9 @@ def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
         interval_of_wrap_around,
         quantile_without_half,
         exact_count_under_removal,
+        median_with_the_other_sensitivity,
+        huber_with_the_quoted_gaussian,
+        separate_noises_charged_as_a_block,
     )
     return tuple(build(bound) for build in builders)
 
@@ -54,9 +66,9 @@ def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
 def half_the_scale(bound: ContributionBound) -> Mistake:
     """The baseline with half of the noise that its epsilon needs."""
 
-    def draws(samples: Samples, noise: NoiseSource, *, epsilon: float) -> FloatArray:
-        share = np.full(samples.occupancy.bins, epsilon)
-        return Baseline().estimate(samples, Statistic.MEAN, share, noise)
+    def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
+        share = np.full(times, epsilon)
+        return Baseline().estimate(repeated(samples, times), Statistic.MEAN, share, noise)
 
     pairs = extreme_neighbours(bound)[:2]
     return Mistake("half the scale", 1.0, partial(draws, epsilon=2.0), partial(draws, epsilon=1.0), pairs)
@@ -69,7 +81,8 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
     middle one moves both over the border of the first part.
     """
 
-    def draws(samples: Samples, noise: NoiseSource, *, influence: int) -> FloatArray:
+    def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
+        samples = repeated(one, times)
         lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.occupancy, CountCap.MEDIAN), samples.bound)
         partition = Partition(lattice.top, -(-lattice.top // 6))
         cost = partition.costs(ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
@@ -94,7 +107,8 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
     to U makes positions below U/5 one rank worse and those above one rank better.
     """
 
-    def draws(samples: Samples, noise: NoiseSource, *, epsilon: float) -> FloatArray:
+    def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
+        samples = repeated(one, times)
         lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.occupancy, CountCap.ARGMAX), samples.bound)
         means = ArrayMeans.of(samples, lattice)
         target = TENTHS * (lattice.arrays.per_bin - 1)
@@ -116,11 +130,99 @@ def exact_count_under_removal(bound: ContributionBound) -> Mistake:
     vehicles there are. Sound only where counts are public.
     """
 
-    def draws(samples: Samples, noise: NoiseSource) -> FloatArray:
-        total = samples.contributions().total
-        per_bin = np.bincount(samples.occupancy.bin_index, weights=total, minlength=samples.occupancy.bins)
-        drawn = noise.discrete_laplace(np.full(samples.occupancy.bins, float(samples.bound.steps)))
-        return np.asarray((per_bin + drawn) / samples.occupancy.samples_per_bin, dtype=np.float64)
+    def draws(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
+        drawn = noise.discrete_laplace(np.full(times, float(samples.bound.steps)))
+        return np.asarray((samples.value.sum() + drawn) / len(samples.value), dtype=np.float64)
 
     pair = Neighbours("a second vehicle or none", one_bin([[0], [bound.steps]], bound), one_bin([[0]], bound))
     return Mistake("exact count under add or remove", 1.0, draws, None, [pair])
+
+
+def median_with_the_other_sensitivity(bound: ContributionBound) -> Mistake:
+    """A private median with scores divided by max(q, 1 - q) = 1/2 (erratum E22 of paper 004's code).
+
+    That is the rank sensitivity of adding or removing a value. Where one replaces another it is 1, and the
+    released median loses up to twice the epsilon that is claimed.
+    """
+
+    def draws(samples: Samples, times: int, noise: NoiseSource, *, sensitivity: float) -> FloatArray:
+        ordered, users = np.sort(samples.value), len(samples.value)
+        drawn = exponential_quantile(
+            np.tile(ordered, times),
+            np.arange(times + 1, dtype=np.int64) * users,
+            np.zeros(times, dtype=np.int64),
+            np.full(times, samples.bound.steps, dtype=np.int64),
+            np.full(times, users // 2, dtype=np.int64),
+            np.full(times, 2 * sensitivity),
+            noise,
+        )
+        return drawn.astype(np.float64)
+
+    # the few numbers near U come one rank closer to the middle when the vehicle moves there, all others go
+    near = bound.steps - max(1, bound.steps // 16)
+    sides = [one_bin([[own], [0], [near], [bound.steps]], bound) for own in (0, bound.steps)]
+    pair = Neighbours("four vehicles, at 0, near U and at U, and one that moves", *sides)
+    name = "median with the sensitivity of adding a vehicle"
+    return Mistake(name, 1.0, partial(draws, sensitivity=0.5), partial(draws, sensitivity=1.0), [pair])
+
+
+def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
+    """Huber with Gaussian noise of the constants quoted for one dimension (erratum E17 of paper 001).
+
+    alpha = eps/sqrt(ln(1/delta)), beta = eps/(2 ln(1/delta)), at a delta of 1 % so that few draws show it. Of
+    120 vehicles 119 agree; the last lies two fifths of a threshold below them, or beyond a threshold above:
+    that moves the centre by all of the smooth sensitivity and stretches the noise by nearly all of e^beta.
+    """
+    epsilon, delta, users, threshold = 3.0, 0.01, 120, bound.steps // 6
+    quoted = epsilon / math.sqrt(math.log(1 / delta))
+    beta = epsilon / (2 * math.log(1 / delta))
+    one = np.zeros(users, dtype=np.int64)
+    shape = HuberShape(
+        np.full(users, 1 / users), np.full(users, float(threshold)), one, 1, float(bound.steps)
+    )
+
+    def draws(samples: Samples, times: int, noise: NoiseSource, *, alpha: float) -> FloatArray:
+        value = samples.value.astype(np.float64)
+        centre = huber_location(value, shape.weight, shape.threshold, one, 1)[0]
+        smooth = smooth_sensitivity(value, shape, np.array([beta]))[0]
+        drawn = smooth_gaussian.draw(times, noise.uniform_below)
+        return np.asarray(centre + smooth / alpha * drawn, dtype=np.float64)
+
+    middle = bound.steps // 2
+    places = (middle - 2 * threshold // 5, middle + 3 * threshold // 2)
+    sides = [one_bin([[own]] + [[middle]] * (users - 1), bound) for own in places]
+    pair = Neighbours("120 vehicles, one of them at both sides of the others", *sides)
+    name = "Huber with the quoted Gaussian pair"
+    right = smooth_gaussian.largest_alpha(epsilon, delta, beta)
+    return Mistake(
+        name, epsilon, partial(draws, alpha=quoted), partial(draws, alpha=right), [pair], delta=delta
+    )
+
+
+def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
+    """Independent Laplace noises in two hours of a cell, charged once as l-infinity block noise is.
+
+    The output is the larger of the two estimates: a vehicle at 0 in both hours keeps both down.
+    """
+
+    def two_hours(own: int) -> Samples:
+        occupancy = Occupancy(
+            cell=np.ones(2, dtype=np.uint64),
+            slot=np.arange(2, dtype=np.int64),
+            bin_index=np.array([0, 0, 1, 1], dtype=np.int64),
+            user_index=np.array([0, 1, 0, 1], dtype=np.int64),
+            count=np.ones(4, dtype=np.int64),
+            users=2,
+        )
+        value = np.array([own, bound.steps // 2] * 2, dtype=np.int64)
+        return Samples(occupancy, value, np.arange(1, 3), bound)
+
+    def draws(samples: Samples, times: int, noise: NoiseSource, *, mechanism: Mechanism) -> FloatArray:
+        many = repeated(samples, times)
+        share = np.ones(many.occupancy.bins)
+        found = mechanism.estimate(many, Statistic.MEAN, share, noise)
+        return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
+
+    pair = Neighbours("two hours, a vehicle at 0 or at U in both", two_hours(0), two_hours(bound.steps))
+    wrong, right = partial(draws, mechanism=Baseline()), partial(draws, mechanism=LinfBlock())
+    return Mistake("separate noises charged as a block", 1.0, wrong, right, [pair])

@@ -5,24 +5,33 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from trafficdp._validate import in_range, positive
-from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism
+from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, audit_zcdp_mechanism
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.output import Output
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
+from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
+from trafficdp.privacy.loss import PureDP
 
 BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 """Speeds of the made-up vehicles: 0 to 64 whole km/h."""
+DELTA = 1e-6
+"""At which zCDP mechanisms are audited: they get the rho that a pure epsilon implies."""
+MOST_WHOLE_RUNS = 1_000
+"""A zCDP mechanism runs once a draw."""
+Claimant = Mechanism | ZCDPMechanism | Mistake
 MEANING = {
     "keeps": "the draws do not refute the claim",
     "REFUTED": "the draws refute the claim: a bug",
@@ -38,6 +47,7 @@ class Finding:
     name: str
     statistic: str
     claim: float
+    delta: float
     found: LowerBound
     wrong_on_purpose: bool
 
@@ -86,12 +96,12 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _name(claimant: Mechanism | Mistake) -> str:
+def _name(claimant: Claimant) -> str:
     return slug(claimant.name)
 
 
-def _chosen(name: str | None, everything: bool) -> list[Mechanism | Mistake]:
-    everyone: list[Mechanism | Mistake] = [*MECHANISMS, *mistakes(BOUND)]
+def _chosen(name: str | None, everything: bool) -> list[Claimant]:
+    everyone: list[Claimant] = [*MECHANISMS, *ZCDP_MECHANISMS, *mistakes(BOUND)]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
         return list(known.values())
@@ -105,21 +115,41 @@ def _chosen(name: str | None, everything: bool) -> list[Mechanism | Mistake]:
 
 
 def _findings(
-    claimant: Mechanism | Mistake, epsilon: float, noise: NoiseSource, draws: int, confidence: float
+    claimant: Claimant, epsilon: float, noise: NoiseSource, draws: int, confidence: float
 ) -> list[Finding]:
     if isinstance(claimant, Mistake):
-        found = audit_draws(claimant.wrong, claimant.pairs, noise, draws=draws, confidence=confidence)
-        return [Finding(_name(claimant), "", claimant.claim, found, wrong_on_purpose=True)]
-    return [
-        Finding(
-            claimant.name,
-            statistic.value,
-            epsilon,
-            audit_mechanism(claimant, statistic, epsilon, BOUND, noise, draws=draws, confidence=confidence),
-            wrong_on_purpose=False,
+        found = audit_draws(
+            claimant.wrong, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
         )
-        for statistic in claimant.statistics
-    ]
+        return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
+    findings = []
+    for statistic in claimant.statistics:
+        claim, delta = epsilon, 0.0
+        if claimant in ZCDP_MECHANISMS:
+            rho = pure_to_zcdp(PureDP.of(epsilon))
+            claim, delta = float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
+            found = audit_zcdp_mechanism(
+                claimant,
+                statistic,
+                float(rho.rho),
+                BOUND,
+                noise,
+                delta=delta,
+                draws=min(draws, MOST_WHOLE_RUNS),
+                confidence=confidence,
+            )
+        else:
+            found = audit_mechanism(
+                cast("Mechanism", claimant),
+                statistic,
+                epsilon,
+                BOUND,
+                noise,
+                draws=draws,
+                confidence=confidence,
+            )
+        findings.append(Finding(claimant.name, statistic.value, claim, delta, found, wrong_on_purpose=False))
+    return findings
 
 
 def audit_facts(findings: list[Finding]) -> dict[str, object]:
@@ -130,6 +160,7 @@ def audit_facts(findings: list[Finding]) -> dict[str, object]:
                 "name": finding.name,
                 "statistic": finding.statistic or None,
                 "claim": finding.claim,
+                "delta": finding.delta,
                 "lower_bound": finding.found.epsilon,
                 "draws": finding.found.draws,
                 "confidence": finding.found.confidence,
@@ -147,12 +178,13 @@ def show(output: Output, findings: list[Finding]) -> None:
     """Print the findings for people."""
     output.table(
         "Claimed epsilon, and what draws prove it to be at least",
-        ["mechanism", "statistic", "claimed", "at least", "draws", "confidence", "verdict"],
+        ["mechanism", "statistic", "claimed", "delta", "at least", "draws", "confidence", "verdict"],
         [
             [
                 finding.name,
                 finding.statistic,
-                f"{finding.claim:g}",
+                f"{finding.claim:.4g}",
+                f"{finding.delta:g}",
                 f"{finding.found.epsilon:.4f}",
                 finding.found.draws,
                 f"{finding.found.confidence:g}",

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from trafficdp.audit.lower_bound import distinguish, proportion_high, proportion_low
-from trafficdp.audit.neighbours import extreme_neighbours, one_bin, repeated
+from trafficdp.audit.neighbours import agreeing_neighbours, extreme_neighbours, one_bin, repeated
 from trafficdp.errors import UsageError
 
 
@@ -74,4 +74,26 @@ def test_a_confidence_that_is_none_is_refused(bound_of):
     from trafficdp.audit.lower_bound import audit_draws
 
     with pytest.raises(UsageError, match="confidence"):
-        audit_draws(lambda samples, noise: np.zeros(1), [], None, confidence=1.0)
+        audit_draws(lambda samples, times, noise: np.zeros(1), [], None, confidence=1.0)
+
+
+def test_a_delta_that_is_none_is_refused():
+    from trafficdp.audit.lower_bound import audit_draws
+
+    with pytest.raises(UsageError, match="delta"):
+        audit_draws(lambda samples, times, noise: np.zeros(1), [], None, delta=1.0)
+
+
+def test_what_delta_allows_proves_nothing():
+    # an output that only one side can give, with probability 2 %
+    random = np.random.default_rng(4)
+    left, right = (random.random(200_000) < 0.02).astype(float), np.zeros(200_000)
+    assert distinguish(left, right, 1e-6)[0] > 4
+    assert distinguish(left, right, 1e-6, delta=0.03)[0] == 0.0
+    assert 0 < distinguish(left, right, 1e-6, delta=0.015)[0] < distinguish(left, right, 1e-6)[0]
+
+
+def test_agreeing_neighbours_differ_in_one_of_many(bound_of):
+    for pair in agreeing_neighbours(bound_of(64), users=30):
+        assert (pair.left.value != pair.right.value).sum() == 1
+        assert pair.left.occupancy.pairs == 30
