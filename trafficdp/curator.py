@@ -32,6 +32,7 @@ from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
+from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
 from trafficdp.privacy.loss import PureDP
@@ -50,7 +51,7 @@ from trafficdp.release_assembly import carry_out
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
-from trafficdp.store import contribution_cache, vault_ledger, vault_releases
+from trafficdp.store import contribution_cache, vault_analysts, vault_ledger, vault_releases
 from trafficdp.store.head import Head, require
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import DataVersion
@@ -112,10 +113,12 @@ class Curator:
         write_order: Callable[[str, PureDP], Order],
         *,
         force: bool,
+        analyst: Analyst | None = None,
     ) -> Release:
         """Charge every vehicle, draw the noise, publish; return the release.
 
         ``write_order`` is given the name of the release and the sum of the maxima of all charges before.
+        The charge bears the name of ``analyst``, whose own budget must allow it as well.
         Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError and StoreBehindError
         before anything is written.
         """
@@ -134,6 +137,8 @@ class Curator:
             before = vault_ledger.totals(self.vault)
             order = write_order(f"r{number:04d}", PureDP(before.sum_of_maxima))
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, order.created_at)
+            if analyst is not None:
+                vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
             self._require_unseen(order.release_id)
             self._rehearse(order, contributions)
             text = order.to_json()
@@ -150,6 +155,7 @@ class Curator:
                     "data_version": order.data_version,
                     **policy.facts(),
                     "forced": verdict.refused,
+                    **({} if analyst is None else {"analyst": analyst.name}),
                 },
             )
             vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss)

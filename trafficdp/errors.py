@@ -78,10 +78,27 @@ class InsufficientBudgetError(TrafficdpError):
             "privacy budget exceeded",
             got=f"a release that costs epsilon {cost}",
             expected=f"at most the remaining {left}" + ("" if window is None else f" {window}"),
-            todo="release with a smaller epsilon or fewer bins; budget that is spent never comes back"
-            if window is None
-            else "release with a smaller epsilon or fewer bins, or in a later period",
+            todo=self._what_to_do(window),
         )
+
+    def _what_to_do(self, window: str | None) -> str:
+        if window is None:
+            return "release with a smaller epsilon or fewer bins; budget that is spent never comes back"
+        return "release with a smaller epsilon or fewer bins, or in a later period"
+
+
+class AnalystBudgetError(InsufficientBudgetError):
+    """A question would take some vehicle past what the analyst who asks may spend of it.
+
+    ``remaining`` and ``requested`` as in InsufficientBudgetError, of the budget of ``analyst``.
+    """
+
+    def __init__(self, *, analyst: str, remaining: Fraction | float, requested: Fraction | float) -> None:
+        self.analyst = analyst
+        super().__init__(remaining=remaining, requested=requested, window=f"of analyst {analyst}")
+
+    def _what_to_do(self, window: str | None) -> str:
+        return "ask with a smaller epsilon or fewer hexagons; budget that is spent never comes back"
 
 
 def _twelve_decimals(number: Fraction | float) -> str:

@@ -1,0 +1,80 @@
+"""What each analyst has spent: charges carry the name of the role that asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import AnalystBudgetError
+from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.loss import PureDP
+from trafficdp.store import vault_ledger
+from trafficdp.store.statements import number
+from trafficdp.store.vault import Vault
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class AnalystSpending:
+    """What one role has spent: its charges, the most any vehicle lost by them, the sum of their maxima."""
+
+    name: str
+    charges: int
+    largest_spent: PureDP
+    sum_of_maxima: PureDP
+
+
+def charges_by(vault: Vault) -> dict[str, list[int]]:
+    """Return the numbers of the charges that each analyst made, by name; those of nobody are left out."""
+    found: dict[str, list[int]] = {}
+    for row in vault_ledger.rows(vault):
+        facts = row.facts
+        if facts["kind"] == "charge" and "analyst" in facts:
+            found.setdefault(str(facts["analyst"]), []).append(row.sequence)
+    return found
+
+
+def left(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
+    """Return what each vehicle may still lose through ``analyst``, in pico-epsilons, at least 0."""
+    spent = vault_ledger.spent(vault, vehicle, charges_by(vault).get(analyst.name, []))
+    return np.maximum(analyst.budget.pico - spent, 0)
+
+
+def require_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Analyst) -> None:
+    """Raise AnalystBudgetError unless every vehicle may pay ``loss`` (pico-epsilons) through ``analyst``.
+
+    To be called inside the transaction that charges. Spending exactly the budget succeeds.
+    """
+    remaining = left(vault, vehicle, analyst)
+    excess = np.where(loss > 0, loss - remaining, np.iinfo(np.int64).min)
+    if excess.size and int(excess.max()) > 0:
+        worst = int(np.argmax(excess))
+        raise AnalystBudgetError(
+            analyst=analyst.name,
+            remaining=PureDP(int(remaining[worst])).epsilon,
+            requested=PureDP(int(loss[worst])).epsilon,
+        )
+
+
+def spending(vault: Vault) -> list[AnalystSpending]:
+    """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
+    found = []
+    for name, charges in sorted(charges_by(vault).items()):
+        largest, maxima = (
+            number(vault.connection, statement, {"charges": charges}) for statement in (_LARGEST, _MAXIMA)
+        )
+        found.append(AnalystSpending(name, len(charges), PureDP(largest), PureDP(maxima)))
+    return found
+
+
+_LARGEST = (
+    "SELECT coalesce(max(total), 0) FROM (SELECT CAST(sum(loss_pico) AS BIGINT) AS total "
+    "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY vehicle_id)"
+)
+_MAXIMA = (
+    "SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (SELECT max(loss_pico) AS most "
+    "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY sequence)"
+)
