@@ -10,7 +10,12 @@ import pandas as pd
 
 from trafficdp.export.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
+from trafficdp.model.grid import Grid
+from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.growth import Growth
+from trafficdp.planner.map_search import MapOption
+from trafficdp.planner.precision import Precision, Reach
 from trafficdp.planner.refusal import Verdict
 from trafficdp.planner.suggest import Suggestions
 from trafficdp.privacy.loss import PureDP
@@ -50,13 +55,42 @@ class ReleasedMap:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What was found for a half width that was asked for (judged statistic's unit).
+
+    ``median_epsilon`` and ``every_epsilon`` are the least that bring the median bin's interval, and every
+    bin's, within it (None: none does, or another map was looked for). ``options`` are the maps that were
+    looked at, ``chosen`` the finest that fits; ``growth_of_configured`` says how far the counts of the
+    configured map would have to grow for it to fit.
+    """
+
+    half_width: float
+    reach: Reach
+    median_epsilon: PureDP | None
+    every_epsilon: PureDP | None
+    options: tuple[MapOption, ...]
+    chosen: MapOption | None
+    growth_of_configured: Growth | None
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused."""
+    """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused.
+
+    ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
+    map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
+    grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked.
+    """
 
     allocation: Allocation
     verdict: Verdict
     suggestions: Suggestions | None
     budget_left: PureDP
+    grid: Grid
+    precision: Precision
+    affordable: Affordable
+    growth: Growth | None = None
+    answer: Answer | None = None
 
     @property
     def loss(self) -> PureDP:

@@ -30,9 +30,8 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
-from trafficdp.planner.allocation import allocate
-from trafficdp.planner.refusal import judge
-from trafficdp.planner.suggest import suggest
+from trafficdp.planner.precision import Reach
+from trafficdp.planning import LookedAt, Planning, Question
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
 from trafficdp.publication import folder_of
@@ -106,10 +105,28 @@ class Workspace:
                     audit(curator.vault)
                 return done
 
-    def plan(self, epsilon: PureDP | str | float | None = None, *, suggestions: bool = True) -> Plan:
-        """Return what a release would cost and give, from public counts. Nothing is spent."""
+    def plan(
+        self,
+        epsilon: PureDP | str | float | None = None,
+        *,
+        suggestions: bool = True,
+        max_half_width: float | None = None,
+        reach: Reach | str = Reach.MEDIAN,
+        search_maps: bool = False,
+        within_budget: bool = False,
+        looked_at: LookedAt | None = None,
+    ) -> Plan:
+        """Return what a release would cost and give, from public counts. Nothing is spent.
+
+        With ``max_half_width`` (unit of the speed bound, squared where only a variance is released) the plan
+        is that of the least epsilon with intervals so narrow in the ``reach`` "median" or "every" bin; with
+        ``search_maps`` too, of the finest map that is so precise at ``epsilon``. ``within_budget`` takes
+        the largest epsilon that every vehicle on the map can pay, if that is less. ``looked_at`` is told of
+        every map that is tried. See ``planning`` for what is raised.
+        """
+        question = Question(max_half_width, Reach(reach), search_maps, within_budget, suggestions)
         with self._curator("plan") as curator:
-            return self._plan(curator, _loss(epsilon), suggestions)[0]
+            return self._planning(curator, looked_at).plan(_loss(epsilon), question)[0]
 
     def occupancy(self, grid: Grid | None = None) -> Occupancy:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
@@ -117,8 +134,16 @@ class Workspace:
             version = vault_fixes.data_version(curator.vault)
             return curator.contributions(grid or self.config.grid, self.config.bound, version).occupancy
 
-    def release(self, epsilon: PureDP | str | float | None = None, *, force: bool = False) -> ReleasedMap:
+    def release(
+        self,
+        epsilon: PureDP | str | float | None = None,
+        *,
+        force: bool = False,
+        within_budget: bool = False,
+    ) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
+
+        ``within_budget`` takes the largest epsilon that every vehicle can pay, if that is less.
 
         When an earlier process died in the middle of just this release, it is finished and returned: the
         command that was interrupted can be repeated, and is charged once.
@@ -127,7 +152,8 @@ class Workspace:
         with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
-            plan, occupancy = self._plan(curator, _loss(epsilon), suggestions=not force)
+            question = Question(within_budget=within_budget, suggestions=not force)
+            plan, occupancy = self._planning(curator).plan(_loss(epsilon), question)
             if plan.verdict.refused and not force:
                 raise _refusal(plan)
             version = vault_fixes.data_version(curator.vault)
@@ -228,31 +254,12 @@ class Workspace:
                 curator.recover()
             yield curator
 
-    def _plan(self, curator: Curator, epsilon: PureDP | None, suggestions: bool) -> tuple[Plan, Occupancy]:
+    def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
         version = vault_fixes.data_version(curator.vault)
         if version.ingest_id == 0:
             raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
         self._pin_area(curator.vault, dry_run=True)
-        bound = self.config.bound
-
-        def occupancy_of(grid: Grid) -> Occupancy:
-            return curator.contributions(grid, bound, version).occupancy
-
-        request = self.config.request(epsilon)
-        here = curator.contributions(self.config.grid, bound, version)
-        if here.occupancy.bins == 0:
-            raise UsageError(
-                "no fix lies in the study area and the period",
-                got=f"{self.config.grid.period.first} to {self.config.grid.period.last}",
-                todo="correct [city] period or ingest files of that period",
-            )
-        allocation = allocate(here.occupancy, request)
-        verdict = judge(allocation)
-        found = suggest(self.config.grid, request, occupancy_of) if verdict.refused and suggestions else None
-        paying = here.vehicle[allocation.event.loss_per_user > 0]
-        spent = int(vault_ledger.spent(curator.vault, paying).max(initial=0))
-        left = PureDP(max(0, self.config.budget.pico - spent))
-        return Plan(allocation, verdict, found, left), here.occupancy
+        return Planning(curator, self.config, version, looked_at or _nobody)
 
     def _occasion(self, vault: Vault, version: vault_fixes.DataVersion) -> Occasion:
         speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
@@ -330,6 +337,10 @@ def open_workspace(
     if create:
         make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
+
+
+def _nobody(grid: Grid) -> None:
+    """Nobody wants to know which maps are looked at."""
 
 
 def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:

@@ -1,0 +1,235 @@
+"""The questions of `plan`, answered from public counts and the vehicles' accounts. Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import positive
+from trafficdp.config import Config
+from trafficdp.curator import Curator
+from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.export.columns import unit_label
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.outcomes import Answer, Plan
+from trafficdp.planner.affordable import affordable
+from trafficdp.planner.allocation import Allocation, Request, allocate
+from trafficdp.planner.growth import Growth, growth
+from trafficdp.planner.map_search import MapOption, finest, nearest, search
+from trafficdp.planner.precision import Reach, least_epsilon, precision
+from trafficdp.planner.refusal import judge, judged_statistic, passing_epsilon
+from trafficdp.planner.suggest import suggest
+from trafficdp.privacy.budget import left
+from trafficdp.privacy.loss import PureDP
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import vault_ledger
+from trafficdp.store.vault_fixes import DataVersion
+
+IntArray = npt.NDArray[np.int64]
+LookedAt = Callable[[Grid], None]
+"""Told of every map before it is looked at, for a progress bar."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a plan besides its epsilon.
+
+    ``half_width`` (judged statistic's unit): intervals of the median bin, or of every bin (``reach``), must
+    be that narrow; alone, the least epsilon is looked for, with ``search_maps`` the finest map at the
+    epsilon there is. ``within_budget``: the largest epsilon that every vehicle can pay, if that is less.
+    """
+
+    half_width: float | None = None
+    reach: Reach = Reach.MEDIAN
+    search_maps: bool = False
+    within_budget: bool = False
+    suggestions: bool = True
+
+
+class Planning:
+    """Plans of one configuration on one version of the data, under the store's lock."""
+
+    def __init__(
+        self,
+        curator: Curator,
+        config: Config,
+        version: DataVersion,
+        looked_at: LookedAt,
+    ) -> None:
+        self._curator = curator
+        self._config = config
+        self._version = version
+        self._looked_at = looked_at
+
+    def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
+        """Return the answer and the occupancy of all bins of its map.
+
+        Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
+        epsilon is named and none is looked for, and UninformativeReleaseError when no map fits.
+        """
+        request = self._request(epsilon, question)
+        if question.half_width is not None:
+            positive(max_half_width=question.half_width)
+            if question.search_maps:
+                return self._finest_map(request, question, question.half_width)
+            return self._least(request, question, question.half_width)
+        return self._at(self._config.grid, request, question)
+
+    def _request(self, epsilon: PureDP | None, question: Question) -> Request:
+        if epsilon is None and self._config.epsilon is None and question.half_width is not None:
+            # where the search for the least epsilon begins does not matter
+            return self._config.request(PureDP.of(1))
+        return self._config.request(epsilon)
+
+    def _at(
+        self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
+    ) -> tuple[Plan, Occupancy]:
+        here = self._contributions(grid)
+        allocation = allocate(here.occupancy, request)
+        remainders = self._left(here)
+        able = affordable(allocation, remainders, _allocating(here.occupancy, request))
+        if question.within_budget and able.epsilon is not None and able.epsilon < request.epsilon:
+            request = replace(request, epsilon=able.epsilon)
+            allocation = allocate(here.occupancy, request)
+        verdict = judge(allocation)
+        paying = allocation.event.loss_per_user > 0
+        plan = Plan(
+            allocation=allocation,
+            verdict=verdict,
+            suggestions=suggest(grid, request, self._occupancy)
+            if verdict.refused and question.suggestions
+            else None,
+            budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
+            grid=grid,
+            precision=precision(allocation),
+            affordable=able,
+            growth=self._growth_of_refused(grid, request)
+            if verdict.refused and question.suggestions and answer is None
+            else None,
+            answer=answer,
+        )
+        return plan, here.occupancy
+
+    def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+        """The least epsilon for the configured map, for the median bin and for every bin."""
+        grid = self._config.grid
+        occupancy = self._contributions(grid).occupancy
+        at = _allocating(occupancy, request)
+        # an error of the map itself is told before any search
+        at(request.epsilon)
+        needed = {reach: least_epsilon(at, request.epsilon, width, reach) for reach in Reach}
+        found = needed[question.reach]
+        if found is None:
+            raise UninformativeReleaseError(
+                "no epsilon makes the intervals so narrow",
+                got=f"a half width of {width:g} {self._unit(request)}",
+                expected="one that is wider than the rounding of speeds alone",
+                todo="ask for a wider one, or choose a smaller speed_step",
+            )
+        answer = Answer(width, question.reach, needed[Reach.MEDIAN], needed[Reach.EVERY], (), None, None)
+        plan, occupancy = self._at(grid, replace(request, epsilon=found), question, answer)
+        if found > plan.budget_left and PureDP(0) < plan.budget_left:
+            wider = growth(grid, found, plan.budget_left, self._needed_for(request, width, question.reach))
+            plan = replace(plan, growth=wider)
+        return plan, occupancy
+
+    def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+        """The finest map that is precise enough at the epsilon there is."""
+        # an empty study area is told before any search
+        self._contributions(self._config.grid)
+        options = search(self._config.grid, request, width, question.reach, self._occupancy, self._looked_at)
+        chosen = finest(options)
+        if chosen is None:
+            raise self._nothing_fits(request, question, width, options)
+        answer = Answer(width, question.reach, None, None, tuple(options), chosen, None)
+        here = next(
+            (option for option in options if option.grid == self._config.grid and not option.fits), None
+        )
+        if here is not None and here.epsilon is not None:
+            needed_on = self._needed_for(request, width, question.reach)
+            answer = replace(
+                answer,
+                growth_of_configured=growth(self._config.grid, here.epsilon, request.epsilon, needed_on),
+            )
+        asked = replace(request, min_vehicles=chosen.min_vehicles)
+        return self._at(chosen.grid, asked, question, answer)
+
+    def _nothing_fits(
+        self, request: Request, question: Question, width: float, options: list[MapOption]
+    ) -> UninformativeReleaseError:
+        unit = self._unit(request)
+        near = nearest(options)
+        narrowest = min(options, key=lambda option: option.half_width, default=None)
+        ways = []
+        if narrowest is not None:
+            ways.append(
+                f"at epsilon {request.epsilon} the narrowest is {narrowest.half_width:.3g} {unit}, "
+                f"with {_settings(narrowest)}"
+            )
+        if near is not None and near.epsilon is not None:
+            ways.append(f"{width:g} {unit} would take epsilon {near.epsilon}, with {_settings(near)}")
+            wider = growth(
+                near.grid, near.epsilon, request.epsilon, self._needed_for(request, width, question.reach)
+            )
+            ways.append(f"or {wider.vehicles:.2g} times as many vehicles that drive like these")
+        return UninformativeReleaseError(
+            "no map is that precise at that epsilon",
+            got=f"epsilon {request.epsilon} and a half width of {width:g} {unit}",
+            todo="; ".join(ways) or "gather more vehicles",
+        )
+
+    def _growth_of_refused(self, grid: Grid, request: Request) -> Growth | None:
+        """How far the counts would have to grow for the refused map to pass."""
+
+        def needed_on(candidate: Grid) -> PureDP | None:
+            with suppress(UsageError):
+                found = passing_epsilon(self._occupancy(candidate), request)
+                return None if found is None else PureDP.of(f"{found:.12f}")
+            return None
+
+        needed = needed_on(grid)
+        return None if needed is None else growth(grid, needed, request.epsilon, needed_on)
+
+    def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], PureDP | None]:
+        def needed_on(candidate: Grid) -> PureDP | None:
+            occupancy = self._occupancy(candidate)
+            if not bool(np.any(occupancy.users_per_bin >= request.min_vehicles)):
+                return None
+            return least_epsilon(_allocating(occupancy, request), request.epsilon, width, reach)
+
+        return needed_on
+
+    def _left(self, here: Contributions) -> IntArray:
+        windows = self._config.policy.windows(datetime.now(UTC))
+        return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
+
+    def _contributions(self, grid: Grid) -> Contributions:
+        found = self._curator.contributions(grid, self._config.bound, self._version)
+        if found.occupancy.bins == 0:
+            raise UsageError(
+                "no fix lies in the study area and the period",
+                got=f"{grid.period.first} to {grid.period.last}",
+                todo="correct [city] period or ingest files of that period",
+            )
+        return found
+
+    def _occupancy(self, grid: Grid) -> Occupancy:
+        return self._curator.contributions(grid, self._config.bound, self._version).occupancy
+
+    def _unit(self, request: Request) -> str:
+        return unit_label(judged_statistic(request), self._config.bound.unit)
+
+
+def _allocating(occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:
+    return lambda epsilon: allocate(occupancy, replace(request, epsilon=epsilon))
+
+
+def _settings(option: MapOption) -> str:
+    grid = option.grid
+    return f'resolution {grid.resolution}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'
