@@ -74,6 +74,35 @@ class Occupancy:
             users=self.users,
         )
 
+    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Merging:
+        """Return the occupancy of larger bins, the one that bin g goes to being (``cell[g]``, ``slot[g]``).
+
+        Both have shape (G,). Bins of the result are the different pairs, sorted by cell, then slot; counts
+        of a user in bins that become one are added. User positions stay.
+        """
+        order = np.lexsort((slot, cell))
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
+        bin_of = np.empty(len(order), dtype=np.int64)
+        bin_of[order] = np.cumsum(new) - 1
+        key = bin_of[self.bin_index] * max(self.users, 1) + self.user_index
+        distinct, pair_of = np.unique(key, return_inverse=True)
+        pair_of = pair_of.astype(np.int64)
+        count = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(count, pair_of, self.count)
+        bins, users = np.divmod(distinct, max(self.users, 1))
+        occupancy = Occupancy(cell[order][new], slot[order][new], bins, users, count, self.users)
+        return Merging(occupancy, bin_of, pair_of)
+
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""
         return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Bins put together. ``bin_of`` (bins before,) and ``pair_of`` (pairs before,): what became of each."""
+
+    occupancy: Occupancy
+    bin_of: IntArray
+    pair_of: IntArray

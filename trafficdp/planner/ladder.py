@@ -16,12 +16,15 @@ basic and grid_count: composition of paper 003, Theorem II.3 and its corollary (
 take their share, erratum E9). exact: Theorem A, the loss at scales b is homogeneous of degree -1 in b.
 equal: for the largest error relative to the tolerance, no unsuppressed Laplace scales do better, because
 any scales with b_g <= B t_g cost at least A / B.
+
+``block_rung`` adds a rung whose noise is not Laplace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,18 +33,53 @@ from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import joint_cost
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import expected_error, largest_sensitivity
+from trafficdp.mechanisms.lattice import CHARGE_STEP, to_lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.recipe import Recipe
+from trafficdp.privacy.loss import PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
-RUNGS = ("basic", "grid_count", "exact", "equal")
+RUNGS = ("basic", "grid_count", "exact", "equal", "blocks")
+HEADROOM = 1e-10
+"""Share of epsilon kept free for rounding losses up."""
+
+
+class Rung(Protocol):
+    """One way of making and accounting for noise, at any epsilon."""
+
+    @property
+    def name(self) -> str:
+        """One of RUNGS."""
+
+    def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
+        """Return the expected absolute noise of every bin (Laplace: its scale) that costs ``epsilon``.
+
+        Shape (G,) a statistic, in its unit; 0 where it can only be one number.
+        """
+
+    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return the largest over bins and statistics of ``scales`` over tolerance at ``epsilon``."""
+
+    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
+        """Return what the rung must claim for its worst relative scale to be ``relative_scale``."""
+
+    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
+
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+        """Return the noise as it will be drawn, whose exact loss is at most ``target``.
+
+        Raises UsageError when no noise that can be drawn fits.
+        """
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One way of accounting. ``shape`` holds, a statistic, arrays of shape (G,); see the module."""
+class LaplaceRung:
+    """See Rung: ``shape`` holds, a statistic, arrays of shape (G,); see the module."""
 
     name: str
     shape: Scales
@@ -65,11 +103,28 @@ class Rung:
         upper = float(bound.upper)
         return {s: expected_error(s, b, upper) for s, b in self.scales(epsilon).items()}
 
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+        """See Rung: while the exact, rounded-up loss exceeds the target, scales grow by the excess."""
+        # a hair more noise from the start leaves room for rounding losses up to the very target
+        epsilon = target.pico / PICO
+        epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)
+        for _ in range(50 if target.pico else 0):
+            recipe = LatticeRecipe(
+                {s: to_lattice(s, occupancy, bound, scale) for s, scale in self.scales(epsilon).items()}
+            )
+            spent = recipe.event(occupancy, bound).loss.pico
+            if spent <= target.pico:
+                return recipe
+            epsilon *= target.pico / spent * (1 - 1e-13)
+        raise UsageError(
+            "no noise fits the epsilon", got=f"epsilon={target}", todo="ask for a larger epsilon"
+        )
+
 
 def ladder(
     occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]
-) -> tuple[Rung, ...]:
-    """Return the rungs for releasing the statistics of ``tolerance`` in all bins of ``occupancy``.
+) -> tuple[LaplaceRung, ...]:
+    """Return the rungs of Laplace noise for the statistics of ``tolerance`` in all bins of ``occupancy``.
 
     ``tolerance`` gives t > 0 a statistic, in its unit: errors of statistics are compared as b / t.
     Raises UsageError when there is no bin, no statistic, or a tolerance is not positive.
@@ -83,10 +138,10 @@ def ladder(
     paper = {s: largest_sensitivity(s, occupancy, bound) * len(tolerance) for s in tolerance}
     level = {s: np.where(paper[s] > 0, t, 0.0) for s, t in tolerance.items()}
     return (
-        Rung("basic", paper, float(occupancy.bins)),
-        Rung("grid_count", paper, float(occupancy.bins_per_user.max())),
-        Rung("exact", paper, float(loss(occupancy, bound, paper).max())),
-        Rung("equal", level, float(loss(occupancy, bound, level).max())),
+        LaplaceRung("basic", paper, float(occupancy.bins)),
+        LaplaceRung("grid_count", paper, float(occupancy.bins_per_user.max())),
+        LaplaceRung("exact", paper, float(loss(occupancy, bound, paper).max())),
+        LaplaceRung("equal", level, float(loss(occupancy, bound, level).max())),
     )
 
 
@@ -95,6 +150,11 @@ def loss(occupancy: Occupancy, bound: ContributionBound, scales: Scales) -> Floa
 
     The exact loss of Theorem A in floating point; what is charged is computed on the lattice, upward.
     """
+    return occupancy.total_per_user(pair_loss(occupancy, bound, scales))
+
+
+def pair_loss(occupancy: Occupancy, bound: ContributionBound, scales: Scales) -> FloatArray:
+    """Return what every (bin, user) pair adds to the user's loss, shape (P,)."""
     upper = float(bound.upper)
     pair = np.zeros(occupancy.pairs)
     samples = occupancy.samples_per_bin[occupancy.bin_index]
@@ -106,7 +166,7 @@ def loss(occupancy: Occupancy, bound: ContributionBound, scales: Scales) -> Floa
     if Statistic.VEHICLE_MEAN in scales:
         users = occupancy.users_per_bin[occupancy.bin_index]
         pair = pair + upper / users * _inverse(scales[Statistic.VEHICLE_MEAN], occupancy)
-    return occupancy.total_per_user(pair)
+    return pair
 
 
 def floor_of_equal_scales(occupancy: Occupancy, bound: ContributionBound, epsilon: float) -> float:

@@ -70,3 +70,15 @@ class Contributions:
             vehicle=self.vehicle,
             bound=self.bound,
         )
+
+    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
+        """Return the contributions to larger bins, as ``Occupancy.merged``; sums of sums, so exact.
+
+        A sum of squares that leaves 64 bits wraps; ``mechanisms.lattice`` refuses bins where one could.
+        """
+        merging = self.occupancy.merged(cell, slot)
+        total = np.zeros(merging.occupancy.pairs, dtype=np.int64)
+        squares = np.zeros(merging.occupancy.pairs, dtype=np.int64)
+        np.add.at(total, merging.pair_of, self.total)
+        np.add.at(squares, merging.pair_of, self.total_of_squares)
+        return Contributions(merging.occupancy, total, squares, self.vehicle, self.bound)

@@ -1,0 +1,223 @@
+"""Adaptive maps: always a partition, never wider than asked, and the best there is in tiny cities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms import baseline
+from trafficdp.mechanisms.lattice import steps_per_unit, to_lattice
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.tail import half_width
+from trafficdp.planner.adaptive import Wish, adapt, largest_scale
+from trafficdp.planner.ladder import pair_loss
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+
+
+@pytest.fixture
+def wish(bound_of):
+    return Wish(bound_of(60), {MEAN: 1.0}, epsilon=4.0, min_vehicles=1, half_width=40.0, interval_level=0.95)
+
+
+def city(seed, occupancy_of, bins=8, users=5):
+    """Eight finest cells, in pairs in four cells, in two cells of the coarsest level."""
+    random = np.random.default_rng(seed)
+    table = random.integers(0, 6, (bins, users)) * (random.random((bins, users)) < 0.7)
+    table[:, 0] += table.sum(axis=1) == 0
+    fine = occupancy_of(table)
+    number = np.arange(bins)
+    return fine, [
+        (1000 + number.astype(np.uint64) // 2, fine.slot),
+        (2000 + number.astype(np.uint64) // 4, fine.slot),
+    ]
+
+
+def merged(fine, bin_of):
+    return fine.merged(bin_of.astype(np.uint64), np.zeros(fine.bins, dtype=np.int64)).occupancy
+
+
+def all_choices(fine, coarser):
+    """Every set of disjoint bins of any levels, as tuples of (level, finest bins)."""
+    levels = [(fine.cell, fine.slot), *coarser]
+    bins = {
+        (level, tuple(np.flatnonzero(cell == each)))
+        for level, (cell, _) in enumerate(levels)
+        for each in np.unique(cell)
+    }
+
+    def extend(chosen, left):
+        yield chosen
+        for at, candidate in enumerate(left):
+            inside = set(candidate[1])
+            rest = [other for other in left[at + 1 :] if not inside & set(other[1])]
+            yield from extend([*chosen, candidate], rest)
+
+    yield from extend([], sorted(bins))
+
+
+def value_of_the_best(fine, coarser, wish):
+    """By looking at every choice and pricing it on its own merged counts."""
+    best = 0.0
+    scale = largest_scale(wish)
+    for chosen in all_choices(fine, coarser):
+        if not chosen:
+            continue
+        bin_of = np.full(fine.bins, len(chosen))
+        for at, (_, inside) in enumerate(chosen):
+            bin_of[list(inside)] = at
+        counts = merged(fine, bin_of)
+        counts = counts.select(counts.cell < len(chosen))
+        if counts.users_per_bin.min() < wish.min_vehicles:
+            continue
+        loss = counts.total_per_user(pair_loss(counts, wish.bound, {MEAN: np.full(counts.bins, scale)}))
+        if loss.max() * (1 + 2e-7) <= wish.epsilon:
+            worth = [1 + wish.detail * (len(coarser) - level) for level, _ in chosen]
+            best = max(best, float(np.dot(worth, counts.samples_per_bin)))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("width", [25.0, 60.0])
+def test_tiny_cities_get_the_best_partition_there_is(seed, width, occupancy_of, wish):
+    fine, coarser = city(seed, occupancy_of)
+    wish = replace(wish, half_width=width)
+    found, best = adapt(fine, coarser, wish), value_of_the_best(fine, coarser, wish)
+    assert found.value == pytest.approx(best)
+    assert found.bound >= best * (1 - 1e-12)
+
+
+@given(seed=st.integers(0, 10**6), width=st.floats(5, 200), least=st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_of, bound_of):
+    fine, coarser = city(seed, occupancy_of)
+    wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
+    found = adapt(fine, coarser, wish)
+    assert found.bin_of.shape == (fine.bins,)
+    assert np.array_equal(np.unique(found.bin_of), np.arange(len(found.cell)))
+    assert found.fixes.sum() == fine.count.sum()
+    levels = [(fine.cell, fine.slot), *coarser]
+    for finest, into in enumerate(found.bin_of):
+        cell, slot = levels[found.level[into]]
+        assert (cell[finest], slot[finest]) == (found.cell[into], found.slot[into])
+    # a bin holds all finest bins of its cell on its level: so no two bins overlap
+    for number, (cell, level) in enumerate(zip(found.cell, found.level, strict=True)):
+        assert np.array_equal(
+            np.flatnonzero(levels[level][0] == cell), np.flatnonzero(found.bin_of == number)
+        )
+    counts = merged(fine, found.bin_of)
+    assert np.all(counts.users_per_bin[found.published] >= least)
+
+
+@given(seed=st.integers(0, 10**6), width=st.floats(2, 100), level=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
+@settings(max_examples=40, deadline=None)
+def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupancy_of, bound_of):
+    fine, coarser = city(seed, occupancy_of)
+    bound = bound_of(60)
+    found = adapt(fine, coarser, Wish(bound, {MEAN: 1.0, VARIANCE: 60.0}, 50.0, 1, width, level))
+    counts = merged(fine, found.bin_of).select(found.published)
+    if not counts.bins:
+        return
+    # the noise that spends all of epsilon on these bins
+    shape = {MEAN: np.ones(counts.bins), VARIANCE: np.where(counts.samples_per_bin > 1, 60.0, 0.0)}
+    factor = counts.total_per_user(pair_loss(counts, bound, shape)).max() / 50.0
+    lattice = to_lattice(MEAN, counts, bound, shape[MEAN] * factor)
+    widths = half_width(lattice.scale, level) / steps_per_unit(MEAN, counts, bound)
+    assert np.all(widths + baseline.rounding_bias(MEAN, bound) <= width)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy_of, bound_of):
+    fine, coarser = city(seed, occupancy_of)
+    wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
+    found = adapt(fine, coarser, wish)
+    random = np.random.default_rng(seed)
+    user, place = random.permutation(fine.users), random.permutation(fine.bins)
+    table = np.zeros((fine.bins, fine.users), dtype=np.int64)
+    table[place[fine.bin_index], user[fine.user_index]] = fine.count
+    moved = occupancy_of(table)
+    back = np.argsort(place)
+    names = [(cell[back], slot[back]) for cell, slot in coarser]
+    other = adapt(moved, names, wish)
+    assert other.value == pytest.approx(found.value, rel=1e-12)
+    assert other.bound == pytest.approx(found.bound, rel=1e-6)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None)
+def test_more_epsilon_is_worth_no_less_in_tiny_cities(seed, occupancy_of, bound_of):
+    fine, coarser = city(seed, occupancy_of)
+    wish = Wish(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)
+    values = [adapt(fine, coarser, replace(wish, epsilon=epsilon)).value for epsilon in (1.0, 2.0, 4.0, 9.0)]
+    assert values == sorted(values)
+
+
+def test_a_vehicle_without_fixes_changes_nothing(occupancy_of, wish):
+    fine, coarser = city(5, occupancy_of)
+    more = replace(fine, users=fine.users + 3)
+    one, other = adapt(fine, coarser, wish), adapt(more, coarser, wish)
+    assert np.array_equal(one.bin_of, other.bin_of)
+    assert np.array_equal(one.published, other.published)
+
+
+def test_detail_buys_finer_bins_where_there_is_budget(occupancy_of, wish):
+    fine, coarser = city(3, occupancy_of)
+    rich = replace(wish, epsilon=1000.0)
+    assert adapt(fine, coarser, rich).bins_per_level(3).tolist() == [8, 0, 0]
+    # without a wish for detail all that counts is how many fixes are covered
+    assert adapt(fine, coarser, replace(rich, detail=0.0)).coverage == 1.0
+
+
+def test_slots_may_be_levels_as_well(occupancy_of, wish):
+    """Two cells, two hours each: by the hour, by the cell, or one of each."""
+    table = [[3, 3, 3], [3, 3, 3], [1, 0, 9], [1, 1, 0]]
+    fine = occupancy_of(table)
+    fine = Occupancy(
+        np.array([1, 1, 2, 2], dtype=np.uint64),
+        np.array([8, 9, 8, 9]),
+        fine.bin_index,
+        fine.user_index,
+        fine.count,
+        fine.users,
+    )
+    whole = (fine.cell, np.zeros(4, dtype=np.int64))
+    found = adapt(fine, [whole], replace(wish, half_width=120.0, epsilon=2.2, detail=1.0))
+    assert found.bins_per_level(2).tolist() == [2, 1]
+    assert list(product([1], [8, 9])) == list(
+        zip(found.cell[found.level == 0].tolist(), found.slot[found.level == 0].tolist(), strict=True)
+    )
+
+
+def test_levels_that_cut_one_another_are_refused(occupancy_of, wish):
+    fine, coarser = city(1, occupancy_of)
+    crossed = (np.roll(coarser[1][0], 1), fine.slot)
+    with pytest.raises(UsageError, match="not nested"):
+        adapt(fine, [coarser[0], crossed], wish)
+    with pytest.raises(UsageError, match="does not fit"):
+        adapt(fine, [(coarser[0][0][:3], fine.slot[:3])], wish)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"half_width": 0.5}, "too small for the speed step"),
+        ({"half_width": -1.0}, "not positive"),
+        ({"detail": -0.1}, "detail is negative"),
+        ({"tolerance": {VARIANCE: 1.0}}, "needs the mean"),
+        ({"epsilon": 0.0}, "not positive"),
+        ({"min_vehicles": 0}, "out of range"),
+        ({"interval_level": 1.0}, "out of range"),
+    ],
+)
+def test_a_wish_out_of_range_is_refused(occupancy_of, wish, change, message):
+    fine, coarser = city(1, occupancy_of)
+    with pytest.raises(UsageError, match=message):
+        adapt(fine, coarser, replace(wish, **change))

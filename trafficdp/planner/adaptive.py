@@ -1,0 +1,326 @@
+"""Where coarse and where fine: a map of hexagons of several sizes, every interval as narrow as asked.
+
+The finest bins of the city (cell x slot) are put together, level by level, into larger ones: a cell into its
+H3 parent, by the index (``binning.cells.parents_of``). H3 has aperture 7 and children stick out of their
+parent a little, so the larger bins are unions of finest bins *by index*: a fix belongs to the ancestor of its
+finest cell, which near an edge is not always the coarse cell its position lies in. (The drawn hexagon of a
+coarse bin is that of its index, off by at most one finest hexagon along its edge.)
+
+Every bin that is published gets equal noise, as much as the half width asked for allows; at that noise
+each user pays for each bin it visits, exactly, and may pay epsilon in all. Which bins are published is a
+packing in the forest of bins (``planner.packing``), from public counts alone.
+
+Theorem (partition). Every finest bin lies in exactly one bin of the result, and bins of the result are
+disjoint: no fix is counted in two published numbers of one statistic. Proof. Levels are functions of the
+level below, so two bins of any levels are disjoint or one holds the other; the published ones hold none another
+(an antichain). A finest bin in none of them is withheld in its largest ancestor that holds no published bin
+(itself, if none other). That ancestor is disjoint from the published ones: it holds none, and lies in none,
+because its finest bin does not. Two such ancestors are equal or disjoint: if A held B, B's finest bins would
+have chosen A or larger. So published and withheld bins are disjoint and every finest bin is in one.
+
+What is best. A fix in a published bin is worth 1, and ``detail`` more for every level below the coarsest:
+0 asks for coverage alone (coarse hexagons are always cheaper), large values for fine hexagons in few places.
+``bound`` is a certificate: no partition whatever is worth more than that under this accounting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import finite, in_range, integer_between, positive
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.baseline import largest_sensitivity, rounding_bias
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.secure import MOST_DISTINCT_SCALES
+from trafficdp.planner.canonical import canonical_order
+from trafficdp.planner.items import Items
+from trafficdp.planner.ladder import pair_loss
+from trafficdp.planner.packing import Forest, Packing, pack
+from trafficdp.planner.packing_program import ENTRIES, solve
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+CellArray = npt.NDArray[np.uint64]
+Level = tuple[CellArray, IntArray]
+"""The (cell, slot) that each finest bin belongs to on a level, shape (F,) each."""
+
+DETAIL = 0.1
+"""What a level of detail is worth by default, as a share of being covered at all."""
+MARGIN = 1 / 500
+"""Share of the noise kept back where scales may be rounded up by 1/512 (``noise.secure.group_scales``)."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked of the map. ``half_width`` is of the mean's interval, in the unit of ``bound``.
+
+    ``tolerance`` as in Request: other statistics get noise in proportion. ``detail`` see the module.
+    """
+
+    bound: ContributionBound
+    tolerance: Mapping[Statistic, float]
+    epsilon: float
+    min_vehicles: int
+    half_width: float
+    interval_level: float
+    detail: float = DETAIL
+
+
+@dataclass(frozen=True)
+class AdaptivePartition:
+    """B bins of several levels that cut the finest F bins; see the module.
+
+    ``bin_of`` (F,) is the bin that holds each finest bin. ``cell``, ``slot``, ``level`` (0: finest) and
+    ``published`` have shape (B,), sorted by cell, slot and level. ``fixes`` (B,) is how many each holds.
+    ``value`` is what the published bins are worth, in fixes; no partition is worth more than ``bound``.
+    """
+
+    bin_of: IntArray
+    cell: CellArray
+    slot: IntArray
+    level: IntArray
+    published: BoolArray
+    fixes: IntArray
+    value: float
+    bound: float
+
+    @property
+    def coverage(self) -> float:
+        """Share of all fixes that lie in published bins."""
+        return float(self.fixes[self.published].sum() / max(1, self.fixes.sum()))
+
+    def bins_per_level(self, levels: int) -> IntArray:
+        """Return how many bins are published on each of ``levels`` levels, from the finest."""
+        return np.bincount(self.level[self.published], minlength=levels).astype(np.int64)
+
+
+def adapt(fine: Occupancy, coarser: Sequence[Level], wish: Wish) -> AdaptivePartition:
+    """Return the partition for ``wish``: finest bins ``fine``, and (cell, slot) of each on coarser levels.
+
+    ``coarser`` goes from the second finest level up; each must be a function of the one below.
+    Raises UsageError when it is not, there is no bin, the mean is not among the statistics, or a number is
+    out of range.
+    """
+    scale = largest_scale(wish)
+    integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
+    if finite(detail=wish.detail) < 0:
+        raise UsageError("detail is negative", got=f"detail={wish.detail}", expected="a number of at least 0")
+    if not fine.bins:
+        raise UsageError("there is nothing to release", expected="at least one bin")
+    pool = _Pool.of(fine, coarser)
+    forest, chosen_from = _forest(pool, wish, scale)
+    packing = _packed(forest)
+    published = np.zeros(len(pool.cell), dtype=np.bool_)
+    published[chosen_from[packing.chosen]] = True
+    return _partition(pool, fine, published, packing)
+
+
+def largest_scale(wish: Wish) -> float:
+    """Return the Laplace scale b of the mean (its unit) whose published half width is at most as asked.
+
+    The half width of the lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because
+    ln 2 - ln(1 + e^(-1/B)) <= 1/(2B); rounding adds q/2. So b = (w - q) / ln(1/a).
+    Raises UsageError for a width that rounding alone takes up, or without a mean.
+    """
+    if Statistic.MEAN not in wish.tolerance:
+        raise UsageError(
+            "a half width needs the mean", got=", ".join(wish.tolerance) or "no statistic", expected="mean"
+        )
+    in_range(0, 1, interval_level=wish.interval_level)
+    positive(half_width=wish.half_width)
+    step = float(wish.bound.step)
+    room = wish.half_width - step / 2 - rounding_bias(Statistic.MEAN, wish.bound)
+    if room <= 0:
+        raise UsageError(
+            "half width is too small for the speed step",
+            got=f"half_width={wish.half_width:g}, speed_step={step:g}",
+            expected="a half width of more than a step",
+        )
+    return room / log(1 / (1 - wish.interval_level))
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """All bins of all levels, overlapping: those of level k are number ``offset[k]`` on.
+
+    ``of_finest[k]`` (F,) is the bin of each finest one on level k; ``counts`` are their occupancies.
+    """
+
+    cell: CellArray
+    slot: IntArray
+    level: IntArray
+    of_finest: list[IntArray]
+    counts: list[Occupancy]
+
+    @classmethod
+    def of(cls, fine: Occupancy, coarser: Sequence[Level]) -> _Pool:
+        counts, of_finest, offset = [fine], [np.arange(fine.bins)], fine.bins
+        at: IntArray = of_finest[0]
+        for cell, slot in coarser:
+            if len(cell) != fine.bins or len(slot) != fine.bins:
+                raise UsageError("a level does not fit the bins", got=len(cell), expected=fine.bins)
+            below = counts[-1]
+            own_cell = np.empty(below.bins, dtype=np.uint64)
+            own_slot = np.empty(below.bins, dtype=np.int64)
+            own_cell[at], own_slot[at] = cell, slot
+            if not (np.array_equal(own_cell[at], cell) and np.array_equal(own_slot[at], slot)):
+                raise UsageError(
+                    "levels are not nested", expected="bins of one bin to stay together on coarser levels"
+                )
+            merging = below.merged(own_cell, own_slot)
+            at = merging.bin_of[at]
+            counts.append(merging.occupancy)
+            of_finest.append(at + offset)
+            offset += merging.occupancy.bins
+        return cls(
+            np.concatenate([each.cell for each in counts]),
+            np.concatenate([each.slot for each in counts]),
+            np.repeat(np.arange(len(counts)), [each.bins for each in counts]),
+            of_finest,
+            counts,
+        )
+
+
+def _forest(pool: _Pool, wish: Wish, scale: float) -> tuple[Forest, IntArray]:
+    """The candidates: bins with enough vehicles, whose own cost no user exceeds; and which bins they are."""
+    keep, values, sizes, users, costs = [], [], [], [], []
+    # every bin has the scale b N / q on its lattice: many different N are many different scales
+    distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
+    scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
+    top = len(pool.counts) - 1
+    for level, counts in enumerate(pool.counts):
+        shares = _shares(counts, wish, scale)
+        heaviest = np.zeros(counts.bins)
+        np.maximum.at(heaviest, counts.bin_index, shares)
+        fits = (counts.users_per_bin >= wish.min_vehicles) & (heaviest <= 1)
+        pairs = fits[counts.bin_index] & (shares > 0)
+        keep.append(fits)
+        values.append(counts.samples_per_bin[fits] * (1 + wish.detail * (top - level)))
+        sizes.append(np.bincount(counts.bin_index[pairs], minlength=counts.bins)[fits])
+        users.append(counts.user_index[pairs])
+        costs.append(shares[pairs])
+    candidate = np.concatenate(keep)
+    number = np.cumsum(candidate) - 1
+    chosen_from = np.flatnonzero(candidate)
+    return (
+        Forest(
+            np.concatenate(values).astype(np.float64),
+            pool.level[chosen_from],
+            number_of_parent(pool.of_finest, candidate, number)[chosen_from],
+            np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
+            np.concatenate(users),
+            np.concatenate(costs),
+            pool.counts[0].users,
+        ),
+        chosen_from,
+    )
+
+
+def _shares(counts: Occupancy, wish: Wish, scale: float) -> FloatArray:
+    """What each pair costs its user at the noise of the width, as a share of epsilon."""
+    scales = {
+        statistic: np.where(
+            largest_sensitivity(statistic, counts, wish.bound) > 0,
+            scale * allowed / wish.tolerance[Statistic.MEAN],
+            0.0,
+        )
+        for statistic, allowed in wish.tolerance.items()
+    }
+    # a hair more, so that rounding of the exact charge cannot make the noise wider than asked
+    return pair_loss(counts, wish.bound, scales) / positive(epsilon=wish.epsilon) * (1 + 1e-7)
+
+
+def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
+    """Return for every bin of the pool the number of the nearest candidate that holds it, -1: none."""
+    parent = np.full(len(candidate), -1, dtype=np.int64)
+    above = np.full(len(of_finest[0]), -1, dtype=np.int64)
+    for bins in reversed(of_finest):
+        parent[bins] = above
+        above = np.where(candidate[bins], number[bins], above)
+    return parent
+
+
+def _packed(forest: Forest) -> Packing:
+    """Pack in canonical order, so that the result does not depend on how users and bins are numbered."""
+    if not forest.number:
+        return pack(forest)
+    items = Items(
+        (Statistic.MEAN,) * forest.number,
+        np.arange(forest.number),
+        forest.value,
+        forest.start,
+        forest.user,
+        forest.cost,
+        forest.users,
+    )
+    order, rank = canonical_order(items)
+    canonical = items.take(order, rank)
+    place = np.empty(forest.number + 1, dtype=np.int64)
+    place[order] = np.arange(forest.number)
+    place[-1] = -1
+    packing = _best(
+        Forest(
+            canonical.tolerance,
+            forest.level[order],
+            place[forest.parent[order]],
+            canonical.start,
+            canonical.user,
+            canonical.cost,
+            forest.users,
+        )
+    )
+    chosen = np.zeros(forest.number, dtype=np.bool_)
+    chosen[order] = packing.chosen
+    return Packing(chosen, packing.value, packing.bound)
+
+
+def _best(forest: Forest) -> Packing:
+    """The better of prices and, where the city is small enough, the integer program; and the lower bound."""
+    packing = pack(forest)
+    if len(forest.cost) > ENTRIES or packing.value >= packing.bound:
+        return packing
+    solved = solve(forest)
+    if solved is None:
+        return packing
+    better = solved if solved.value > packing.value else packing
+    return Packing(better.chosen, better.value, max(better.value, min(packing.bound, solved.bound)))
+
+
+def _partition(pool: _Pool, fine: Occupancy, published: BoolArray, packing: Packing) -> AdaptivePartition:
+    holds = published.copy()
+    covered = np.zeros(fine.bins, dtype=np.bool_)
+    for bins in pool.of_finest:
+        covered |= published[bins]
+    for bins in pool.of_finest:
+        holds[bins[covered]] = True
+    held_by = np.full(fine.bins, -1, dtype=np.int64)
+    for bins in pool.of_finest:
+        # ever larger withheld bins, as long as they hold nothing that is published
+        larger = ~covered & ~holds[bins]
+        held_by[larger] = bins[larger]
+        own = published[bins]
+        held_by[own] = bins[own]
+    some, bin_of = np.unique(held_by, return_inverse=True)
+    order = np.lexsort((pool.level[some], pool.slot[some], pool.cell[some]))
+    place = np.empty(len(some), dtype=np.int64)
+    place[order] = np.arange(len(some))
+    some, bin_of = some[order], place[bin_of]
+    fixes = np.bincount(bin_of, weights=fine.samples_per_bin, minlength=len(some)).astype(np.int64)
+    return AdaptivePartition(
+        bin_of,
+        pool.cell[some],
+        pool.slot[some],
+        pool.level[some],
+        published[some],
+        fixes,
+        packing.value,
+        packing.bound,
+    )

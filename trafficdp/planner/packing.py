@@ -1,0 +1,218 @@
+"""Choose bins of many sizes that no user pays too much for: a packing in a forest, with a certificate.
+
+Candidate c is worth v_c > 0, costs user l the share a_{c,l} in [0, 1] of what the user may spend, and lies
+inside its parent. Chosen may be only candidates none of which lies inside another (an antichain):
+
+    maximise sum_{c chosen} v_c   subject to   sum_{c chosen} a_{c,l} <= 1 for every user l.
+
+Theorem (Lagrange). For any prices p_l >= 0 no choice is worth more than
+    D(p) = sum_l p_l + max over antichains A of sum_{c in A} (v_c - sum_l p_l a_{c,l}).
+Proof. A choice A within the budgets is worth sum v_c <= sum v_c + sum_l p_l (1 - sum_{c in A} a_{c,l}).
+The maximum is the sum over roots of T(root), T(c) = max(0, v_c - p.a_c, sum of T over children): an antichain
+of a tree is its root alone or antichains of its children's trees. So each D(p) is an exact certificate, found
+in one pass over the levels. Its least value is that of the linear relaxation with one constraint "at most
+one" on every path, because the antichains of a forest are the corners of that polytope (its matrix is one of
+intervals of a tree, totally unimodular).
+
+The prices are found by the subgradient 1 - sum_{c in A} a_{c,l} with Polyak's steps (Held, Wolfe, Crowder
+1974). A choice is made by taking candidates in an order, each if it fits what is left: those of the priced
+antichain first, so that choices follow the prices as these come near their best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+ROUNDS = 300
+"""Most steps of the prices."""
+WORK = 400_000_000
+"""Entries that all steps and choices may look at: beyond, fewer steps are made. Counted, never timed."""
+PATIENCE = 8
+"""Steps without a better bound after which steps are halved."""
+COST_OF_A_CHOICE = 30
+"""How many steps one choice takes as long as."""
+WHOLE = 1 << 36
+"""A budget in whole units; costs are rounded up to them, so that choices are exact."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """C candidates. ``level`` (C,) is 0 for the finest; ``parent`` (C,) lies on a higher level, -1: a root.
+
+    Entries ``start[c]:start[c + 1]`` of ``user`` and ``cost`` are those of candidate c; 0 < cost <= 1.
+    """
+
+    value: FloatArray
+    level: IntArray
+    parent: IntArray
+    start: IntArray
+    user: IntArray
+    cost: FloatArray
+    users: int
+
+    @property
+    def number(self) -> int:
+        """C."""
+        return len(self.value)
+
+    @cached_property
+    def matrix(self) -> sparse.csr_matrix:
+        """Costs as a matrix (C, users)."""
+        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+
+    @cached_property
+    def levels(self) -> list[IntArray]:
+        """The candidates of every level, from the finest."""
+        return [np.flatnonzero(self.level == each) for each in range(int(self.level.max(initial=-1)) + 1)]
+
+    @cached_property
+    def rows(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Entries (row, candidate, cost in units): a row for every user, and one for every path to a root.
+
+        On a path every candidate costs more than half, so that only one fits.
+        """
+        leaf = np.ones(self.number, dtype=np.bool_)
+        leaf[self.parent[self.parent >= 0]] = False
+        at = np.flatnonzero(leaf)
+        path = self.users + np.arange(len(at))
+        row = [self.user]
+        candidate = [np.repeat(np.arange(self.number), np.diff(self.start))]
+        cost = [np.maximum(np.ceil(self.cost * WHOLE), 1.0).astype(np.int64)]
+        while len(at):
+            row.append(path)
+            candidate.append(at)
+            cost.append(np.full(len(at), WHOLE // 2 + 1))
+            inside = self.parent[at] >= 0
+            path, at = path[inside], self.parent[at[inside]]
+        return np.concatenate(row), np.concatenate(candidate), np.concatenate(cost)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """``chosen`` (C,), what it is worth, and ``bound``, which no choice exceeds."""
+
+    chosen: BoolArray
+    value: float
+    bound: float
+
+
+def best_antichain(forest: Forest, gain: FloatArray) -> tuple[float, BoolArray]:
+    """Return the largest sum of ``gain`` (C,) over antichains and the antichain; the coarser one on a tie."""
+    below, best = np.zeros(forest.number), np.zeros(forest.number)
+    take = (gain > 0).astype(np.bool_)
+    for here in forest.levels:
+        take[here] &= gain[here] >= below[here]
+        best[here] = np.where(take[here], gain[here], below[here])
+        inner = here[forest.parent[here] >= 0]
+        below += np.bincount(forest.parent[inner], weights=best[inner], minlength=forest.number)
+    hidden = np.zeros(forest.number, dtype=np.bool_)
+    for here in reversed(forest.levels):
+        inner = here[forest.parent[here] >= 0]
+        over = forest.parent[inner]
+        hidden[inner] = hidden[over] | take[over]
+    return float(best[forest.parent < 0].sum()), take & ~hidden
+
+
+def bound_at(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
+    """Return D(``prices``) and its antichain."""
+    total, chosen = best_antichain(forest, forest.value - forest.matrix @ prices)
+    return float(prices.sum()) + total, chosen
+
+
+def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
+    """Return the best choice found and the best certificate. Deterministic: work is counted, not timed.
+
+    ``rounds`` is how many steps the prices may make, ``work`` how many entries all may look at.
+    """
+    best = np.zeros(forest.number, dtype=np.bool_)
+    if not forest.number:
+        return Packing(best, 0.0, 0.0)
+    for scarce in (np.maximum.reduceat, np.add.reduceat):
+        order = np.argsort(-forest.value / scarce(forest.cost, forest.start[:-1]), kind="stable")
+        best = _better(forest, best, fill(forest, order))
+    entries = len(forest.cost)
+    steps = min(rounds, max(20, work // entries))
+    every = max(1, -(-steps * COST_OF_A_CHOICE * entries // work))
+    prices, at_best = np.zeros(forest.users), np.zeros(forest.users)
+    bound, length, stale = np.inf, 1.0, 0
+    for step in range(steps):
+        value = float(forest.value[best].sum())
+        certificate, chosen = bound_at(forest, prices)
+        if certificate < bound * (1 - 1e-7):
+            bound, at_best, stale = certificate, prices, 0
+        else:
+            stale += 1
+        if step % every == every - 1 or step == steps - 1:
+            best = _better(forest, best, fill(forest, _order(forest, prices, chosen)))
+        if value >= bound * (1 - 1e-9):
+            break
+        if stale >= PATIENCE:
+            prices, length, stale = at_best, length / 2, 0
+            certificate, chosen = bound_at(forest, prices)
+        slope = 1.0 - np.asarray(forest.matrix.T @ chosen.astype(np.float64))
+        slope[(prices <= 0) & (slope > 0)] = 0.0
+        square = float(slope @ slope)
+        if square <= 0:
+            break
+        prices = np.maximum(0.0, prices - length * (certificate - value) / square * slope)
+    value = float(forest.value[best].sum())
+    return Packing(best, value, max(float(bound), value))
+
+
+def fill(forest: Forest, order: IntArray) -> BoolArray:
+    """Return what is chosen by taking candidates in ``order`` (C,), each if it still fits.
+
+    Exactly what the plain loop gives, in whole numbers. In every round, an undecided candidate is taken when
+    it fits after all undecided ones before it, and left when it does not fit after those taken already; the
+    first undecided one is always decided.
+    """
+    row, candidate, cost = forest.rows
+    rank = np.empty(forest.number, dtype=np.int64)
+    rank[order] = np.arange(forest.number)
+    place = rank[candidate]
+    by_row = np.lexsort((place, row))
+    row, place, cost = row[by_row], place[by_row], cost[by_row]
+    taken = np.zeros(forest.number, dtype=np.bool_)
+    undecided = np.ones(forest.number, dtype=np.bool_)
+    while undecided.any():
+        crowded, full = np.zeros_like(taken), np.zeros_like(taken)
+        crowded[place[_running(row, cost) > WHOLE]] = True
+        taken |= undecided & ~crowded
+        undecided &= crowded
+        paid = np.where(taken[place], cost, 0)
+        full[place[_running(row, paid) - paid + cost > WHOLE]] = True
+        left = undecided & full
+        undecided &= ~left
+        stays = ~left[place]
+        row, place, cost = row[stays], place[stays], cost[stays]
+    result: BoolArray = taken[rank]
+    return result
+
+
+def _running(row: IntArray, amount: IntArray) -> IntArray:
+    """Sums of ``amount`` up to and with every entry, row by row; rows are contiguous."""
+    total = np.cumsum(amount)
+    first = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+    size = np.diff(first, append=len(row))
+    result: IntArray = total - np.repeat(total[first] - amount[first], size)
+    return result
+
+
+def _order(forest: Forest, prices: FloatArray, chosen: BoolArray) -> IntArray:
+    """The priced antichain first, and by worth over price within it and within the others."""
+    price = forest.matrix @ prices
+    worth = forest.value / (price + 1e-9 * (float(price.max()) + 1.0))
+    return np.lexsort((-worth, ~chosen))
+
+
+def _better(forest: Forest, one: BoolArray, other: BoolArray) -> BoolArray:
+    return other if forest.value[other].sum() > forest.value[one].sum() else one
