@@ -1,0 +1,187 @@
+"""Gaussian noise for running sums by a matrix factorisation, on whole numbers, under zCDP.
+
+With A the lower triangular matrix of ones, a factor C (lower triangular, entries >= 0, positive diagonal)
+and B = A C^-1: publish what follows from y = C x + z. Sums are A x + B z: unbiased, with variance
+sd^2 times the row norms of B. Here C is rounded to whole multiples of 2^-bits, K = round(2^bits C), so that
+y = K x + z is a vector of *integers*, z discrete Gaussian: what is claimed is exact. The decoder
+A K^-1 y is post-processing, so that floats do no harm there.
+
+*Privacy.* A vehicle that moves its elements, at places P, by at most W each moves y by at most
+W |sum over P of K's columns| in l2, with equality when all move the same way as K >= 0; so
+rho = W^2 s^2/(2 sd^2), s^2 the largest such squared norm over the places that can occur. y can be
+given out row by row, and elements may be chosen having seen it (K is lower triangular; Denisov et al. 2022).
+
+*Factors.* SQUARE ROOT: C C = A, Toeplitz with f_0 = 1, f_r = f_(r-1) (2 r - 1)/(2 r) (Henzinger, Upadhyay
+2022; Fichtenberger et al. 2023). OPTIMISED: least mean squared error at one element a vehicle. With v > 0
+and V = diag(v)^(1/2), X(v) = V^-1 (V A^T A V)^(1/2) V^-1 is C^T C of the best C at prices v;
+v <- diag((V A^T A V)^(1/2)) goes to the optimum (Denisov et al. 2022).
+
+*Many elements a vehicle* (square root): f falls, so the inner product of columns s < t,
+sum over r <= n - t of f_r f_(r + t - s), falls in t and in t - s. The k-th place is at least k and two
+are at least as far apart as their numbers, so places 1..k are worst. The same bound holds for every K whose
+entries are at most those of the Toeplitz factor (``binned``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cholesky, solve_triangular
+
+from trafficdp._validate import integer_between
+from trafficdp.errors import UsageError
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss import round_up
+from trafficdp.privacy.zcdp import ZCDP
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BITS = 20
+LONGEST = 4096
+"""Dense factors are for streams of at most this many elements; ``binned`` has no such limit."""
+
+
+class GaussianSums(Protocol):
+    """Gaussian noise for the running sums of at most ``length`` elements."""
+
+    @property
+    def length(self) -> int:
+        """How many elements a stream may have."""
+
+    def squared_norm(self, elements: int) -> int:
+        """Return s^2 for vehicles with ``elements`` elements, on the lattice of 2^-BITS."""
+
+    def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
+        """Return the noise of sums of the first ``at`` (K,) elements, (runs, K); ``sd`` on the lattice."""
+
+
+def square_root_coefficients(length: int) -> FloatArray:
+    """Return f_0 .. f_(n-1)."""
+    ratio = np.arange(1, length)
+    return np.concatenate([[1.0], np.cumprod((2 * ratio - 1) / (2 * ratio))])
+
+
+def toeplitz_coefficients(length: int) -> IntArray:
+    """Return floor(2^BITS f_r), at least 1 for r = 0: falls in r, as the bound of the module needs."""
+    return np.floor(np.ldexp(square_root_coefficients(length), BITS)).astype(np.int64)
+
+
+def contiguous_squared_norm(coefficients: IntArray, elements: int) -> int:
+    """Return |sum of the first k columns|^2 of the Toeplitz matrix, exactly; ``elements`` k <= n."""
+    running = np.concatenate([[0], np.cumsum(coefficients)])
+    place = np.arange(1, len(coefficients) + 1)
+    entry = running[place] - running[np.maximum(place - elements, 0)]
+    # squares beyond 64 bits in long streams of many elements
+    high, low = entry >> 20, entry & (2**20 - 1)
+    parts = (high * high, 2 * high * low, low * low)
+    return sum(int(part.sum()) << shift for part, shift in zip(parts, (40, 20, 0), strict=True))
+
+
+def square_root_factor(length: int) -> DenseFactor:
+    """Return the square root factor of ``length`` elements."""
+    coefficients = toeplitz_coefficients(_short(length))
+    gap = np.subtract.outer(np.arange(length), np.arange(length))
+    return DenseFactor(np.where(gap >= 0, coefficients[np.maximum(gap, 0)], 0), toeplitz=True)
+
+
+def optimised_factor(length: int, rounds: int = 60) -> DenseFactor:
+    """Return the factor of least mean squared error for one element a vehicle; O(rounds n^3)."""
+    gram = np.tri(_short(length)).T @ np.tri(length)
+    price = np.ones(length)
+    for _ in range(rounds):
+        root = np.sqrt(price)
+        value, vector = np.linalg.eigh(root[:, None] * gram * root)
+        square_root = (vector * np.sqrt(np.maximum(value, 0))) @ vector.T
+        price = np.diag(square_root).copy()
+    root = np.sqrt(price)
+    value, vector = np.linalg.eigh(root[:, None] * gram * root)
+    target = ((vector * np.sqrt(np.maximum(value, 0))) @ vector.T) / root[:, None] / root
+    # X = C^T C with C lower triangular: the Cholesky factor of X turned round
+    upper = cholesky(target[::-1, ::-1])
+    factor = upper[::-1, ::-1]
+    rounded = np.floor(np.ldexp(np.maximum(factor, 0), BITS)).astype(np.int64)
+    return DenseFactor(rounded)
+
+
+@dataclass(frozen=True)
+class DenseFactor:
+    """K as a whole matrix, shape (n, n). Raises UsageError unless it is as the module says.
+
+    ``toeplitz``: that K is Toeplitz with falling entries, so that several elements a vehicle can be priced.
+    """
+
+    matrix: IntArray
+    toeplitz: bool = False
+
+    def __post_init__(self) -> None:
+        matrix = self.matrix
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
+        if not (
+            square
+            and bool(np.all(np.diag(matrix) > 0))
+            and bool(np.all(matrix >= 0))
+            and not np.triu(matrix, 1).any()
+        ):
+            raise UsageError("this is not a factor", expected="lower triangular, entries >= 0, diagonal > 0")
+
+    @property
+    def length(self) -> int:
+        """n."""
+        return len(self.matrix)
+
+    def squared_norm(self, elements: int) -> int:
+        """See GaussianSums. Raises UsageError for several elements unless the factor is Toeplitz."""
+        if elements == 1:
+            columns = self.matrix.astype(np.object_) if self.matrix.max() >= 2**26 else self.matrix
+            return max(int(total) for total in (columns**2).sum(axis=0))
+        if not self.toeplitz:
+            raise UsageError(
+                "several elements a vehicle are not priced with this factor", expected="a Toeplitz factor"
+            )
+        return contiguous_squared_norm(self.matrix[:, 0], min(elements, self.length))
+
+    @cached_property
+    def decoder(self) -> FloatArray:
+        """A K^-1, which turns z into the noise of all sums, shape (n, n)."""
+        inverse = solve_triangular(self.matrix.astype(float), np.eye(self.length), lower=True)
+        return np.asarray(np.cumsum(inverse, axis=0), dtype=np.float64)
+
+    def mean_squared_error(self) -> float:
+        """Return the mean over t of the variance at sd = s, one element a vehicle, changes of 1."""
+        return float(self.squared_norm(1) * (self.decoder**2).sum() / self.length)
+
+    def path(self, at: IntArray, sd: float, source: NoiseSource, runs: int = 1) -> FloatArray:
+        """See GaussianSums."""
+        draws = source.discrete_gaussian(np.full(runs * self.length, sd)).reshape(runs, self.length)
+        rows = np.concatenate([np.zeros((1, self.length)), self.decoder])[at]
+        return np.asarray(draws @ rows.T, dtype=np.float64)
+
+    def release(self, value: IntArray, sd: float, source: NoiseSource) -> FloatArray:
+        """Return the noisy running sums of ``value`` (t,), t <= n, decoded from integers K x + z."""
+        n = len(value)
+        exact = self.matrix[:n, :n] @ np.asarray(value, dtype=np.int64)
+        noisy = exact + source.discrete_gaussian(np.full(n, sd))
+        return np.asarray(self.decoder[:n, :n] @ noisy, dtype=np.float64)
+
+
+def gaussian_sd(sums: GaussianSums, width: int, elements: int, rho: ZCDP) -> float:
+    """Return the least sd (a float, on the lattice) at which a vehicle's loss is at most ``rho``."""
+    exact = Fraction(width**2 * sums.squared_norm(elements)) / (2 * rho.rho)
+    sd = float(np.sqrt(float(exact)))
+    while Fraction(sd) ** 2 < exact:
+        sd = float(round_up(np.array(sd)))
+    return sd
+
+
+def gaussian_loss(sums: GaussianSums, width: int, elements: int, sd: float) -> ZCDP:
+    """Return W^2 s^2/(2 sd^2), rounded up."""
+    return ZCDP.at_least(Fraction(width**2 * sums.squared_norm(elements)) / (2 * Fraction(sd) ** 2))
+
+
+def _short(length: int) -> int:
+    return integer_between(1, LONGEST, length=length)
