@@ -38,13 +38,15 @@ COMPOSITION = {
     "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
+    "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a vehicle "
+    "pays the largest of its exact losses in a block, once, added over blocks; the largest is the guarantee",
 }
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a release is about besides its numbers."""
+    """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does."""
 
     publisher: str
     place: str
@@ -55,6 +57,7 @@ class Occasion:
     data_version: DataVersion
     sources: tuple[SourceFacts, ...]
     created_at: datetime
+    question: str | None = None
 
 
 def write_order(
@@ -119,6 +122,7 @@ def write_order(
             refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
             publish_counts=occasion.publish_counts,
             recipe=recipe.published_facts(),
+            question=occasion.question,
         ),
     )
 

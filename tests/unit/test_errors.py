@@ -13,6 +13,7 @@ EXIT_CODES = {
     "UsageError": 2,
     "ConfigError": 2,
     "InsufficientBudgetError": 3,
+    "AnalystBudgetError": 3,
     "DataError": 4,
     "VerificationError": 4,
     "UninformativeReleaseError": 5,

@@ -20,6 +20,7 @@ from trafficdp.export.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PRO
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
+from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.loss import PureDP, decimal_text
@@ -61,6 +62,7 @@ def disclosure(
     publish_counts: bool,
     recipe: Mapping[str, object],
     tuning_data: str = TUNING_DATA,
+    question: str | None = None,
 ) -> dict[str, object]:
     """Return the field groups of the manifest that are fixed at charge time, as plain JSON values.
 
@@ -72,6 +74,7 @@ def disclosure(
     fixes_per_vehicle_in_a_bin : the most fixes of one vehicle in a bin; dropped unless ``publish_counts``.
     epsilon : loss of this release, the largest over vehicles.
     sum_of_maxima_before : sum of such losses over all releases charged before.
+    question : the SQL that the release answers; None for one that was not asked for by a question.
     refuse_above, refusal_value : the threshold and the median over bins of the expected error, both as
         shares of the range [0, U]; forced means released although the value exceeds the threshold.
     recipe : what, with the recipe's columns of the published table, says exactly how noise was drawn.
@@ -86,6 +89,7 @@ def disclosure(
             "software": software.as_json(),
             "created_at": rfc3339(created_at),
             "supersedes": supersedes,
+            **({} if question is None else {"question": question}),
         },
         "coverage": _coverage(grid, place, relation, min_vehicles, status),
         "data": {"sources": [source.as_json() for source in sources], "data_version": data_version},
@@ -202,7 +206,25 @@ def _coverage(
         "day_parts": [
             {"name": part.name, "first_hour": part.first_hour, "end_hour": part.end_hour} for part in parts
         ],
+        **({} if grid.selection.everything else {"selection": _selection(grid.selection)}),
         "bin_list": BIN_LIST[relation],
         "min_vehicles": min_vehicles,
         "bins": bin_numbers(status),
+    }
+
+
+def _selection(selection: Selection) -> dict[str, object]:
+    """What of area and period counts at all, when it is not everything."""
+    cells = selection.cells
+    return {
+        "in_words": selection.in_words(),
+        "hours_of_week": None if selection.hours_of_week is None else list(selection.hours_of_week),
+        "places": [
+            [
+                {"name": place.name, "area_sha256": place.area.hash, "area": place.area.to_geojson()}
+                for place in clause
+            ]
+            for clause in selection.places
+        ],
+        "cells": None if cells is None else [format(cell, "x") for cell in cells],
     }
