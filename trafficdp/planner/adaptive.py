@@ -12,7 +12,7 @@ packing in the forest of bins (``planner.packing``), from public counts alone.
 
 Theorem (partition). Every finest bin lies in exactly one bin of the result, and bins of the result are
 disjoint: no fix is counted in two published numbers of one statistic. Proof. Levels are functions of the
-level below, so two bins of any levels are disjoint or one holds the other; the published ones hold none another
+level below, so two bins of any levels are disjoint or one holds the other; no published one holds another
 (an antichain). A finest bin in none of them is withheld in its largest ancestor that holds no published bin
 (itself, if none other). That ancestor is disjoint from the published ones: it holds none, and lies in none,
 because its finest bin does not. Two such ancestors are equal or disjoint: if A held B, B's finest bins would
