@@ -1,0 +1,66 @@
+"""What a report says of the release as a whole, from its disclosure: the facts an engineer looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+FACTS: Mapping[str, str] = MappingProxyType(
+    {
+        "made": "Made",
+        "data": "Data",
+        "grid": "Grid",
+        "speeds": "Speeds",
+        "guarantee": "Guarantee",
+        "noise": "Noise",
+        "budget": "Budget",
+        "intervals": "Intervals",
+        "data_version": "Data version",
+        "ledger": "Ledger",
+        "check": "Check it with",
+    }
+)
+
+
+def sum_of_releases(epsilon_sum: str, budget: str) -> str:
+    """Where this release stands in the city's budget."""
+    return f"All releases so far add up to epsilon {epsilon_sum}; no vehicle may pass {budget}."
+
+
+def noise_in_words(mechanism: str, distribution: str, low: str | None, high: str | None, unit: str) -> str:
+    """What noise a statistic carries."""
+    if low is None or high is None:
+        return f"{mechanism}: {distribution}"
+    return f"{mechanism}: {distribution}, scale {low if low == high else f'{low} to {high}'} {unit}"
+
+
+def clipping_in_words(bound: str, step: str, unit: str) -> str:
+    """What is done to every speed first."""
+    return (
+        f"clipped to 0 to {bound} {unit}, then rounded to {step} {unit}; no record is left out for its speed"
+    )
+
+
+def grid_in_words(resolution: int, slots: str, time_zone: str) -> str:
+    """What the bins are."""
+    return f"H3 hexagons of resolution {resolution}; slots: {slots}; time zone {time_zone}"
+
+
+def guarantee_in_short(definition: str, epsilon: str, relation: str) -> str:
+    """The promise as an engineer reads it."""
+    return f"{definition}; epsilon {epsilon}; neighbouring relation {relation}"
+
+
+def budget_in_words(before: str, after: str, budget: str) -> str:
+    """The place in the budget."""
+    return f"epsilon {before} before this release, {after} after it, of {budget} for every vehicle"
+
+
+def intervals_in_words(level: str, kind: str) -> str:
+    """What the intervals of the files are."""
+    return f"in the files {level} %, {kind}; on this page simultaneous over all that is compared (Bonferroni)"
+
+
+def verify_with(release: str) -> str:
+    """How the publisher checks the release."""
+    return f"trafficdp verify {release}"
