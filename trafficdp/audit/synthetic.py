@@ -14,11 +14,14 @@ VEHICLE_SPREAD = 0.07
 SAMPLE_SPREAD = 0.15
 
 
-def synthetic_samples(occupancy: Occupancy, bound: ContributionBound, seed: int) -> Samples:
+def synthetic_samples(
+    occupancy: Occupancy, bound: ContributionBound, seed: int, *, standing: float = 0.0
+) -> Samples:
     """Return speeds that depend on ``occupancy`` and ``seed`` alone.
 
     Every bin has a level, uniform on CELL_RANGE, every vehicle a habit (normal, VEHICLE_SPREAD) and every
     sample its own deviation (normal, SAMPLE_SPREAD), all as shares of U; clipped to [0, U] and rounded.
+    A share ``standing`` of the samples, drawn at random, is 0 instead.
     """
     random = generator(seed)
     level = random.uniform(*CELL_RANGE, occupancy.bins)[occupancy.bin_index]
@@ -26,4 +29,6 @@ def synthetic_samples(occupancy: Occupancy, bound: ContributionBound, seed: int)
     centre = np.repeat(level + habit, occupancy.count)
     share = np.clip(centre + normal(random, SAMPLE_SPREAD, len(centre)), 0.0, 1.0)
     value = np.rint(share * bound.steps).astype(np.int64)
+    if standing > 0:
+        value[random.uniform(0.0, 1.0, len(value)) < standing] = 0
     return Samples(occupancy, value, np.arange(1, occupancy.users + 1, dtype=np.int64), bound)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipping_rank
+from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon, laplace_scale
 from trafficdp.mechanisms.moment import (
     Moment,
@@ -77,7 +78,8 @@ class AKMV:
         Returns the trivial bound, the whole range (U or U^2/4); compare it by simulation.
         """
         require_statistic(self.name, statistic, self.statistics)
-        return np.where(np.isinf(checked_epsilon(epsilon, occupancy)), 0.0, statistic.largest(bound.upper))
+        noiseless = np.isinf(checked_epsilon(epsilon, occupancy))
+        return np.where(noiseless, rounding_bias(statistic, bound), statistic.largest(bound.upper))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
@@ -71,9 +72,15 @@ class ArrayAveraging:
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: total-variation bias and noise, at the worst truth."""
+        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
         lattice = self._lattice(occupancy, bound, statistic)
-        scale = self._scale(lattice, epsilon) / lattice.unit
-        return clamped_laplace_error(scale, lattice.bias, float(bound.upper))
+        return (NoiseTerm(self._scale(lattice, epsilon), 1 / lattice.unit, lattice.bias),)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource

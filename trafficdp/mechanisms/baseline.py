@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
 from trafficdp.mechanisms.integer_laplace import HEADROOM, checked_epsilon
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
@@ -78,6 +79,14 @@ class Baseline:
         bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
         return lattice_error(statistic, occupancy, bound, lattice, bias)
 
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
+        lattice = lattice_for(statistic, occupancy, bound, epsilon)
+        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        return (lattice_term(statistic, occupancy, bound, lattice, bias),)
+
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
@@ -109,10 +118,17 @@ def lattice_error(
     statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
 ) -> FloatArray:
     """Return the expected error of ``noisy_moments`` at the worst truth within ``bias`` of its centre."""
+    term = lattice_term(statistic, occupancy, bound, lattice, bias)
+    return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
+
+
+def lattice_term(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+) -> NoiseTerm:
+    """Return the error of ``noisy_moments`` around a truth within ``bias`` of its centre."""
     per_unit = steps_per_unit(statistic, occupancy, bound)
     flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
-    scale = lattice.scale * lattice.spacing / per_unit
-    return clamped_laplace_error(scale, bias + flooring, statistic.largest(bound.upper))
+    return NoiseTerm(lattice.scale, lattice.spacing / per_unit, bias + flooring)
 
 
 def noisy_moments(

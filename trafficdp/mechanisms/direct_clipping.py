@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipped_variance_sensitivity, worst_case_threshold
+from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.moment import check_sums, second_moment
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
@@ -56,11 +58,19 @@ class DirectClipping:
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: bias 2 U beta and noise, at the worst truth."""
+        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
         low, _, scale = self._plan(occupancy, bound, statistic, epsilon)
         reach = statistic.largest(bound.upper)
         lost = np.bincount(occupancy.bin_index, low * occupancy.count, occupancy.bins)
         bias = 2 * float(bound.upper) * float(bound.step) * lost / occupancy.samples_per_bin
-        return clamped_laplace_error(scale * _unit(occupancy, bound), np.minimum(bias, reach), reach)
+        rounded = np.minimum(bias + rounding_bias(statistic, bound), reach)
+        return (NoiseTerm(scale, _unit(occupancy, bound), rounded),)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource

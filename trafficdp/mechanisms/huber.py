@@ -31,6 +31,7 @@ from trafficdp.bounding.smooth_sensitivity import (
     clean_smooth_sensitivity,
     smooth_sensitivity,
 )
+from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.mechanisms.moment import (
     Moment,
@@ -168,7 +169,8 @@ class Huber:
         With unequal ones the robust centre can be further off, and the bound is the whole range.
         """
         parts = self.parts(occupancy, bound, statistic, epsilon)
-        return _combined(occupancy, bound, statistic, parts, [part.worst for part in parts])
+        worst = _combined(occupancy, bound, statistic, parts, [part.worst for part in parts])
+        return np.minimum(worst + rounding_bias(statistic, bound), statistic.largest(bound.upper))
 
     def clean_error(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray

@@ -38,6 +38,7 @@ from trafficdp.mechanisms.integer_laplace import (
     laplace_loss,
     laplace_scale,
 )
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
@@ -129,6 +130,20 @@ class Levy:
         upper = float(bound.upper)
         # the error grows by at most 1 a unit of bias, so the expected projection may be added
         return np.minimum(clamped_laplace_error(scale, lattice.bias, upper) + projection, upper)
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms: the whole range is the bias of a bin in which an interval is selected."""
+        plan = self._plan(occupancy, bound, statistic, epsilon)
+        scale = plan.noise_scale(plan.lattice.top[None])[0]
+        return (
+            NoiseTerm(
+                np.where(plan.selects, 0.0, scale),
+                1 / plan.lattice.unit,
+                np.where(plan.selects, float(bound.upper), plan.lattice.bias),
+            ),
+        )
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import exact_integer
+from trafficdp.mechanisms.baseline import exact_integer, rounding_bias
 from trafficdp.mechanisms.integer_change import integer_change, integer_unit, largest_change
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon
 from trafficdp.mechanisms.promise import promise, require_statistic
@@ -138,7 +138,30 @@ class LinfBlock:
         """See Mechanism: E min(|z|, R/2), the worst truth of noise that is clipped to a range R."""
         plan = self.plan(occupancy, bound, (statistic,), epsilon)
         row: FloatArray = self.errors(occupancy, bound, (statistic,), plan)[0]
-        return row
+        # the error grows by at most 1 a unit of bias
+        return np.minimum(row + rounding_bias(statistic, bound), statistic.largest(bound.upper))
+
+    def half_width(
+        self,
+        occupancy: Occupancy,
+        bound: ContributionBound,
+        statistic: Statistic,
+        epsilon: FloatArray,
+        level: float,
+    ) -> FloatArray:
+        """See KnownHalfWidth: the block's proved tail, and rounding of the speeds."""
+        plan = self.plan(occupancy, bound, (statistic,), epsilon)
+        row: FloatArray = self.half_widths(occupancy, bound, (statistic,), plan, level)[0]
+        return row + rounding_bias(statistic, bound)
+
+    def worst_case_bias(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """See KnownHalfWidth: rounding of the speeds, and half a step where the integer is floored."""
+        plan = self.plan(occupancy, bound, (statistic,), epsilon)
+        step = integer_unit(statistic, occupancy, bound) * plan.lattice_step()
+        flooring: FloatArray = np.where(plan.shift < 0, step / 2, 0.0)
+        return flooring + rounding_bias(statistic, bound)
 
     def errors(
         self,

@@ -25,13 +25,15 @@ from trafficdp.bounding.count_cap import (
 )
 from trafficdp.mechanisms.baseline import (
     largest_sensitivity,
-    lattice_error,
     lattice_for,
+    lattice_term,
     noisy_moments,
     rounding_bias,
 )
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.lattice import loss_per_user
 from trafficdp.mechanisms.promise import promise, require_statistic
+from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -75,12 +77,19 @@ class Pooled:
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: the bias of dropping and the noise, at the worst truth."""
+        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
         kept = self._kept(occupancy, statistic)
         lattice = lattice_for(statistic, kept, bound, epsilon)
         samples = occupancy.samples_per_bin
         of_dropping = dropped_mean_bias if statistic is Statistic.MEAN else dropped_variance_bias
         bias = of_dropping(samples - kept.samples_per_bin, samples, float(bound.upper))
-        return lattice_error(statistic, kept, bound, lattice, bias + rounding_bias(statistic, bound))
+        return (lattice_term(statistic, kept, bound, lattice, bias + rounding_bias(statistic, bound)),)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource

@@ -20,9 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.baseline import rounding_bias
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.mechanisms.moment import first_moment, share_of_total
 from trafficdp.mechanisms.weighted_mean import FINER, SPENT, WeightedMean
+from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.privacy_unit import (
@@ -115,10 +118,23 @@ class TwoStage:
 
         Values that agree to within tau err by ``clean_error``.
         """
+        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms: the whole range is the bias of a bin in which an interval is drawn."""
         weighted = self._weighted(occupancy, bound, statistic)
         whole = self.width(occupancy, bound) >= bound.steps
-        error = weighted.error(epsilon, weighted.weight)
-        return np.where(whole, np.minimum(error, float(bound.upper) / 2), float(bound.upper))
+        bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
+        return (
+            NoiseTerm(
+                np.where(whole, weighted.scale(epsilon), 0.0),
+                weighted.moment.unit / weighted.total_used,
+                np.where(whole, bias, float(bound.upper)),
+            ),
+        )
 
     def clean_error(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray

@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clip_cut, least_error_threshold, worst_case_threshold
+from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.moment import (
     Moment,
     check_sums,
@@ -105,10 +107,30 @@ class WorstCaseClipping:
     ) -> FloatArray:
         """See Mechanism. Variance: |e2| + U |e1| of the two moments."""
         parts = self._parts(occupancy, bound, statistic, epsilon)
-        errors = [self._error(occupancy, moment, part) for moment, part in parts]
+        terms = [self._term(occupancy, moment, part) for moment, part in parts]
+        reach = statistic.largest(bound.upper)
+        rounding = rounding_bias(statistic, bound)
         if statistic is Statistic.MEAN:
-            return errors[0]
-        return np.minimum(errors[1] + float(bound.upper) * errors[0], statistic.largest(bound.upper))
+            return clamped_laplace_error(terms[0].scale * terms[0].step, terms[0].bias + rounding, reach)
+        first, second = (
+            clamped_laplace_error(term.scale * term.step, term.bias, moment.upper)
+            for term, (moment, _) in zip(terms, parts, strict=True)
+        )
+        return np.minimum(second + float(bound.upper) * first + rounding, reach)
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms: for a variance |e2| + U |e1|."""
+        parts = self._parts(occupancy, bound, statistic, epsilon)
+        terms = [self._term(occupancy, moment, part) for moment, part in parts]
+        weights = (1.0,) if statistic is Statistic.MEAN else (float(bound.upper), 1.0)
+        # rounding of the speeds counts once
+        rounding = (rounding_bias(statistic, bound), 0.0)
+        return tuple(
+            NoiseTerm(term.scale, weight * term.step, weight * term.bias + more)
+            for term, weight, more in zip(terms, weights, rounding, strict=False)
+        )
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
@@ -167,12 +189,13 @@ class WorstCaseClipping:
         steps = np.clip(np.rint(best * moment.steps), 1, largest).astype(np.int64)
         return np.where(finite, steps, largest)
 
-    def _error(self, occupancy: Occupancy, moment: Moment, epsilon: FloatArray) -> FloatArray:
+    def _term(self, occupancy: Occupancy, moment: Moment, epsilon: FloatArray) -> NoiseTerm:
+        """The error of one moment, in its own unit, but for rounding of the speeds."""
         clipping = self.clipping(occupancy, moment, epsilon)
         per_unit = moment.unit / occupancy.samples_per_bin
         lost = np.where(clipping.cut < 0, moment.steps * occupancy.count / 2, clipping.cut)
         bias = np.bincount(occupancy.bin_index, lost, occupancy.bins) * per_unit
-        return clamped_laplace_error(clipping.scale * per_unit, bias, moment.upper)
+        return NoiseTerm(clipping.scale, per_unit, bias)
 
     def _release(
         self, occupancy: Occupancy, moment: Moment, total: IntArray, epsilon: FloatArray, noise: NoiseSource

@@ -1,14 +1,19 @@
-"""What ``auto`` chooses: the mechanism that is least off at the worst values, by public counts alone.
+"""What ``auto`` chooses: by public counts and made-up cities alone, never by a value.
 
-No function of this file is given a value, so no choice can depend on one. Expected errors of
-``Mechanism.expected_error`` hold for all values; so a mechanism that does well on values that agree (an
-interval, a quantile) is compared by what it does on those that do not.
+No function of this file is given a value, so no choice can depend on one. Two things are known of an offer:
+the expected error at the worst values there could be (``Mechanism.expected_error``, a theorem), and its error
+in made-up cities (``planner.trial``). The theorem decides what says enough to be released at all; among the
+offers that do - or among all, when none does - the made-up cities decide. By the theorem alone, mechanisms
+that clip would never show what they are good for where bounds saturate at half of the range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
@@ -17,12 +22,11 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.offer import Offer, offers
+from trafficdp.planner.trial import Tries
 from trafficdp.privacy.loss import PureDP
 
-TIE = 0.01
-"""Medians that differ by no more than this share are equal: the one listed first, the simpler, is taken."""
 SAYS_NOTHING = 0.95
-"""From this share of a constant's worst error on, a map is hardly better than the constant."""
+"""From this share of a constant's worst error on, a bound is hardly better than the constant's."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +45,26 @@ def choose(
     statistic: Statistic,
     total: PureDP,
     mechanisms: Sequence[Mechanism] = MECHANISMS,
+    *,
+    tries: Tries | None = None,
+    refuse_above: float = 1.0,
 ) -> Choice:
-    """Return the offer with the least median over bins of the expected error, at the worst values.
+    """Return the offer with the least error in made-up cities among those that say enough.
 
-    The median is what decides whether a map is refused as uninformative. Only mechanisms with an exact
-    sampler and an event in pure epsilon can be chosen; a tie goes to the one listed first. Raises
+    An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
+    times the range. Without ``tries`` that median is compared instead. Only mechanisms with an exact sampler
+    and an event in pure epsilon can be chosen; a tie goes to the one listed first, the simpler. Raises
     UsageError when there is none, or no bin.
     """
-    found = offers(occupancy, bound, statistic, total, mechanisms)
-    chosen = best_of(found)
+    found = offers(occupancy, bound, statistic, total, mechanisms, tries)
+    chosen = best_of(found, refuse_above * statistic.largest(bound.upper))
     return Choice(statistic, found, chosen, _reason(found, chosen, bound))
 
 
-def best_of(found: Sequence[Offer]) -> Offer:
-    """Return the first eligible offer whose median error is the least, but for TIE.
+def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
+    """Return the first eligible offer of least score, of those whose median error is at most ``enough``.
 
-    Raises UsageError without one.
+    Of all eligible ones when none is that good. Raises UsageError without an eligible one.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
@@ -65,8 +73,8 @@ def best_of(found: Sequence[Offer]) -> Offer:
             got="; ".join(f"{o.mechanism}: {o.unavailable or 'no exact sampler'}" for o in found) or "none",
             expected="one with an exact sampler that fits the epsilon",
         )
-    least = min(offer.median_error for offer in eligible)
-    return next(offer for offer in eligible if offer.median_error <= least * (1 + TIE))
+    informative = [offer for offer in eligible if offer.median_error <= enough]
+    return min(informative or eligible, key=lambda offer: offer.score)
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
@@ -74,21 +82,29 @@ def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
     return statistic.largest(bound.upper) / 2
 
 
+def median_noisy(error: npt.NDArray[np.float64]) -> float:
+    """Return the median over the bins that have an error at all (shape (G,)); 0 when none has."""
+    noisy = error[error > 0]
+    return float(np.median(noisy)) if noisy.size else 0.0
+
+
 def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound) -> str:
     unit = bound.unit.label if chosen.statistic is not Statistic.VARIANCE else f"({bound.unit.label})^2"
-    text = (
-        f"{chosen.mechanism} has the least median expected error at the worst values, "
-        f"{chosen.median_error:.3g} {unit}"
-    )
+    by = "median expected error at the worst values" if chosen.tried is None else "error in made-up cities"
+    text = f"{chosen.mechanism} has the least {by}, {chosen.score:.3g} {unit}"
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:
-        second = min(others, key=lambda offer: offer.median_error)
-        text += f"; {second.mechanism} has {second.median_error:.3g}"
-        if second.median_error <= chosen.median_error * (1 + TIE):
-            text += f", which is the same within {TIE:.0%}, and is listed after it"
+        second = min(others, key=lambda offer: offer.score)
+        if second.score < chosen.score:
+            text = f"{chosen.mechanism} has the least {by} of those whose bound is good enough, "
+            text += f"{chosen.score:.3g} {unit}; not {second.mechanism} with {second.score:.3g}, whose "
+            text += f"median bound at the worst values is {second.median_error:.3g}"
+        else:
+            text += f"; {second.mechanism} has {second.score:.3g}"
     closed = [offer.mechanism for offer in found if offer.idealised]
     if closed:
         text += f"; not considered, without an exact sampler: {', '.join(closed)}"
-    if chosen.median_error > SAYS_NOTHING * constant_error(chosen.statistic, bound):
-        text += f"; a constant would be {constant_error(chosen.statistic, bound):.3g} off: it says little"
+    constant = constant_error(chosen.statistic, bound)
+    if chosen.median_error > SAYS_NOTHING * constant:
+        text += f"; at the worst values a constant is no further off, {constant:.3g}"
     return text

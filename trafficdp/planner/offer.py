@@ -14,6 +14,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import Fit, Split, fit
+from trafficdp.planner.trial import Tries
 from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,7 +26,8 @@ class Offer:
 
     ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
     its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
-    cannot do it; then ``unavailable`` says why and ``error`` is empty.
+    cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in made-up
+    cities (``planner.trial``), None when it was not tried.
     """
 
     mechanism: str
@@ -34,6 +36,7 @@ class Offer:
     fit: Fit | None
     error: FloatArray
     unavailable: str | None = None
+    tried: float | None = None
 
     @property
     def eligible(self) -> bool:
@@ -44,6 +47,11 @@ class Offer:
     def median_error(self) -> float:
         """Median over bins of the worst expected error; infinite when it is not available."""
         return float(np.median(self.error)) if self.error.size else float("inf")
+
+    @property
+    def score(self) -> float:
+        """What is compared: the error in made-up cities where it was tried, else the median error."""
+        return self.median_error if self.tried is None else self.tried
 
     @property
     def worst_error(self) -> float:
@@ -57,16 +65,17 @@ def offers(
     statistic: Statistic,
     total: PureDP,
     mechanisms: Sequence[Mechanism],
+    tries: Tries | None = None,
 ) -> tuple[Offer, ...]:
     """Return the offers of all ``mechanisms`` that know ``statistic``, in their order.
 
     Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
-    the smaller median error is taken (equal noise on a tie). Raises UsageError when there is no bin.
+    the smaller ``score`` is taken (equal noise on a tie). Raises UsageError when there is no bin.
     """
     if occupancy.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     return tuple(
-        _offer(mechanism, occupancy, bound, statistic, total)
+        _offer(mechanism, occupancy, bound, statistic, total, tries)
         for mechanism in mechanisms
         if statistic in mechanism.statistics
     )
@@ -78,6 +87,7 @@ def _offer(
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
+    tries: Tries | None,
 ) -> Offer:
     best: Offer | None = None
     reason = ""
@@ -85,11 +95,12 @@ def _offer(
         try:
             found = fit(mechanism, occupancy, bound, statistic, total, split)
             error = mechanism.expected_error(occupancy, bound, statistic, found.epsilon)
+            tried = None if tries is None else tries.error(mechanism, statistic, found.epsilon)
         except UsageError as refusal:
             reason = str(refusal)
             continue
-        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error)
-        if best is None or offer.median_error < best.median_error:
+        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, tried=tried)
+        if best is None or offer.score < best.score:
             best = offer
     if best is None:
         return Offer(mechanism.name, statistic, mechanism.idealised, None, np.empty(0), reason)

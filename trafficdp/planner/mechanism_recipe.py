@@ -1,0 +1,253 @@
+"""The recipe ``mechanism``: a mechanism of the registry for every statistic, each with an epsilon a bin.
+
+Loss: a vehicle's losses by the events of the parts, added (basic composition over statistics: the same
+samples enter every part). Each part's own loss is exact where its mechanism proves more than "epsilon[g]
+for every visitor", and bins add (Theorem A).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import LARGEST_LOSS
+from trafficdp.privacy.release import BinStatus, Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+KIND = "mechanism"
+LARGEST_EPSILON = 1e9
+SENSITIVITY = "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most"
+EXACT = "OpenDP's exact samplers on whole numbers: discrete Laplace, noisy choice, uniform"
+IDEALISED = (
+    "idealised: no exact sampler is known for this noise; it was drawn in floating point from secure "
+    "random bits, which --allow-idealised-noise allowed"
+)
+CLAMPED = {
+    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
+    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
+    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
+    "when there is one (its stated expected error is that before this); a lower end of an interval above "
+    "that value follows it",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One statistic: the name of its mechanism, and ``epsilon`` a bin, shape (G,)."""
+
+    mechanism: str
+    epsilon: FloatArray
+
+    @property
+    def named(self) -> Mechanism:
+        """The mechanism, with the settings it has in the registry."""
+        return mechanism_named(self.mechanism)
+
+
+@dataclass(frozen=True)
+class MechanismRecipe:
+    """See Recipe. ``parts`` has one entry a statistic."""
+
+    parts: Mapping[Statistic, Part]
+
+    kind = KIND
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """See Recipe."""
+        return tuple(statistic for statistic in Statistic if statistic in self.parts)
+
+    def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent:
+        """See Recipe. Raises UsageError for an epsilon that is not finite, or too much loss."""
+        events = []
+        for statistic in self.statistics:
+            part = self.parts[statistic]
+            if part.epsilon.shape != (occupancy.bins,) or not bool(
+                np.all((part.epsilon > 0) & (part.epsilon <= LARGEST_EPSILON))
+            ):
+                raise UsageError(
+                    "an epsilon of a bin is out of range", expected="one above 0 and finite for every bin"
+                )
+            events.append(part.named.event(occupancy, bound, statistic, part.epsilon))
+        first = events[0]
+        # at most three losses, each at most LARGEST_LOSS: no overflow
+        loss: npt.NDArray[np.int64] = np.sum([event.loss_per_user for event in events], axis=0)
+        if int(loss.max(initial=0)) > LARGEST_LOSS:
+            raise UsageError(
+                "privacy loss is too large to account for", expected="at most one million epsilon"
+            )
+        return PrivacyEvent(
+            mechanism=" + ".join(dict.fromkeys(event.mechanism for event in events)),
+            statistics=self.statistics,
+            relation=first.relation,
+            unit=first.unit,
+            bins=occupancy.bins,
+            sensitivity={s: e.sensitivity[s] for s, e in zip(self.statistics, events, strict=True)},
+            bound=bound,
+            assumptions=first.assumptions,
+            loss_per_user=loss,
+            idealised=any(event.idealised for event in events),
+        )
+
+    def estimates(
+        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """See Recipe: intervals as proved in ``mechanisms.known_error``."""
+        samples = values.read_samples()
+        occupancy, bound = samples.occupancy, samples.bound
+        if not np.array_equal(occupancy.count, values.contributions.occupancy.count):
+            raise StoreDamagedError(
+                "the samples are not those of the counts", todo="restore the newest backup of the store"
+            )
+        statuses = self.statuses(occupancy, bound, uninformative_above)
+        halves = self.half_widths(occupancy, bound, interval_level)
+        upper = float(bound.upper)
+        found: dict[Statistic, Estimate] = {}
+        for statistic in self.statistics:
+            part, reach = self.parts[statistic], statistic.largest(bound.upper)
+            constant = statuses[statistic] == BinStatus.CONSTANT.value
+            facts = self._facts(statistic, occupancy, bound, interval_level)
+            value = part.named.estimate(samples, statistic, part.epsilon, noise)
+            value = np.where(constant, 0.0, np.clip(value, 0.0, reach))
+            half = halves[statistic]
+            low, high = np.clip(value - half, 0.0, reach), np.clip(value + half, 0.0, reach)
+            mean = found.get(Statistic.MEAN)
+            if statistic is Statistic.VARIANCE and mean is not None:
+                # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
+                value = np.minimum(value, mean.value * (upper - mean.value))
+                low = np.minimum(low, value)
+            found[statistic] = Estimate(
+                statistic=statistic,
+                value=value,
+                low=low,
+                high=high,
+                noise_scale=np.where(constant, 0.0, facts.noise_scale),
+                expected_error=self.expected_error(statistic, occupancy, bound),
+                status=statuses[statistic],
+                recipe={"epsilon": part.epsilon},
+            )
+        return found
+
+    def statuses(
+        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
+    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+        """See Recipe: they follow from the worst-case expected errors."""
+        found = {}
+        for statistic in self.statistics:
+            error = self.expected_error(statistic, occupancy, bound)
+            status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
+            status[error > uninformative_above * statistic.largest(bound.upper)] = (
+                BinStatus.UNINFORMATIVE.value
+            )
+            status[_constant(statistic, occupancy)] = BinStatus.CONSTANT.value
+            found[statistic] = status
+        return found
+
+    def half_widths(
+        self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """See Recipe: at most the range."""
+        found: dict[Statistic, FloatArray] = {}
+        for statistic in self.statistics:
+            facts = self._facts(statistic, occupancy, bound, interval_level)
+            found[statistic] = np.where(_constant(statistic, occupancy), 0.0, facts.half_width)
+        return found
+
+    def expected_error(
+        self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound
+    ) -> FloatArray:
+        """Return the worst case over values of the mean absolute error, shape (G,)."""
+        part = self.parts[statistic]
+        error = part.named.expected_error(occupancy, bound, statistic, part.epsilon)
+        return np.where(_constant(statistic, occupancy), 0.0, error)
+
+    def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
+        """See Recipe."""
+        part = self.parts[statistic]
+        mechanism = part.named
+        # the basis does not depend on the level
+        facts = self._facts(statistic, occupancy, bound, 0.5)
+        event = mechanism.event(occupancy, bound, statistic, part.epsilon)
+        unit = bound.unit.label if statistic.power == 1 else f"({bound.unit.label})^2"
+        own = float(event.sensitivity[statistic].max(initial=0.0))
+        losses = [
+            each.named.event(occupancy, bound, s, each.epsilon).loss.pico for s, each in self.parts.items()
+        ]
+        return Statement(
+            mechanism=mechanism.name,
+            citation=mechanism.citation,
+            sensitivity=SENSITIVITY.format(largest=own, unit=unit),
+            noise_scale=np.where(_constant(statistic, occupancy), 0.0, facts.noise_scale),
+            worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
+            share=event.loss.pico / sum(losses) if sum(losses) else None,
+            distribution="that of the mechanism, at the epsilon published for each bin",
+            sampler=IDEALISED if mechanism.idealised else EXACT,
+            interval_basis=facts.basis,
+            post_processing=CLAMPED[statistic],
+            idealised=mechanism.idealised,
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """See Recipe."""
+        return {
+            "kind": KIND,
+            "parts": {
+                statistic.value: {
+                    "mechanism": self.parts[statistic].mechanism,
+                    "epsilon": self.parts[statistic].epsilon.tolist(),
+                }
+                for statistic in self.statistics
+            },
+        }
+
+    def published_facts(self) -> dict[str, Any]:
+        """See Recipe: the column ``epsilon`` says the rest."""
+        names = {statistic.value: self.parts[statistic].mechanism for statistic in self.statistics}
+        return {"kind": KIND, "mechanisms": names}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> MechanismRecipe:
+        """Return the recipe that ``to_facts`` wrote."""
+        return cls(
+            {
+                Statistic(name): Part(part["mechanism"], np.array(part["epsilon"], dtype=np.float64))
+                for name, part in facts["parts"].items()
+            }
+        )
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> MechanismRecipe:
+        """Return the recipe of the numbered bins; raise UsageError when mechanism or epsilon is missing."""
+        names = {Statistic(name): str(mechanism) for name, mechanism in facts["mechanisms"].items()}
+        if names.keys() != columns.keys() or not all("epsilon" in own for own in columns.values()):
+            raise UsageError("a statistic is published without its mechanism or its epsilon")
+        return cls({statistic: Part(names[statistic], own["epsilon"]) for statistic, own in columns.items()})
+
+    def _facts(
+        self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, level: float
+    ) -> ErrorFacts:
+        part = self.parts[statistic]
+        return error_facts(part.named, occupancy, bound, statistic, part.epsilon, level)
+
+
+def _constant(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
+    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
+    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
+    return alone & (statistic is Statistic.VARIANCE)
