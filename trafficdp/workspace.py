@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trafficdp import verification
 from trafficdp._validate import integer_between
@@ -22,6 +23,7 @@ from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator
 from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
 from trafficdp.export.columns import unit_label
+from trafficdp.export.report import write_report
 from trafficdp.export.write import export
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
@@ -42,6 +44,10 @@ from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_audit import audit
 from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
+
+if TYPE_CHECKING:
+    from trafficdp.query.answer import Answered
+    from trafficdp.query.explanation import Explanation
 
 LARGEST_MIN_VEHICLES = 10**9
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
@@ -172,6 +178,29 @@ class Workspace:
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
 
+    def ask(self, text: str, *, analyst: str | None = None) -> Answered | Explanation:
+        """Answer a priced question, SELECT WITH DIFFERENTIAL_PRIVACY ..., or with EXPLAIN price it for nothing.
+
+        It is charged to ``analyst`` (a name of [[analysts]]) and to the vehicles like any release, once: the
+        same question of the same data again costs nothing. A question that cannot be asked raises UsageError
+        with a line that would work; see ``query.asking`` for what else is raised.
+        """
+        # the parser takes a moment to load: only those who ask wait for it
+        from trafficdp.query.asking import Asking, role_of
+        from trafficdp.query.reading import read_question
+
+        question = read_question(text, self.config)
+        role = role_of(self.config, analyst, needed=bool(question.statistics) and not question.explain)
+        key = VehicleKey.load(self.key_file)
+        config = question.configured(self.config)
+        there = Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
+        with there._curator("sql") as curator:
+            curator.vault.check_key(key.fingerprint)
+            planning = there._planning(curator)
+            occasion = there._occasion(curator.vault, vault_fixes.data_version(curator.vault))
+            occasion = replace(occasion, question=replace(question, explain=False).to_sql(self.config))
+            return Asking(question, self.config, config, curator, planning, occasion, role).answer()
+
     def releases(self) -> list[ReleaseSummary]:
         """Return every charged release, in order."""
         with self._curator("releases") as curator:
@@ -202,6 +231,15 @@ class Workspace:
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
         """Write a release as "geojson", "csv", "geoparquet", "gpkg" or "html"; return the path."""
         export(self.map(release_id).release, format, Path(path))
+        return Path(path)
+
+    def city_report(self, release_id: str, path: str | Path, *, against: str | None = None) -> Path:
+        """Write the page on a release that a city shows, as .html or .pdf; return the path. It is free.
+
+        ``against`` names an earlier release: then the page says what changed. See ``export.report``.
+        """
+        earlier = None if against is None else self.map(against).release
+        write_report(self.map(release_id).release, Path(path), earlier=earlier)
         return Path(path)
 
     def withdraw(self, release_id: str) -> None:

@@ -35,6 +35,7 @@ from trafficdp.cli import (
     plan,
     release,
     releases,
+    report,
     sql,
     status,
     verify,
@@ -126,6 +127,7 @@ app.command("release", short_help="Charge every vehicle and publish the map.")(r
 app.command("releases", short_help="List the releases.")(releases.releases)
 app.command("withdraw", short_help="Take a release back; its budget stays spent.")(withdraw.withdraw)
 app.command("export", short_help="Write a release as one file. It is free.")(export.export)
+app.command("report", short_help="Write a page on a release: what can be told apart.")(report.report)
 app.command("sql", short_help="Ask the released maps anything in SQL. It is free.")(sql.sql)
 app.command("ledger", short_help="Show what was charged, published and withdrawn.")(ledger.ledger)
 app.command("verify", short_help="Recompute a release's losses, hashes and charge.")(verify.verify)
