@@ -1,0 +1,52 @@
+"""One epsilon for a vehicle's whole stream: exact, and never passed."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.privacy.loss import PureDP
+from trafficdp.stream.allowance import Allowance, loss_of
+
+
+def allowance(**changes):
+    chosen = {
+        "epsilon": PureDP.of("0.7"),
+        "value_steps": 30,
+        "arity": 3,
+        "heights": 4,
+        "fixes_per_vehicle": 9,
+    }
+    return Allowance(**{**chosen, "squares": True, **changes})
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 30])
+def test_the_second_sum_is_free_by_brute_force(steps):
+    subject = allowance(value_steps=steps)
+    first, second = Fraction(subject.mean_scale), Fraction(subject.square_scale)
+    worst = max(
+        abs(x - z) / first + abs(x * (steps - x) - z * (steps - z)) / second
+        for x, z in product(range(steps + 1), repeat=2)
+    )
+    assert worst == Fraction(steps) / first
+
+
+@pytest.mark.parametrize("epsilon", ["0.000001", "0.7", "1", "3.3", "1000"])
+@pytest.mark.parametrize("fixes", [1, 9, 1000])
+def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(epsilon, fixes):
+    subject = allowance(epsilon=PureDP.of(epsilon), fixes_per_vehicle=fixes)
+    assert subject.loss(subject.touches) <= subject.epsilon
+    if subject.mean_scale > 1:
+        exact = Fraction(subject.touches * subject.value_steps, subject.mean_scale - 1)
+        assert exact > subject.epsilon.epsilon
+
+
+def test_a_loss_is_rounded_up_to_whole_pico_epsilons():
+    assert loss_of(1, 1, 3) == PureDP(333_333_333_334)
+    assert loss_of(0, 5, 3) == PureDP(0)
+
+
+def test_noise_that_cannot_be_drawn_exactly_is_refused():
+    with pytest.raises(UsageError, match="cannot be drawn exactly"):
+        allowance(value_steps=10**6, fixes_per_vehicle=10**9)

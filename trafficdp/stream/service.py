@@ -1,0 +1,320 @@
+"""A stream of fixes into running sums: which fixes count, when a step is over, what is then known.
+
+Fixes are taken in the order of arrival. Each meets the first rule that fits, and every rule looks at times,
+identities and counts only, never at a speed:
+
+==============  ========================================================================================
+``outside``     its instant lies outside the horizon
+``ahead``       its instant lies further ahead of the wall clock than ``LEAD_US`` (live only)
+``late``        its step is over: the clock, the latest instant before it, has passed the end of the step by
+                more than the lateness
+``repeated``    its (vehicle, instant) was met before
+``over_cap``    its vehicle has ``fixes_per_step`` accepted fixes in the step
+``no_budget``   its vehicle cannot pay the stream's epsilon from what other releases have left it
+``no_account``  its vehicle's account is used up (``stream.allowance``)
+``accepted``    otherwise
+==============  ========================================================================================
+
+What is accepted, and what each step publishes, does not depend on how the fixes are cut into batches: a batch
+is taken up to the fix that ends a step, the step is closed, and only then the rest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.noise.source import NoiseSource
+from trafficdp.stream.allowance import Allowance
+from trafficdp.stream.horizon import MINUTE_US, Horizon
+from trafficdp.stream.numbering import Numbering, pack, rank_within, unpack
+from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
+from trafficdp.stream.window import Window
+
+IntArray = npt.NDArray[np.int64]
+Arrays = dict[str, npt.NDArray[np.generic]]
+LEAD_US = 5 * MINUTE_US
+FATES = ("accepted", "outside", "ahead", "late", "repeated", "over_cap", "no_budget", "no_account")
+_NEVER = np.iinfo(np.int64).min
+MEAN, SQUARE = 0, 1
+
+
+@dataclass(frozen=True, repr=False)
+class Batch:
+    """Fixes in order of arrival, shape (n,) each: vehicle (the vault's number), instant, cell, slot, steps.
+
+    ``cell`` is the H3 index as int64, ``value`` the clipped speed in steps 0..S.
+    """
+
+    vehicle: IntArray
+    time_us: IntArray
+    cell: IntArray
+    slot: IntArray
+    value: IntArray
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+    def __repr__(self) -> str:
+        return f"<Batch: {len(self)} fixes, redacted>"
+
+
+@dataclass(frozen=True, repr=False)
+class Closed:
+    """What a closed step leaves: its counts (``journal``), and the noisy sums of all bins so far.
+
+    ``journal``: cell, slot, vehicle (the vault's), fixes and position, one row a (bin, vehicle) of the step.
+    Over all G bins met so far: ``cell``, ``slot``, ``fixes``, ``vehicles``, ``sums`` (G, 1 or 2), ``terms``.
+    """
+
+    step: int
+    journal: dict[str, IntArray]
+    cell: IntArray
+    slot: IntArray
+    fixes: IntArray
+    vehicles: IntArray
+    sums: IntArray
+    terms: IntArray
+
+
+class Stream:
+    """The whole state of a stream; give ``state()`` back to ``from_state`` and it goes on where it was.
+
+    ``fixes_per_step`` (0: no limit) is the most fixes of one vehicle that a step takes.
+    """
+
+    def __init__(self, horizon: Horizon, allowance: Allowance, fixes_per_step: int) -> None:
+        self.horizon, self.allowance, self.fixes_per_step = horizon, allowance, fixes_per_step
+        self.clock_us, self.closed = _NEVER, 0
+        self.fates = np.zeros(len(FATES), dtype=np.int64)
+        self.window = Window()
+        self.vehicles, self.cells, self.slots, self.bins = (Numbering() for _ in range(4))
+        self.touches = np.zeros(0, dtype=np.int64)
+        self.newest_us = np.zeros(0, dtype=np.int64)
+        self.charged = np.zeros(0, dtype=np.bool_)
+        self.can_pay = np.zeros(0, dtype=np.bool_)
+        self.pairs = np.zeros(0, dtype=np.int64)
+        self.fixes = np.zeros(0, dtype=np.int64)
+        levels = 2 if allowance.squares else 1
+        self.bank = SignedCounterBank(0, levels, allowance.arity, allowance.heights, np.ones(1))
+
+    def meet(self, vehicle: IntArray) -> None:
+        """Open accounts for those vehicles (the vault's numbers) that have none; they cannot pay yet."""
+        more = len(self.vehicles)
+        self.vehicles.number(vehicle)
+        more = len(self.vehicles) - more
+        self.charged = np.append(self.charged, np.zeros(more, dtype=np.bool_))
+        self.can_pay = np.append(self.can_pay, np.zeros(more, dtype=np.bool_))
+        self.touches = np.append(self.touches, np.zeros(more, dtype=np.int64))
+        self.newest_us = np.append(self.newest_us, np.full(more, _NEVER))
+
+    def permit(self, can_pay: npt.NDArray[np.bool_]) -> None:
+        """Say which vehicles, in the order of ``vehicles.keys``, can pay; who is charged already can."""
+        self.can_pay = can_pay | self.charged
+
+    def charge(self) -> IntArray:
+        """Return the vehicles (the vault's numbers) that have accepted fixes for the first time; once each.
+
+        They must be charged in the transaction that stores the state.
+        """
+        taking = (self.window.held(len(self.vehicles)) > 0) | (self.touches > 0)
+        new = np.flatnonzero(taking & ~self.charged)
+        self.charged[new] = True
+        return np.asarray(self.vehicles.keys[new], dtype=np.int64)
+
+    def take(self, batch: Batch, start: int, now_us: int | None = None) -> int:
+        """Take fixes from ``start`` on, up to the first that ends a step (it is taken too) or the end.
+
+        Returns where to go on. Call ``due`` next, and ``close`` for every step that is due. All vehicles
+        must have been met, and ``permit`` must have said who can pay. ``now_us``: the wall clock, for
+        live streams.
+        """
+        time = batch.time_us[start:]
+        counts = time < self.horizon.end_us + self.horizon.step_us + self.horizon.lateness_us
+        if now_us is not None:
+            counts &= time <= now_us + LEAD_US
+        running = np.maximum.accumulate(np.where(counts, time, _NEVER))
+        over = self.horizon.over(np.maximum(running, max(self.clock_us, self.horizon.origin_us)))
+        stop = int(np.searchsorted(over, self.closed, side="right")) + 1
+        stop = min(stop, len(time))
+        if stop:
+            self._admit(batch, slice(start, start + stop), counts[:stop])
+            self.clock_us = max(self.clock_us, int(running[stop - 1]))
+        return start + stop
+
+    def due(self, *, everything: bool = False) -> bool:
+        """Return whether a step is over by the clock and not closed (``everything``: or holds fixes)."""
+        if everything:
+            return len(self.window.rows["step"]) > 0
+        clock = np.array([max(self.clock_us, self.horizon.origin_us)], dtype=np.int64)
+        return self.closed < int(self.horizon.over(clock)[0])
+
+    def close(self, noise: NoiseSource) -> Closed | None:
+        """Close the next step: add it to the sums and draw the noise that they need.
+
+        None when nothing was accepted in it: then nothing new is to be said.
+        """
+        step = self.closed
+        self.closed += 1
+        rows = self.window.take(step, self.horizon.end_of(step))
+        if not len(rows["bin"]):
+            return None
+        order_first = np.flatnonzero(np.append(True, rows["bin"][1:] != rows["bin"][:-1]))
+        bins = rows["bin"][order_first]
+        self._grow()
+        position = self.bank.counts()[bins, 0] + 1
+        which = np.searchsorted(bins, rows["bin"])
+        per_fix = signed_nodes_touched(position, self.allowance.arity, self.allowance.heights)
+        touched = rows["count"] * per_fix[which]
+        np.add.at(self.touches, rows["vehicle"], touched)
+        for level, name in enumerate(("total", "squares")[: self.bank.levels]):
+            self.bank.append(bins, np.full(len(bins), level), np.add.reduceat(rows[name], order_first))
+        self.bank.draw(noise)
+        np.add.at(self.fixes, rows["bin"], rows["count"])
+        self.pairs = np.union1d(self.pairs, pack(rows["bin"], rows["vehicle"]))
+        cell_number, slot_number = unpack(self.bins.keys)
+        cell, slot = self.cells.keys[cell_number], self.slots.keys[slot_number]
+        journal = {
+            "cell": cell[rows["bin"]],
+            "slot": slot[rows["bin"]],
+            "vehicle": self.vehicles.keys[rows["vehicle"]],
+            "fixes": rows["count"],
+            "position": position[which],
+        }
+        known = self.fixes > 0
+        per_bin = np.bincount(unpack(self.pairs)[0], minlength=len(self.fixes))
+        return Closed(
+            step=step,
+            journal=journal,
+            cell=cell[known],
+            slot=slot[known],
+            fixes=self.fixes[known],
+            vehicles=per_bin[known].astype(np.int64),
+            sums=self.bank.sums()[known],
+            terms=self.bank.terms()[known, MEAN],
+        )
+
+    def _grow(self) -> None:
+        more = len(self.bins) - self.bank.bins
+        scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]
+        self.bank.grow(len(self.bins), np.array(scales, dtype=np.float64))
+        self.fixes = np.append(self.fixes, np.zeros(more, dtype=np.int64))
+
+    def _admit(self, batch: Batch, rows: slice, in_time: npt.NDArray[np.bool_]) -> None:
+        """Give every fix of ``rows`` its fate; no step closes on the way, except after the last."""
+        time = batch.time_us[rows]
+        step = self.horizon.step_of(time)
+        fate = np.full(len(time), FATES.index("accepted"))
+        inside = (step >= 0) & (step < self.horizon.steps)
+        fate[inside & ~in_time] = FATES.index("ahead")
+        fate[~inside] = FATES.index("outside")
+        fate[inside & in_time & (step < self.closed)] = FATES.index("late")
+        left = np.flatnonzero(fate == 0)
+        vehicle = self.vehicles.find(batch.vehicle[rows][left])
+        repeated = self.window.repeated(vehicle, time[left], self.newest_us[vehicle])
+        fate[left[repeated]] = FATES.index("repeated")
+        left, vehicle = left[~repeated], vehicle[~repeated]
+        self.window.meet(vehicle, time[left])
+        np.maximum.at(self.newest_us, vehicle, time[left])
+
+        for name, keep in (
+            ("no_budget", self._paying),
+            ("over_cap", self._under_cap),
+            ("no_account", self._room),
+        ):
+            kept = keep(vehicle, step[left])
+            fate[left[~kept]] = FATES.index(name)
+            left, vehicle = left[kept], vehicle[kept]
+        self.fates += np.bincount(fate, minlength=len(FATES))
+        value = batch.value[rows][left]
+        cell = self.cells.number(batch.cell[rows][left])
+        slot = self.slots.number(batch.slot[rows][left])
+        second = value * (self.allowance.value_steps - value)
+        self.window.add(
+            {
+                "step": step[left],
+                "bin": self.bins.number(pack(cell, slot)),
+                "vehicle": vehicle,
+                "count": np.ones(len(left), dtype=np.int64),
+                "total": value,
+                "squares": second if self.allowance.squares else np.zeros_like(value),
+            }
+        )
+
+    def _paying(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+        return self.can_pay[vehicle]
+
+    def _under_cap(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+        """The first ``fixes_per_step`` of a vehicle in a step."""
+        if not self.fixes_per_step:
+            return np.ones(len(vehicle), dtype=np.bool_)
+        open_ = self.window.rows
+        groups = Numbering()
+        group = groups.number(pack(vehicle, step))
+        taken = np.zeros(len(groups) + 1, dtype=np.int64)
+        # place -1, for those of other vehicles, is the spare one
+        np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])
+        return np.asarray(taken[group] + rank_within(group) < self.fixes_per_step)
+
+    def _room(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
+        """Those whose account leaves H touches, with H reserved for every fix in the window."""
+        heights = self.allowance.heights
+        reserved = self.window.held(len(self.vehicles)) * heights
+        left = (self.allowance.touches - self.touches - reserved) // heights
+        return np.asarray(rank_within(vehicle) < left[vehicle])
+
+    def state(self) -> tuple[Arrays, Arrays]:
+        """Return all arrays: those that change with every batch; those that do when a step closes or new
+        vehicles or bins are met. They hold exact sums: never publish.
+        """
+        moments = np.array([self.clock_us, self.closed], dtype=np.int64)
+        opened: Arrays = {
+            "moments": moments,
+            "fates": self.fates,
+            "newest_us": self.newest_us,
+            **{f"window_{name}": values for name, values in self.window.state().items()},
+        }
+        kept: Arrays = {
+            "vehicles": self.vehicles.keys,
+            "cells": self.cells.keys,
+            "slots": self.slots.keys,
+            "bins": self.bins.keys,
+            "touches": self.touches,
+            "charged": self.charged,
+            "pairs": self.pairs,
+            "fixes": self.fixes,
+            **{f"bank_{name}": values for name, values in self.bank.state().items()},
+        }
+        return opened, kept
+
+    @classmethod
+    def from_state(
+        cls,
+        horizon: Horizon,
+        allowance: Allowance,
+        fixes_per_step: int,
+        opened: Mapping[str, npt.NDArray[np.generic]],
+        kept: Mapping[str, npt.NDArray[np.generic]],
+    ) -> Stream:
+        """Return the stream that ``state`` was taken from."""
+        stream = cls(horizon, allowance, fixes_per_step)
+        stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
+        stream.fates = np.array(opened["fates"], dtype=np.int64)
+        stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
+        stream.window = Window.from_state(_part(opened, "window_"))
+        for name in ("vehicles", "cells", "slots", "bins"):
+            setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
+        for name in ("touches", "pairs", "fixes"):
+            setattr(stream, name, np.array(kept[name], dtype=np.int64))
+        stream.charged = np.array(kept["charged"], dtype=np.bool_)
+        stream.can_pay = stream.charged.copy()
+        if len(kept["bank_count"]):
+            stream.bank = SignedCounterBank.from_state(_part(kept, "bank_"))
+        return stream
+
+
+def _part(arrays: Mapping[str, npt.NDArray[np.generic]], prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
