@@ -24,6 +24,11 @@ RECIPE_COLUMNS = {
     for column in (
         RecipeColumn("lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
         RecipeColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
+        RecipeColumn("block_scale", None, "exact scale s of the noise of its block; 0 for a constant"),
+        RecipeColumn("block", None, "number of its block, whose noise is drawn together; -1 for none", -1),
+        RecipeColumn("half_width", "lattice steps", "half width a of the noise in its block; 0 for none", 0),
+        RecipeColumn("shift", None, "the exact integer is multiplied by 2 to this power before noise", 0),
+        RecipeColumn("noise_terms", None, "draws of that scale whose sum is the noise", 0),
         RecipeColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
     )
 }

@@ -1,5 +1,7 @@
 """Which fixes a stream counts, and that nothing about it depends on how they arrive in batches."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,7 +47,7 @@ def feed(subject, fixes, cuts=(), noise=None, finish=False, can_pay=None, now_us
     """Take all fixes in batches that end at ``cuts``; return what every closed step said."""
     said = []
     edges = [0, *sorted(cuts), len(fixes)]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in itertools.pairwise(edges):
         part = Batch(*(getattr(fixes, name)[first:last] for name in Batch.__dataclass_fields__))
         subject.meet(part.vehicle)
         payable = np.ones(len(subject.vehicles), dtype=np.bool_)
