@@ -1,0 +1,114 @@
+"""The rows of an answer: the published numbers of its release, and counts, which are public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trafficdp.binning.cells import cell_text
+from trafficdp.binning.slots import slot_facts
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.published import DECIMALS, published_frame
+from trafficdp.privacy.release import Release
+from trafficdp.query.columns import Column, End, Kind
+from trafficdp.query.question import Question
+
+COUNTED = "counted"
+"""Status of a bin in an answer that holds counts alone."""
+_TEXTS = (Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STATUS)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a question gave: its rows, and the release they come from.
+
+    ``release`` is None when nothing noisy was asked. ``charged`` is the largest loss of any vehicle, 0 when
+    nothing was charged; ``earlier`` says that an earlier release held the answer. ``notes`` are what a
+    reader must know.
+    """
+
+    rows: pa.Table
+    release: Release | None
+    charged: PureDP
+    earlier: bool
+    notes: tuple[str, ...]
+
+    @property
+    def release_id(self) -> str | None:
+        """Name of the release, under which the answer is kept."""
+        return None if self.release is None else self.release.id
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows as a data frame."""
+        frame: pd.DataFrame = self.rows.to_pandas()
+        return frame
+
+
+def rows_of(
+    question: Question, grid: Grid, occupancy: Occupancy, release: Release | None, unit: SpeedUnit
+) -> pa.Table:
+    """Return the columns of ``question``, ordered and limited as it asks; numbers are in ``unit``.
+
+    ``occupancy`` has all bins of ``grid``, which are those of ``release``.
+    """
+    frame = _counted(grid, occupancy) if release is None else published_frame(release)
+    arrays = [_array(column, frame, occupancy, unit) for column in question.columns]
+    table = pa.table(arrays, names=[column.name for column in question.columns])
+    if question.order:
+        keys = [
+            (table.column_names[place - 1], "descending" if down else "ascending")
+            for place, down in question.order
+        ]
+        table = table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_end"))
+    return table if question.limit is None else table.slice(0, question.limit)
+
+
+def _counted(grid: Grid, occupancy: Occupancy) -> pd.DataFrame:
+    """What is public of every bin, with the names of the published table."""
+    facts = slot_facts(occupancy.slot, grid.slot_kind, grid.period, grid.day_parts)
+    labels = [facts[slot] for slot in occupancy.slot.tolist()]
+    return pd.DataFrame(
+        {
+            "h3": pd.Series(cell_text(occupancy.cell), dtype="str"),
+            "slot": occupancy.slot,
+            "slot_label": pd.Series([each.label for each in labels], dtype="str"),
+            "slot_start": pd.Series([each.start for each in labels], dtype="str"),
+            "slot_end": pd.Series([each.end for each in labels], dtype="str"),
+            "status": pd.Series([COUNTED] * occupancy.bins, dtype="str"),
+        }
+    )
+
+
+def _array(column: Column, frame: pd.DataFrame, occupancy: Occupancy, unit: SpeedUnit) -> pa.Array:
+    kind = column.kind
+    if kind is Kind.CELL or kind in _TEXTS:
+        texts = frame["h3" if kind is Kind.CELL else kind.value]
+        return pa.array([None if pd.isna(text) else str(text) for text in texts], pa.string())
+    if kind is Kind.SLOT:
+        return pa.array(frame["slot"].to_numpy(dtype=np.int64))
+    if kind is Kind.FIXES:
+        return pa.array(occupancy.samples_per_bin)
+    if kind is Kind.VEHICLES:
+        return pa.array(occupancy.users_per_bin)
+    statistic = kind.statistic
+    stem = "" if statistic is None else statistic.column(unit)
+    numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)
+    return pa.array(_root(numbers, column.end) if kind is Kind.STDDEV else numbers, from_pandas=True)
+
+
+def _root(variance: npt.NDArray[np.float64], end: End) -> npt.NDArray[np.float64]:
+    """Return square roots to DECIMALS: values to nearest, ends of intervals outward."""
+    scale = 10.0**DECIMALS
+    root = np.sqrt(np.maximum(variance, 0.0)) * scale
+    if end is End.VALUE:
+        return np.round(root) / scale
+    # a hair outward first: the root of a square may come out just past it
+    return (np.floor(root * (1 - 1e-15)) if end is End.LOW else np.ceil(root * (1 + 1e-15))) / scale

@@ -1,0 +1,202 @@
+"""The way of a question to its answer: an earlier release that holds it, or one charge through the door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trafficdp.config import Config
+from trafficdp.curator import Curator
+from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.export.columns import unit_label
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.outcomes import Plan
+from trafficdp.planner.order import Order
+from trafficdp.planning import Planning
+from trafficdp.planning import Question as PlanQuestion
+from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release import Release
+from trafficdp.publishing_facts import Occasion, same_question, write_order
+from trafficdp.query.answer import Answered, rows_of
+from trafficdp.query.explanation import Explanation, explained
+from trafficdp.query.question import Question
+from trafficdp.query.reading import read_question
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import vault_analysts, vault_releases
+
+NOTHING = PureDP(0)
+COUNTS_NOTE = (
+    "counts are exact: how many fixes and vehicles are where is public by assumption (counts_public)"
+)
+
+
+def role_of(config: Config, name: str | None, *, needed: bool) -> Analyst | None:
+    """Return the analyst called ``name``; None without a name, unless one is ``needed``.
+
+    Raises UsageError for a name that the configuration does not have, and where analysts are configured
+    and nobody says who asks.
+    """
+    names = ", ".join(each.name for each in config.analysts)
+    if name is None:
+        if needed and config.analysts:
+            raise UsageError("nobody says who asks", expected=f"one of {names}", todo="add --as NAME")
+        return None
+    found = [each for each in config.analysts if each.name.casefold() == name.strip().casefold()]
+    if not found:
+        raise UsageError(
+            "there is no such analyst",
+            got=f"{name:.60}",
+            expected=f"one of {names}" if names else "[[analysts]] in the configuration",
+            todo="correct the name, or add the role to the configuration",
+        )
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One question, by one analyst (None: the curator).
+
+    ``config`` is the city's, ``there`` the one under which the question is the whole map.
+    """
+
+    question: Question
+    config: Config
+    there: Config
+    analyst: Analyst | None
+
+    @classmethod
+    def of(cls, text: str, config: Config, analyst: str | None) -> Asking:
+        """Return what ``text`` asks; raises as ``read_question`` and ``role_of`` do."""
+        question = read_question(text, config)
+        spends = bool(question.statistics) and not question.explain
+        role = role_of(config, analyst, needed=spends)
+        return cls(question, config, question.configured(config), role)
+
+    def answer(self, curator: Curator, planning: Planning, occasion: Occasion) -> Answered | Explanation:
+        """Return the answer, or the explanation that is asked for instead; ``planning`` is of ``there``.
+
+        The same question of the same data again is answered from its first release, for nothing. Raises
+        UninformativeReleaseError, InsufficientBudgetError and AnalystBudgetError before anything is charged.
+        """
+        text = replace(self.question, explain=False).to_sql(self.config)
+        return _Answering(self, curator, planning, replace(occasion, question=text), text).answer()
+
+
+@dataclass(frozen=True)
+class _Answering:
+    """A question that is being answered, under the store's lock."""
+
+    asking: Asking
+    curator: Curator
+    planning: Planning
+    occasion: Occasion
+    text: str
+
+    @property
+    def question(self) -> Question:
+        return self.asking.question
+
+    @property
+    def there(self) -> Config:
+        return self.asking.there
+
+    @property
+    def analyst(self) -> Analyst | None:
+        return self.asking.analyst
+
+    def answer(self) -> Answered | Explanation:
+        if not self.question.statistics:
+            return self._counts()
+        plan_question = PlanQuestion(suggestions=not self.question.options.force)
+        plan, occupancy = self.planning.plan(self.question.options.epsilon, plan_question)
+        earlier = self._earlier(plan)
+        if self.question.explain:
+            return self._explained(occupancy, plan, earlier)
+        if earlier is not None:
+            note = f"release {earlier} answers this question of this data: nothing was charged"
+            return self._answered(self.curator.load(earlier), occupancy, NOTHING, note)
+        release = self._charged(plan, occupancy)
+        by = "" if self.analyst is None else f" as {self.analyst.name}"
+        note = f"charged{by}: at most epsilon {plan.loss} of any vehicle, kept as release {release.id}"
+        return self._answered(release, occupancy, plan.loss, note)
+
+    def _counts(self) -> Answered | Explanation:
+        occupancy = self._contributions().occupancy
+        if self.question.explain:
+            return self._explained(occupancy, None, None)
+        rows = rows_of(self.question, self.there.grid, occupancy, None, self.there.map.display_unit)
+        return Answered(rows, None, NOTHING, False, (f"{COUNTS_NOTE}; nothing was charged",))
+
+    def _explained(self, occupancy: Occupancy, plan: Plan | None, earlier: str | None) -> Explanation:
+        remaining = None
+        if self.analyst is not None and plan is not None:
+            contributions = self._contributions()
+            paying = contributions.vehicle[plan.allocation.event.loss_per_user > 0]
+            least = vault_analysts.left(self.curator.vault, paying, self.analyst)
+            remaining = PureDP(int(least.min(initial=self.analyst.budget.pico)))
+        selection = self.there.grid.selection.in_words()
+        unit = self.there.map.display_unit
+        return explained(self.text, selection, occupancy, plan, earlier, remaining, unit)
+
+    def _contributions(self) -> Contributions:
+        return self.curator.contributions(self.there.grid, self.there.bound, self.occasion.data_version)
+
+    def _earlier(self, plan: Plan) -> str | None:
+        """Return the newest published release of just this allocation on this data, None without one."""
+        digest = self.occasion.data_version.digest
+        for stored in reversed(vault_releases.all_releases(self.curator.vault)):
+            # a text search first: orders are long
+            if stored.withdrawn or not stored.published or digest not in stored.allocation:
+                continue
+            if same_question(Order.from_json(stored.allocation), self.occasion, plan.allocation):
+                return stored.release_id
+        return None
+
+    def _charged(self, plan: Plan, occupancy: Occupancy) -> Release:
+        force = self.question.options.force
+        if plan.verdict.refused and not force:
+            raise self._too_little(plan)
+        return self.curator.release(
+            plan.allocation,
+            self._contributions(),
+            self.there.policy,
+            lambda name, before: write_order(self.occasion, plan.allocation, occupancy, name, before),
+            force=force,
+            analyst=self.analyst,
+        )
+
+    def _answered(self, release: Release, occupancy: Occupancy, charged: PureDP, note: str) -> Answered:
+        rows = rows_of(self.question, self.there.grid, occupancy, release, self.there.map.display_unit)
+        notes = [note]
+        withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())
+        if withheld:
+            notes.append(f"{withheld} bins are withheld: fewer than {release.min_vehicles} vehicles")
+        if any(column.kind.counts for column in self.question.columns):
+            notes.append(COUNTS_NOTE)
+        return Answered(rows, release, charged, charged == NOTHING, tuple(notes))
+
+    def _too_little(self, plan: Plan) -> UninformativeReleaseError:
+        """The refusal of an answer that would say too little, with the line that would be answered."""
+        unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
+        return UninformativeReleaseError(
+            "the answer would say too little",
+            got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
+            expected=f"at most {plan.verdict.threshold:.3g} {unit}",
+            todo=f"this would work: {self._mildest(plan).to_sql(self.asking.config)}",
+        )
+
+    def _mildest(self, plan: Plan) -> Question:
+        """Return the question with the mildest change that passes; forced when nothing else does."""
+        found, question = plan.suggestions, self.question
+        if found is not None and found.resolution is not None:
+            return replace(question, resolution=found.resolution)
+        if found is not None and found.slot_kind is not None:
+            return replace(question, slot_kind=found.slot_kind)
+        options = question.options
+        if found is not None and found.min_vehicles is not None:
+            return replace(question, options=replace(options, min_vehicles=found.min_vehicles))
+        if found is not None and found.epsilon is not None:
+            return replace(question, options=replace(options, epsilon=PureDP.of(f"{found.epsilon:.12f}")))
+        return replace(question, options=replace(options, force=True))

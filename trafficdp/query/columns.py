@@ -1,0 +1,101 @@
+"""What a priced question may show, and how its columns are called and written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Kind(StrEnum):
+    """What a column holds. The value is how it is written in a question."""
+
+    CELL = "cell"
+    SLOT = "slot"
+    SLOT_LABEL = "slot_label"
+    SLOT_START = "slot_start"
+    SLOT_END = "slot_end"
+    STATUS = "status"
+    FIXES = "COUNT(*)"
+    VEHICLES = "COUNT(DISTINCT vehicle)"
+    MEAN = "AVG(speed)"
+    VARIANCE = "VAR_POP(speed)"
+    STDDEV = "STDDEV_POP(speed)"
+    VEHICLE_MEAN = "VEHICLE_AVG(speed)"
+
+    @property
+    def statistic(self) -> Statistic | None:
+        """The noisy statistic it comes from, None for what is public under the counts assumption."""
+        return _STATISTICS.get(self)
+
+    @property
+    def of_slot(self) -> bool:
+        """Whether it belongs to the slot, which must then be grouped by."""
+        return self in (Kind.SLOT, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is an exact count."""
+        return self in (Kind.FIXES, Kind.VEHICLES)
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is a number that may have an interval: a statistic or a count."""
+        return self.counts or self.statistic is not None
+
+
+class End(StrEnum):
+    """Which number of a measured column: the value, or an end of its interval."""
+
+    VALUE = ""
+    LOW = "_low"
+    HIGH = "_high"
+
+
+_STATISTICS = {
+    Kind.MEAN: Statistic.MEAN,
+    Kind.VARIANCE: Statistic.VARIANCE,
+    Kind.STDDEV: Statistic.VARIANCE,
+    Kind.VEHICLE_MEAN: Statistic.VEHICLE_MEAN,
+}
+RESERVED = {
+    "cell": Kind.CELL,
+    "h3": Kind.CELL,
+    "hex_id": Kind.CELL,
+    **{kind.value: kind for kind in Kind if kind.of_slot},
+    "status": Kind.STATUS,
+}
+"""Names that only a column of their kind may bear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the answer; ``name`` is how the answer calls it."""
+
+    kind: Kind
+    end: End
+    name: str
+
+    def expression(self, cell: str, slot: str) -> str:
+        """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
+        inner = {Kind.CELL: cell, Kind.SLOT: slot}.get(self.kind, self.kind.value)
+        return inner if self.end is End.VALUE else f"DP_INTERVAL{self.end.upper()}({inner})"
+
+
+def default_name(kind: Kind, unit: SpeedUnit) -> str:
+    """Return what a column is called that is given no name: with the unit of its speeds."""
+    if kind is Kind.STDDEV:
+        return f"speed_stddev_{unit.value}"
+    if kind.statistic is not None:
+        return kind.statistic.column(unit)
+    return {Kind.FIXES: "fixes", Kind.VEHICLES: "vehicles"}.get(kind, kind.value)
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL takes it: in quotes where it needs them."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,96 @@
+"""EXPLAIN: what a question would cost and say. From public counts and accounts; nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.outcomes import Plan
+from trafficdp.planner.refusal import judged_statistic
+from trafficdp.privacy.loss import PureDP
+
+Line = tuple[str, str, str | None]
+"""What, how much, and in which unit (None: no unit)."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The price of a question. ``rows`` has the columns what, value and unit; ``plan`` None: it is free."""
+
+    rows: pa.Table
+    plan: Plan | None
+    earlier: str | None
+
+
+def explained(
+    text: str,
+    selection: str,
+    occupancy: Occupancy,
+    plan: Plan | None,
+    earlier: str | None,
+    analyst_left: PureDP | None,
+    display_unit: SpeedUnit,
+) -> Explanation:
+    """Return the explanation of the question ``text``.
+
+    ``earlier`` names a release that answers it for nothing; ``analyst_left`` is what the role that asks may
+    still spend of the vehicle it has spent most of; ``plan`` is None for a question about counts alone.
+    """
+    lines: list[Line] = [("question", text, None), ("counts", selection, None)]
+    if plan is None:
+        lines += [("bins", str(occupancy.bins), None), ("cost", "0", "epsilon")]
+        lines.append(("why", "counts are public by assumption (counts_public)", None))
+    else:
+        lines += _priced(plan, earlier, display_unit)
+        if analyst_left is not None:
+            lines.append(("left for the analyst", str(analyst_left), "epsilon"))
+    names = ("what", "value", "unit")
+    columns = [pa.array([line[place] for line in lines], pa.string()) for place in range(3)]
+    return Explanation(pa.table(columns, names=names), plan, earlier)
+
+
+def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterator[Line]:
+    allocation = plan.allocation
+    request = allocation.request
+    yield "bins with numbers", str(allocation.occupancy.bins), None
+    yield "bins withheld", str(int((~allocation.keep).sum())), None
+    yield "vehicles charged", str(int(np.count_nonzero(allocation.event.loss_per_user))), None
+    yield "largest loss of a vehicle", str(allocation.loss), "epsilon"
+    yield "cost", "0" if earlier else str(allocation.loss), "epsilon"
+    if earlier:
+        yield "answered before", earlier, None
+    yield from _ladder(plan)
+    widths = allocation.recipe.half_widths(allocation.occupancy, request.bound, request.interval_level)
+    errors = allocation.errors()
+    for statistic in allocation.recipe.statistics:
+        factor = float(request.bound.unit.factor_to(display_unit) ** statistic.power)
+        unit = f"({display_unit.label})^2" if statistic.power == 2 else display_unit.label
+        name = statistic.value.replace("_", " ")
+        for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
+            yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
+            yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit
+    yield "left for every vehicle", str(plan.budget_left), "epsilon"
+    yield "verdict", "says too little: refused" if plan.verdict.refused else "may be answered", None
+    if plan.suggestions is not None:
+        yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
+
+
+def _ladder(plan: Plan) -> Iterator[Line]:
+    """What each way of accounting would have to spend for the noise of the chosen one."""
+    allocation = plan.allocation
+    request = allocation.request
+    if judged_statistic(request) not in request.tolerance:
+        return
+    scale = allocation.chosen.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+    for rung in allocation.rungs:
+        chosen = " (chosen)" if rung.name == allocation.chosen.name else ""
+        yield (
+            f"by accounting {rung.name}{chosen}",
+            f"{rung.epsilon_at(scale, request.tolerance):.4g}",
+            "epsilon",
+        )

@@ -1,0 +1,183 @@
+"""One expression of a question's SELECT, GROUP BY or ORDER BY: which column it is, at which grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from trafficdp.model.slot import SlotKind
+from trafficdp.query.columns import End, Kind
+from trafficdp.query.literals import call_of, integer_of, name_of, string_of, text_of, unwrapped
+from trafficdp.query.problems import Problem, UnreadableError, shown
+
+Meaning = tuple[Kind, End]
+
+SHOWN = (
+    "cell, h3(resolution), slot, slot('hour_of_day'), slot_label, slot_start, slot_end, status, COUNT(*), "
+    "COUNT(DISTINCT vehicle), AVG(speed), VAR_POP(speed), STDDEV_POP(speed), VEHICLE_AVG(speed), "
+    "DP_INTERVAL_LOW(x) and DP_INTERVAL_HIGH(x)"
+)
+_SLOTS = "one of " + ", ".join(f"slot('{kind.value}')" for kind in SlotKind)
+_NAMED = {
+    kind.value: kind
+    for kind in (
+        Kind.CELL,
+        Kind.SLOT,
+        Kind.SLOT_LABEL,
+        Kind.SLOT_START,
+        Kind.SLOT_END,
+        Kind.STATUS,
+    )
+}
+_AGGREGATES: dict[type[exp.Expr], Kind] = {
+    exp.Avg: Kind.MEAN,
+    exp.VariancePop: Kind.VARIANCE,
+    exp.StddevPop: Kind.STDDEV,
+    exp.Stddev: Kind.STDDEV,
+}
+_SAMPLE: dict[type[exp.Expr], Kind] = {exp.Variance: Kind.VARIANCE, exp.StddevSamp: Kind.STDDEV}
+"""Sample statistics: what is released is that of the whole population of fixes."""
+
+
+class RefusedError(UnreadableError):
+    """An expression that is refused, with the column that would be allowed in its place, if any."""
+
+    def __init__(self, problem: Problem, instead: Meaning | None) -> None:
+        self.instead = instead
+        super().__init__(problem.what, problem.got, problem.expected)
+
+
+@dataclass
+class GridWords:
+    """The resolutions and kinds of slot that a question names, in the order in which it does."""
+
+    resolutions: list[int] = field(default_factory=list)
+    slot_kinds: list[SlotKind] = field(default_factory=list)
+    bare_cell: bool = False
+    bare_slot: bool = False
+
+
+def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) -> Meaning:
+    """Return what an expression shows; ``aliases`` are the names it may use for others, by lower-case name.
+
+    Raises RefusedError, with what may stand in its place.
+    """
+    node = unwrapped(node)
+    name = name_of(node)
+    if name is not None:
+        return _named(name, node, aliases, words)
+    call = call_of(node)
+    if call is not None:
+        return _called(call[0], call[1], node, aliases, words)
+    kind = type(node)
+    if isinstance(node, exp.Count):
+        return _count(node)
+    if kind in _AGGREGATES:
+        _needs_speed(node, (_AGGREGATES[kind], End.VALUE))
+        return _AGGREGATES[kind], End.VALUE
+    if kind in _SAMPLE:
+        instead = _SAMPLE[kind]
+        raise _refused("variances are those of all fixes, not of a sample", node, instead.value, instead)
+    raise _refused("this cannot be asked of the vault", node, SHOWN, _inner(node))
+
+
+def _refused(
+    what: str, node: exp.Expr, expected: str, instead: Kind | None, end: End = End.VALUE
+) -> RefusedError:
+    return RefusedError(Problem(what, text_of(node), expected), None if instead is None else (instead, end))
+
+
+def _inner(node: exp.Expr) -> Kind | None:
+    """Return an aggregate that can stand for a sum, a median, a window and the like."""
+    if isinstance(node, exp.AggFunc):
+        return Kind.MEAN
+    for inside in node.find_all(exp.AggFunc):
+        return Kind.FIXES if isinstance(inside, exp.Count) else _AGGREGATES.get(type(inside), Kind.MEAN)
+    return None
+
+
+def _named(name: str, node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) -> Meaning:
+    if name not in _NAMED and name in aliases:
+        return aliases[name]
+    if name not in _NAMED:
+        what = {
+            "speed": "single speeds are what is protected",
+            "vehicle": "no vehicle can be shown",
+            "time": "single fixes cannot be shown",
+            "latitude": "single fixes cannot be shown",
+            "longitude": "single fixes cannot be shown",
+        }.get(name, "there is no such column")
+        raise _refused(what, node, SHOWN, Kind.MEAN if name == "speed" else None)
+    kind = _NAMED[name]
+    words.bare_cell |= kind is Kind.CELL
+    words.bare_slot |= kind.of_slot
+    return kind, End.VALUE
+
+
+def _called(
+    name: str,
+    arguments: list[exp.Expr],
+    node: exp.Expr,
+    aliases: dict[str, Meaning],
+    words: GridWords,
+) -> Meaning:
+    if name == "h3":
+        if len(arguments) != 1:
+            raise _refused("h3 takes a resolution", node, "h3(7)", Kind.CELL)
+        try:
+            words.resolutions.append(integer_of(arguments[0], 0, 15, "a resolution"))
+        except UnreadableError as error:
+            raise RefusedError(error.problem, (Kind.CELL, End.VALUE)) from None
+        return Kind.CELL, End.VALUE
+    if name == "slot":
+        if len(arguments) != 1:
+            raise _refused("slot takes the kind of slot", node, _SLOTS, Kind.SLOT)
+        try:
+            words.slot_kinds.append(_slot_kind(arguments[0]))
+        except UnreadableError as error:
+            raise RefusedError(error.problem, (Kind.SLOT, End.VALUE)) from None
+        return Kind.SLOT, End.VALUE
+    if name == "vehicle_avg":
+        if len(arguments) != 1 or name_of(arguments[0]) != "speed":
+            raise _refused("statistics are those of speed", node, Kind.VEHICLE_MEAN.value, Kind.VEHICLE_MEAN)
+        return Kind.VEHICLE_MEAN, End.VALUE
+    ends = {"dp_interval_low": End.LOW, "dp_interval_high": End.HIGH}
+    if name not in ends:
+        raise _refused("this cannot be asked of the vault", node, SHOWN, _inner(node))
+    end = ends[name]
+    if len(arguments) != 1:
+        raise _refused("an interval is that of one column", node, f"{name}(AVG(speed))", Kind.MEAN, end)
+    try:
+        kind, inner_end = meaning_of(arguments[0], aliases, words)
+    except RefusedError as error:
+        instead = error.instead[0] if error.instead else Kind.MEAN
+        raise RefusedError(error.problem, (instead if instead.measured else Kind.MEAN, end)) from None
+    if not kind.measured or inner_end is not End.VALUE:
+        raise _refused("only statistics have intervals", node, f"{name}(AVG(speed))", Kind.MEAN, end)
+    return kind, end
+
+
+def _slot_kind(node: exp.Expr) -> SlotKind:
+    text = string_of(node, "the kind of slot", _SLOTS).strip().lower()
+    try:
+        return SlotKind(text)
+    except ValueError:
+        raise UnreadableError("there is no such kind of slot", shown(text), _SLOTS) from None
+
+
+def _count(node: exp.Count) -> Meaning:
+    counted = node.this
+    others = node.expressions
+    if isinstance(counted, exp.Star) and not others and not counted.args.get("except_"):
+        return Kind.FIXES, End.VALUE
+    if isinstance(counted, exp.Distinct) and not others and len(counted.expressions) == 1:
+        if name_of(unwrapped(counted.expressions[0])) == "vehicle":
+            return Kind.VEHICLES, End.VALUE
+        raise _refused("vehicles are counted, and fixes", node, Kind.VEHICLES.value, Kind.VEHICLES)
+    raise _refused("vehicles are counted, and fixes", node, Kind.FIXES.value, Kind.FIXES)
+
+
+def _needs_speed(node: exp.Expr, instead: Meaning) -> None:
+    if name_of(unwrapped(node.this)) != "speed" or node.args.get("expressions"):
+        raise _refused("statistics are those of speed", node, instead[0].value, instead[0])

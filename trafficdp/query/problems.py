@@ -1,0 +1,52 @@
+"""What is wrong with a question. Reading goes on after each, so that a working line can be offered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trafficdp.errors import UsageError
+
+LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is refused: what, what was found, and what would have been right."""
+
+    what: str
+    got: str | None = None
+    expected: str | None = None
+
+
+class UnreadableError(Exception):
+    """Part of a question cannot be understood; ``problem`` says why. Never leaves this room."""
+
+    def __init__(self, what: str, got: str | None = None, expected: str | None = None) -> None:
+        self.problem = Problem(what, got, expected)
+        super().__init__(what)
+
+
+@dataclass
+class Problems:
+    """The problems of one question, in the order in which they were met."""
+
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, what: str, got: str | None = None, expected: str | None = None) -> None:
+        """Note a problem; reading goes on."""
+        self.found.append(Problem(what, got, expected))
+
+    def refusal(self, line: str) -> UsageError:
+        """Return the error for the first problem, with the ``line`` that would work."""
+        first = self.found[0]
+        more = len(self.found) - 1
+        others = f" (and {more} more)" if more else ""
+        return UsageError(
+            f"{first.what}{others}", got=first.got, expected=first.expected, todo=f"this would work: {line}"
+        )
+
+
+def shown(text: str) -> str:
+    """Return part of the asker's own text on one line, cut to LONGEST_SHOWN characters."""
+    flat = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 3]}..."

@@ -1,0 +1,106 @@
+"""A priced question, understood: what is asked of which grid, for how much, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trafficdp.config import Config
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.query.columns import Column, default_name, identifier
+from trafficdp.query.filter import Filter
+from trafficdp.query.options import Options
+
+TABLE = "fixes"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question in its normal form: however it was written, equal questions are equal here.
+
+    ``by_slot`` says whether it is grouped by slot; if not, ``slot_kind`` is WHOLE_PERIOD. ``order`` is
+    (number of the column, descending). Columns, order and limit only arrange the answer.
+    """
+
+    explain: bool
+    options: Options
+    columns: tuple[Column, ...]
+    resolution: int
+    slot_kind: SlotKind
+    by_slot: bool
+    filter: Filter
+    order: tuple[tuple[int, bool], ...] = ()
+    limit: int | None = None
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What must be drawn with noise, in the order of Statistic; none for a question about counts."""
+        asked = {column.kind.statistic for column in self.columns}
+        return tuple(statistic for statistic in Statistic if statistic in asked)
+
+    def grid(self, config: Config) -> Grid:
+        """Return what it bins."""
+        period = replace(config.grid.period, first=self.filter.first, last=self.filter.last)
+        return replace(
+            config.grid,
+            resolution=self.resolution,
+            slot_kind=self.slot_kind,
+            period=period,
+            selection=self.filter.selection,
+        )
+
+    def bound(self, config: Config) -> ContributionBound:
+        """Return how speeds are clipped; raises ConfigError for a bound that does not fit the step."""
+        if self.options.speed_bound is None:
+            return config.bound
+        return replace(config.bound, upper=self.options.speed_bound)
+
+    def configured(self, config: Config) -> Config:
+        """Return the configuration under which this question is the whole map."""
+        settings, options = config.map, self.options
+        tolerance = {
+            statistic: settings.tolerance.get(
+                statistic, float(config.bound.upper) if statistic is Statistic.VARIANCE else 1.0
+            )
+            for statistic in self.statistics
+        }
+        changed = replace(
+            settings,
+            statistics=self.statistics,
+            tolerance=tolerance,
+            min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
+            interval_level=settings.interval_level
+            if options.interval_level is None
+            else float(options.interval_level),
+        )
+        return replace(
+            config, grid=self.grid(config), bound=self.bound(config), map=changed, epsilon=options.epsilon
+        )
+
+    def to_sql(self, config: Config) -> str:
+        """Return the question in one spelling, which reads back as the same question."""
+        cell, slot = f"h3({self.resolution})", f"slot('{self.slot_kind.value}')"
+        shown = [_written(column, cell, slot, config.map.display_unit) for column in self.columns]
+        where = self.filter.to_sql(config.grid.period, self.resolution)
+        parts = [
+            "EXPLAIN" if self.explain else "",
+            f"SELECT WITH DIFFERENTIAL_PRIVACY {self.options.to_sql()} {', '.join(shown)}",
+            f"FROM {TABLE}",
+            f"WHERE {' AND '.join(where)}" if where else "",
+            f"GROUP BY {cell}{f', {slot}' if self.by_slot else ''}",
+            "ORDER BY " + ", ".join(f"{place}{' DESC' if down else ''}" for place, down in self.order)
+            if self.order
+            else "",
+            "" if self.limit is None else f"LIMIT {self.limit}",
+        ]
+        return " ".join(part for part in parts if part)
+
+
+def _written(column: Column, cell: str, slot: str, unit: SpeedUnit) -> str:
+    expression = column.expression(cell, slot)
+    if column.name == default_name(column.kind, unit) + column.end.value:
+        return expression
+    return f"{expression} AS {identifier(column.name)}"

@@ -1,0 +1,119 @@
+"""From the text of a priced question to a Question, or to an error with the line that would work.
+
+Reading never stops at a problem: the part is left out or replaced, and reading goes on. So what is left in
+the end is a question that works, and the error for the first problem offers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from trafficdp.config import Config
+from trafficdp.errors import TrafficdpError
+from trafficdp.model.slot import SlotKind
+from trafficdp.privacy.loss import PureDP
+from trafficdp.query.clause import Clause, cut
+from trafficdp.query.columns import Column, Kind
+from trafficdp.query.expressions import GridWords
+from trafficdp.query.options import Options, read_options
+from trafficdp.query.problems import Problems
+from trafficdp.query.question import Question
+from trafficdp.query.select_list import (
+    DEFAULTS,
+    check_form,
+    named,
+    read_columns,
+    read_keys,
+    read_limit,
+    read_order,
+)
+from trafficdp.query.where import read_where
+
+
+def read_question(text: str, config: Config) -> Question:
+    """Return what ``text`` asks, under the city of ``config``.
+
+    Raises UsageError, whose "what to do" holds a line that would work, for anything that is not a question
+    of this dialect. Nothing is read but the text and the configuration.
+    """
+    problems = Problems()
+    clause = cut(text, problems)
+    try:
+        question = _read(clause, config, problems)
+    except RecursionError:
+        problems.add("the question is nested too deeply", None, "fewer brackets")
+        question = _read(Clause(clause.explain, clause.options, None), config, problems)
+    if problems.found:
+        raise problems.refusal(question.to_sql(config))
+    return question
+
+
+def _read(clause: Clause, config: Config, problems: Problems) -> Question:
+    select, words = clause.select, GridWords()
+    columns, keys = DEFAULTS, frozenset({Kind.CELL})
+    if select is not None:
+        check_form(select, problems)
+        columns = read_columns(select, words, problems)
+        keys = read_keys(select, columns, words, problems)
+    shown = named(columns, config.map.display_unit, problems)
+    order = () if select is None else read_order(select, columns, shown, words, problems)
+    resolution = _resolution(words, config, problems)
+    where = None if select is None else select.args.get("where")
+    return Question(
+        explain=clause.explain,
+        options=_options(clause, config, shown, problems),
+        columns=shown,
+        resolution=resolution,
+        slot_kind=_slot_kind(words, config, problems) if Kind.SLOT in keys else SlotKind.WHOLE_PERIOD,
+        by_slot=Kind.SLOT in keys,
+        filter=read_where(
+            where.this if isinstance(where, exp.Where) else None,
+            config.grid.period,
+            config.areas,
+            resolution,
+            problems,
+        ),
+        order=order,
+        limit=None if select is None else read_limit(select, problems),
+    )
+
+
+def _options(clause: Clause, config: Config, columns: tuple[Column, ...], problems: Problems) -> Options:
+    noisy = any(column.kind.statistic is not None for column in columns)
+    options = read_options(
+        clause.options, config.epsilon or PureDP.of(1), problems, needed=noisy and clause.select is not None
+    )
+    if options.speed_bound is not None:
+        try:
+            replace(config.bound, upper=options.speed_bound)
+        except TrafficdpError as error:
+            problems.add("option speed_bound is not valid", str(error.got), str(error.expected))
+            options = replace(options, speed_bound=None)
+    return options
+
+
+def _resolution(words: GridWords, config: Config, problems: Problems) -> int:
+    """Return the one resolution that is named, or the configured one."""
+    configured = config.grid.resolution
+    found = [*words.resolutions, *([configured] if words.bare_cell and not words.resolutions else [])]
+    if len(set(found)) > 1:
+        problems.add(
+            "hexagons of one resolution at a time",
+            ", ".join(f"h3({each})" for each in found),
+            f"h3({found[0]})",
+        )
+    return found[0] if found else configured
+
+
+def _slot_kind(words: GridWords, config: Config, problems: Problems) -> SlotKind:
+    """Return the one kind of slot that is named, or the configured one."""
+    found = words.slot_kinds
+    if len(set(found)) > 1:
+        problems.add(
+            "slots of one kind at a time",
+            ", ".join(f"slot('{each.value}')" for each in found),
+            f"slot('{found[0].value}')",
+        )
+    return found[0] if found else config.grid.slot_kind

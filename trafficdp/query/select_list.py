@@ -1,0 +1,233 @@
+"""The columns of a question, what it is grouped and ordered by, and the form of the whole SELECT."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.query.columns import RESERVED, Column, End, Kind, default_name
+from trafficdp.query.expressions import GridWords, Meaning, RefusedError, meaning_of
+from trafficdp.query.literals import integer_of, text_of, unwrapped
+from trafficdp.query.problems import Problems, UnreadableError, shown
+
+TABLE = "fixes"
+LONGEST_NAME = 60
+LARGEST_LIMIT = 10**9
+Shown = tuple[Meaning, str]
+"""A column with the name that the question gives it, empty for none."""
+DEFAULTS: list[Shown] = [
+    ((Kind.CELL, End.VALUE), ""),
+    ((Kind.MEAN, End.VALUE), ""),
+    ((Kind.MEAN, End.LOW), ""),
+    ((Kind.MEAN, End.HIGH), ""),
+]
+"""What is offered where nothing can be read."""
+_READ = {"expressions", "from_", "where", "group", "order", "limit"}
+_CALLED = {
+    "joins": "a JOIN",
+    "distinct": "DISTINCT",
+    "having": "HAVING",
+    "qualify": "QUALIFY",
+    "with_": "WITH",
+    "windows": "WINDOW",
+    "offset": "OFFSET",
+    "into": "INTO",
+    "laterals": "LATERAL",
+}
+_FREE = "no such thing here: the answer is a release, and free SQL on releases can do it"
+
+
+def check_form(select: exp.Select, problems: Problems) -> None:
+    """Note a problem for every clause that the dialect does not have, and for any table but fixes."""
+    for name, part in select.args.items():
+        if part and name not in _READ:
+            problems.add(
+                f"{_CALLED.get(name, name.strip('_'))} is not part of a priced question", None, _FREE
+            )
+    origin = select.args.get("from_")
+    table = origin.this if isinstance(origin, exp.From) else None
+    if not isinstance(table, exp.Table):
+        problems.add("a priced question is FROM fixes", None if table is None else text_of(table), TABLE)
+    elif table.name.lower() != TABLE or any(part for name, part in table.args.items() if name != "this"):
+        problems.add("a priced question is FROM fixes alone", text_of(table), TABLE)
+
+
+def read_columns(select: exp.Select, words: GridWords, problems: Problems) -> list[Shown]:
+    """Return the columns with their names; DEFAULTS when none can be read."""
+    aliases = _aliases(select)
+    found: list[Shown] = []
+    for node in select.expressions:
+        inner = unwrapped(node.this) if isinstance(node, exp.Alias) else node
+        name = _alias(node)
+        if isinstance(inner, exp.Star) or (
+            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+        ):
+            problems.add("single fixes cannot be shown", "*", "columns and statistics by name")
+            found += DEFAULTS
+            continue
+        try:
+            found.append((meaning_of(inner, aliases, words), name))
+        except RefusedError as error:
+            problems.found.append(error.problem)
+            if error.instead is not None and error.instead not in [meaning for meaning, _ in found]:
+                found.append((error.instead, name))
+    if not any(meaning[0].measured for meaning, _ in found):
+        problems.add("the question asks for no statistic", None, "AVG(speed), COUNT(*) or another")
+        found += DEFAULTS[0 if not found else 1 :]
+    return found
+
+
+def _alias(node: exp.Expr) -> str:
+    if not isinstance(node, exp.Alias):
+        return ""
+    identifier = node.args.get("alias")
+    quoted = isinstance(identifier, exp.Identifier) and identifier.args.get("quoted")
+    return node.alias if quoted else node.alias.lower()
+
+
+def _aliases(select: exp.Select) -> dict[str, Meaning]:
+    """Return what the names of measured columns stand for, so that intervals and orders may use them."""
+    found: dict[str, Meaning] = {}
+    for node in select.expressions:
+        if isinstance(node, exp.Alias):
+            try:
+                meaning = meaning_of(node.this, {}, GridWords())
+            except UnreadableError:
+                continue
+            found.setdefault(node.alias.lower(), meaning)
+    return found
+
+
+def read_keys(
+    select: exp.Select, columns: list[Shown], words: GridWords, problems: Problems
+) -> frozenset[Kind]:
+    """Return CELL, and SLOT when the question is grouped by slot too."""
+    keys: set[Kind] = set()
+    group = select.args.get("group")
+    if isinstance(group, exp.Group):
+        if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
+            problems.add("groups are cells and slots", text_of(group), "GROUP BY cell, slot")
+        if group.args.get("all"):
+            keys |= {_key(meaning[0]) for meaning, _ in columns if not meaning[0].measured}
+        for node in group.expressions:
+            keys |= _group(node, select, columns, words, problems)
+    keys.discard(Kind.STATUS)
+    asked_slot = any(meaning[0].of_slot for meaning, _ in columns)
+    if Kind.CELL not in keys:
+        problems.add("the question is not grouped by hexagon", None, "GROUP BY cell, or GROUP BY cell, slot")
+    if asked_slot and Kind.SLOT not in keys:
+        problems.add("the slot is shown but not grouped by", None, "GROUP BY cell, slot")
+    return frozenset({Kind.CELL, *({Kind.SLOT} if asked_slot else keys & {Kind.SLOT})})
+
+
+def _key(kind: Kind) -> Kind:
+    return Kind.SLOT if kind.of_slot else kind
+
+
+def _group(
+    node: exp.Expr, select: exp.Select, columns: list[Shown], words: GridWords, problems: Problems
+) -> set[Kind]:
+    """Return the key that one expression of GROUP BY is; nothing and a problem for any other."""
+    try:
+        kind = _placed(node, select, columns, words)[0]
+    except UnreadableError as error:
+        problems.found.append(error.problem)
+        return set()
+    if kind.measured:
+        problems.add("groups are cells and slots", text_of(node), "GROUP BY cell, slot")
+        return set()
+    return {_key(kind)}
+
+
+def _placed(node: exp.Expr, select: exp.Select, columns: list[Shown], words: GridWords) -> Meaning:
+    """Return what an expression of GROUP BY or ORDER BY means: a place in the list, a name, a column."""
+    node = unwrapped(node)
+    if isinstance(node, exp.Literal):
+        # the numbering of what was written, not of what could be read
+        place = integer_of(node, 1, max(1, len(select.expressions)), "a place in the list")
+        written = select.expressions[place - 1]
+        return meaning_of(
+            written.this if isinstance(written, exp.Alias) else written, _aliases(select), words
+        )
+    return meaning_of(node, _aliases(select), words)
+
+
+def named(columns: list[Shown], unit: SpeedUnit, problems: Problems) -> tuple[Column, ...]:
+    """Return the columns, each with a name of its own."""
+    taken: dict[Meaning, str] = {}
+    for meaning, name in columns:
+        if name and meaning[1] is End.VALUE:
+            taken.setdefault(meaning, name)
+    found: list[Column] = []
+    seen: set[str] = set()
+    for (kind, end), given in columns:
+        fallback = default_name(kind, unit) + end.value
+        if end is not End.VALUE and (kind, End.VALUE) in taken:
+            fallback = taken[kind, End.VALUE] + end.value
+        name = given or fallback
+        if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
+            problems.add(
+                "a name is too long or not printable", shown(name), f"at most {LONGEST_NAME} letters"
+            )
+            name = default_name(kind, unit) + end.value
+        if RESERVED.get(name.lower(), kind) is not kind or (
+            end is not End.VALUE and name.lower() in RESERVED
+        ):
+            problems.add("this name is kept for another column", shown(name), fallback)
+            name = default_name(kind, unit) + end.value
+        if name.lower() in seen:
+            problems.add("two columns have the same name", shown(name), "a name of its own for each")
+            name = next(f"{name}_{n}" for n in range(2, 10_000) if f"{name}_{n}".lower() not in seen)
+        seen.add(name.lower())
+        found.append(Column(kind, end, name))
+    return tuple(found)
+
+
+def read_order(
+    select: exp.Select,
+    columns: list[Shown],
+    names: tuple[Column, ...],
+    words: GridWords,
+    problems: Problems,
+) -> tuple[tuple[int, bool], ...]:
+    """Return (number of the column from 1, descending) of every expression of ORDER BY."""
+    order = select.args.get("order")
+    found: list[tuple[int, bool]] = []
+    for node in order.expressions if isinstance(order, exp.Order) else ():
+        inner = node.this if isinstance(node, exp.Ordered) else node
+        by_name = {column.name.lower(): place for place, column in enumerate(names, 1)}
+        try:
+            if isinstance(node, exp.Ordered) and node.args.get("nulls_first"):
+                raise UnreadableError("bins without a number come last", text_of(node), "no NULLS FIRST")
+            bare = unwrapped(inner)
+            place = by_name.get(bare.name.lower()) if isinstance(bare, exp.Column) else None
+            if place is None:
+                meaning = _placed(inner, select, columns, words)
+                place = next(
+                    (n for n, column in enumerate(names, 1) if (column.kind, column.end) == meaning), None
+                )
+            if place is None:
+                raise UnreadableError(
+                    "only columns that are shown give an order", text_of(node), "ORDER BY 1"
+                )
+        except UnreadableError as error:
+            problems.found.append(error.problem)
+            continue
+        found.append((place, bool(isinstance(node, exp.Ordered) and node.args.get("desc"))))
+    return tuple(found)
+
+
+def read_limit(select: exp.Select, problems: Problems) -> int | None:
+    """Return the number of LIMIT, None when there is none."""
+    limit = select.args.get("limit")
+    if limit is None:
+        return None
+    try:
+        if not isinstance(limit, exp.Limit) or any(
+            part for name, part in limit.args.items() if name not in ("this", "expression")
+        ):
+            raise UnreadableError("rows are limited by LIMIT", text_of(limit), "LIMIT 10")
+        return integer_of(limit.expression, 0, LARGEST_LIMIT, "a limit")
+    except UnreadableError as error:
+        problems.found.append(error.problem)
+        return None

@@ -1,0 +1,229 @@
+"""The WHERE of a priced question: place and time, which are public under the counts assumption; no values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import numpy as np
+from sqlglot import exp
+
+from trafficdp.binning.cells import cells_from_text, resolutions_of
+from trafficdp.errors import TrafficdpError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.period import Period
+from trafficdp.model.selection import HOURS_A_WEEK, Place
+from trafficdp.query.filter import Filter, Week, box_name, narrowed, without_restriction
+from trafficdp.query.literals import (
+    call_of,
+    date_of,
+    integer_of,
+    name_of,
+    number_of,
+    string_of,
+    text_of,
+    unwrapped,
+)
+from trafficdp.query.problems import Problems, UnreadableError, shown
+from trafficdp.query.week import TurnedError, week_of
+
+ALLOWED = "predicates on date, weekday, hour, area, cell, h3(resolution) and in_box(west, south, east, north)"
+_VALUES = {
+    "speed": "speeds are what is protected, and cannot be a condition",
+    "vehicle": "no vehicle can be singled out",
+    "plate": "no vehicle can be singled out",
+    "vehicle_id": "no vehicle can be singled out",
+    "latitude": "places are chosen by area, hexagon or box",
+    "longitude": "places are chosen by area, hexagon or box",
+    "time": "times are chosen by date, weekday and hour",
+    "timestamp": "times are chosen by date, weekday and hour",
+    "slot": "times are chosen by date, weekday and hour",
+}
+_DAYS = "date BETWEEN '2026-03-02' AND '2026-03-08', or date with =, <, <=, > or >="
+
+
+@dataclass
+class _Found:
+    """The restrictions met so far."""
+
+    first: date
+    last: date
+    week: Week = field(default_factory=lambda: np.ones(HOURS_A_WEEK, dtype=np.bool_))
+    places: list[tuple[Place, ...]] = field(default_factory=list)
+    cells: frozenset[int] | None = None
+
+
+def read_where(
+    where: exp.Expr | None,
+    period: Period,
+    areas: Mapping[str, StudyArea],
+    resolution: int,
+    problems: Problems,
+) -> Filter:
+    """Return what ``where`` selects; predicates that are refused are problems, and left out.
+
+    ``areas`` are the named places, ``resolution`` that of the question's ``cell``.
+    """
+    found = _Found(period.first, period.last)
+    predicates = [] if where is None else _conjuncts(where)
+    for predicate in predicates:
+        try:
+            _read(predicate, found, areas, resolution)
+        except TurnedError as error:
+            problems.found.append(error.problem)
+            found.week = found.week & error.instead
+        except UnreadableError as error:
+            problems.found.append(error.problem)
+    try:
+        chosen = narrowed(period, found.first, found.last)
+    except TrafficdpError:
+        problems.add(
+            "no day of the configured period is left",
+            f"{found.first.isoformat()} to {found.last.isoformat()}",
+            f"days from {period.first.isoformat()} to {period.last.isoformat()}",
+        )
+        chosen = period
+    try:
+        return Filter.of(chosen, found.week, found.places, found.cells)
+    except TrafficdpError:
+        problems.add("no time or no hexagon is left by the conditions together", None, "at least one hour")
+        return without_restriction(period)
+
+
+def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    node = unwrapped(node)
+    if isinstance(node, exp.And):
+        return [each for part in node.flatten() for each in _conjuncts(part)]
+    return [node]
+
+
+def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolution: int) -> None:
+    names = {name_of(column) for column in node.find_all(exp.Column)}
+    refused = sorted(name for name in names if name in _VALUES)
+    if refused:
+        raise UnreadableError(_VALUES[refused[0]], text_of(node), ALLOWED)
+    call = call_of(node)
+    if names and names <= {"weekday", "hour"}:
+        found.week = found.week & week_of(node)
+    elif names == {"date"}:
+        first, last = _days(node)
+        found.first, found.last = max(found.first, first), min(found.last, last)
+    elif names == {"area"}:
+        found.places.append(_areas(node, areas))
+    elif call is not None and call[0] == "in_box":
+        found.places.append((_box(call[1], node),))
+    elif names == {"cell"} or (not names and any(_h3(each) for each in node.find_all(exp.Anonymous))):
+        cells = _cells(node, resolution)
+        found.cells = cells if found.cells is None else _both(found.cells, cells, node)
+    else:
+        raise UnreadableError("this condition cannot be read", text_of(node), ALLOWED)
+
+
+def _days(node: exp.Expr) -> tuple[date, date]:
+    """Return the first and last day that a predicate allows."""
+    if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "date":
+        return date_of(node.args["low"]), date_of(node.args["high"])
+    one = _single(node)
+    if one is not None:
+        return date_of(one), date_of(one)
+    if isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        left, right = unwrapped(node.this), unwrapped(node.expression)
+        below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
+        if name_of(left) != "date":
+            left, right, below = right, left, not below
+        if name_of(left) == "date":
+            return _half_open(date_of(right), below, strict, node)
+    raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS)
+
+
+def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[date, date]:
+    try:
+        step = timedelta(days=1 if strict else 0)
+        return (date.min, day - step) if below else (day + step, date.max)
+    except OverflowError:
+        raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS) from None
+
+
+def _single(node: exp.Expr) -> exp.Expr | None:
+    """Return the one value that a column is said to equal, None when it is another predicate."""
+    if isinstance(node, exp.EQ):
+        left, right = unwrapped(node.this), unwrapped(node.expression)
+        return right if isinstance(left, (exp.Column, exp.Anonymous)) else left
+    if isinstance(node, exp.In) and len(node.expressions) == 1 and not node.args.get("query"):
+        value: exp.Expr = node.expressions[0]
+        return value
+    return None
+
+
+def _listed(node: exp.Expr, what: str, expected: str) -> list[str]:
+    """Return the texts that a column is said to be one of."""
+    one = _single(node)
+    if one is not None:
+        return [string_of(one, what, expected)]
+    if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
+        return [string_of(each, what, expected) for each in node.expressions]
+    raise UnreadableError(f"a condition on {what} is = or IN", text_of(node), expected)
+
+
+def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
+    known = {name.casefold(): name for name in areas}
+    expected = "one of " + ", ".join(sorted(areas)) if areas else "[[areas]] with a name in the configuration"
+    places = []
+    for text in _listed(node, "an area", expected):
+        name = known.get(text.strip().casefold())
+        if name is None:
+            raise UnreadableError("there is no such area", shown(text), expected)
+        places.append(Place(name, areas[name]))
+    return tuple(places)
+
+
+def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
+    expected = "in_box(west, south, east, north) in degrees"
+    if len(corners) != 4:
+        raise UnreadableError("a box has four sides", text_of(node), expected)
+    numbers = [number_of(corner, "a side of a box", expected) + 0.0 for corner in corners]
+    west, south, east, north = numbers
+    try:
+        return Place(box_name(west, south, east, north), StudyArea.from_bbox(west, south, east, north))
+    except TrafficdpError:
+        raise UnreadableError("this is not a box", text_of(node), expected) from None
+
+
+def _h3(node: exp.Expr) -> bool:
+    call = call_of(node)
+    return call is not None and call[0] == "h3"
+
+
+def _cells(node: exp.Expr, resolution: int) -> frozenset[int]:
+    expected = "hexagons such as cell = '861f8d567ffffff'"
+    tested = unwrapped(node.this) if isinstance(node.this, exp.Expr) else node
+    call = call_of(tested)
+    if call is not None:
+        if call[0] != "h3" or len(call[1]) != 1:
+            raise UnreadableError("this condition cannot be read", text_of(node), "h3(7) = '...'")
+        resolution = integer_of(call[1][0], 0, 15, "a resolution")
+    elif name_of(tested) != "cell":
+        raise UnreadableError("this condition cannot be read", text_of(node), expected)
+    texts = [text.strip() for text in _listed(node, "a hexagon", expected)]
+    try:
+        cells = cells_from_text(texts)
+    except TrafficdpError:
+        raise UnreadableError("this is no hexagon of H3", text_of(node), expected) from None
+    found = sorted(set(resolutions_of(cells).tolist()))
+    if found != [resolution]:
+        raise UnreadableError(
+            "the hexagons are of another resolution",
+            "resolution " + ", ".join(map(str, found)),
+            f"h3({found[0]}) IN (...), or hexagons of resolution {resolution}",
+        )
+    return frozenset(int(cell) for cell in cells)
+
+
+def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
+    resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
+    if resolutions is not None and resolutions[0] != resolutions[1]:
+        raise UnreadableError(
+            "only one list of hexagons can be given", text_of(node), "hexagons of one resolution"
+        )
+    return one & other
