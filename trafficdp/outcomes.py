@@ -11,6 +11,7 @@ import pandas as pd
 from trafficdp.export.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.model.grid import Grid
+from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.growth import Growth
@@ -21,6 +22,7 @@ from trafficdp.planner.suggest import Suggestions
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
+from trafficdp.store.vault_analysts import AnalystSpending
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Plan:
 
     ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
-    grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked.
+    grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
+    ``adaptive`` only for a map of several resolutions.
     """
 
     allocation: Allocation
@@ -91,6 +94,7 @@ class Plan:
     affordable: Affordable
     growth: Growth | None = None
     answer: Answer | None = None
+    adaptive: AdaptiveMap | None = None
 
     @property
     def loss(self) -> PureDP:
@@ -111,8 +115,20 @@ class ReleaseSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowSpending:
+    """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
+
+    name: str
+    ceiling: PureDP
+    largest_spent: PureDP
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """What the store holds, for the curator."""
+    """What the store holds, for the curator. ``analysts`` are those that were ever charged.
+
+    ``windows`` are the ceilings of the present year and month, where the budget has any.
+    """
 
     store: Path
     fixes: int
@@ -125,3 +141,5 @@ class Status:
     largest_spent: PureDP
     sum_of_maxima: PureDP
     budget: PureDP
+    analysts: tuple[AnalystSpending, ...] = ()
+    windows: tuple[WindowSpending, ...] = ()

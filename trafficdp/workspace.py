@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,12 +25,15 @@ from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseErro
 from trafficdp.export.columns import unit_label
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
+from trafficdp.holdings import status_of, summaries
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.planner.precision import Reach
 from trafficdp.planning import LookedAt, Planning, Question
@@ -74,11 +77,14 @@ class Workspace:
         resolution: int | None = None,
         slot_kind: SlotKind | str | None = None,
         min_vehicles: int | None = None,
+        mechanism: str | Mapping[Statistic, str] | None = None,
     ) -> Workspace:
         """Return the same city, store, key and budget with another map; what is not given stays.
 
-        This is how a suggestion of ``plan`` is followed. Nothing is read or written.
-        Raises UsageError for a resolution outside 0 to 15, an unknown slot or ``min_vehicles`` below 1.
+        This is how a suggestion of ``plan`` is followed. Nothing is read or written. ``mechanism`` is
+        "baseline", "auto" or a name of the registry, for all statistics or for each of those it names.
+        Raises UsageError for a resolution outside 0 to 15, an unknown slot, ``min_vehicles`` below 1 and a
+        mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
         """
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
@@ -88,6 +94,8 @@ class Workspace:
         if min_vehicles is not None:
             integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
             settings = replace(settings, min_vehicles=min_vehicles)
+        if mechanism is not None:
+            settings = settings.with_mechanism(mechanism)
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
@@ -146,14 +154,21 @@ class Workspace:
         *,
         force: bool = False,
         within_budget: bool = False,
+        allow_idealised_noise: str | None = None,
     ) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
 
         ``within_budget`` takes the largest epsilon that every vehicle can pay, if that is less.
+        ``allow_idealised_noise`` names a mechanism whose noise has no exact sampler: it then releases the
+        statistics that it knows, and the manifest says so. Nothing else ever uses such a mechanism.
 
         When an earlier process died in the middle of just this release, it is finished and returned: the
         command that was interrupted can be repeated, and is charged once.
         """
+        if allow_idealised_noise is not None:
+            return self._idealised(allow_idealised_noise).release(
+                epsilon, force=force, within_budget=within_budget
+            )
         key = VehicleKey.load(self.key_file)
         with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
@@ -163,12 +178,12 @@ class Workspace:
             if plan.verdict.refused and not force:
                 raise _refusal(plan)
             version = vault_fixes.data_version(curator.vault)
-            occasion = self._occasion(curator.vault, version)
+            occasion = self._occasion(curator.vault, version, plan.grid)
             for name in finished:
                 order = curator.order_of(name)
                 if same_question(order, occasion, plan.allocation):
                     return ReleasedMap(curator.load(name), folder_of(self.store, name))
-            contributions = curator.contributions(self.config.grid, self.config.bound, version)
+            contributions = curator.contributions(plan.grid, self.config.bound, version)
             release = curator.release(
                 plan.allocation,
                 contributions,
@@ -178,48 +193,42 @@ class Workspace:
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
 
+    def _idealised(self, mechanism: str) -> Workspace:
+        """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
+        settings = self.config.map
+        known = mechanism_named(mechanism).statistics
+        named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
+        if not named:
+            raise UsageError(
+                f"{mechanism} knows none of the statistics of this map",
+                got=", ".join(statistic.value for statistic in settings.statistics),
+                expected=", ".join(statistic.value for statistic in known),
+            )
+        config = replace(self.config, map=settings.with_mechanism(named, allow_idealised=True))
+        return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
+
     def ask(self, text: str, *, analyst: str | None = None) -> Answered | Explanation:
-        """Answer a priced question, SELECT WITH DIFFERENTIAL_PRIVACY ..., or with EXPLAIN price it for nothing.
+        """Answer a question SELECT WITH DIFFERENTIAL_PRIVACY ..., or price it for nothing with EXPLAIN.
 
         It is charged to ``analyst`` (a name of [[analysts]]) and to the vehicles like any release, once: the
-        same question of the same data again costs nothing. A question that cannot be asked raises UsageError
-        with a line that would work; see ``query.asking`` for what else is raised.
+        same question of the same data again costs nothing. See ``query.asking`` for what is raised.
         """
         # the parser takes a moment to load: only those who ask wait for it
-        from trafficdp.query.asking import Asking, role_of
-        from trafficdp.query.reading import read_question
+        from trafficdp.query.asking import Asking
 
-        question = read_question(text, self.config)
-        role = role_of(self.config, analyst, needed=bool(question.statistics) and not question.explain)
+        asking = Asking.of(text, self.config, analyst)
         key = VehicleKey.load(self.key_file)
-        config = question.configured(self.config)
-        there = Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
+        there = Workspace(asking.there, self.store, self.key_file, wait=self._wait, progress=self._progress)
         with there._curator("sql") as curator:
             curator.vault.check_key(key.fingerprint)
             planning = there._planning(curator)
             occasion = there._occasion(curator.vault, vault_fixes.data_version(curator.vault))
-            occasion = replace(occasion, question=replace(question, explain=False).to_sql(self.config))
-            return Asking(question, self.config, config, curator, planning, occasion, role).answer()
+            return asking.answer(curator, planning, occasion)
 
     def releases(self) -> list[ReleaseSummary]:
         """Return every charged release, in order."""
         with self._curator("releases") as curator:
-            entries = {row.sequence: row.facts for row in vault_ledger.rows(curator.vault)}
-            return [
-                ReleaseSummary(
-                    id=stored.release_id,
-                    status="withdrawn"
-                    if stored.withdrawn
-                    else "published"
-                    if stored.published
-                    else "unfinished",
-                    sequence=stored.sequence,
-                    epsilon=PureDP(int(str(entries[stored.sequence]["epsilon_pico"]))),
-                    created_at=str(entries[stored.sequence]["at"]),
-                    folder=folder_of(self.store, stored.release_id),
-                )
-                for stored in vault_releases.all_releases(curator.vault)
-            ]
+            return summaries(curator, self.store)
 
     def map(self, release_id: str) -> ReleasedMap:
         """Return a published release."""
@@ -265,23 +274,7 @@ class Workspace:
     def status(self) -> Status:
         """Return what the store holds."""
         with self._curator("status", recover=False) as curator:
-            version = vault_fixes.data_version(curator.vault)
-            counts = vault_fixes.count_fixes(curator.vault, version.ingest_id)
-            releases = vault_releases.all_releases(curator.vault)
-            spent = vault_ledger.totals(curator.vault)
-            return Status(
-                store=self.store,
-                fixes=counts.fixes,
-                vehicles=counts.vehicles,
-                derived=counts.derived,
-                files=version.ingest_id,
-                data_version=version.digest,
-                releases=len(releases),
-                unfinished=sum(not each.finished for each in releases),
-                largest_spent=PureDP(spent.largest),
-                sum_of_maxima=PureDP(spent.sum_of_maxima),
-                budget=self.config.budget,
-            )
+            return status_of(curator, self.store, self.config.policy, datetime.now(UTC))
 
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
@@ -297,9 +290,9 @@ class Workspace:
         if version.ingest_id == 0:
             raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
         self._pin_area(curator.vault, dry_run=True)
-        return Planning(curator, self.config, version, looked_at or _nobody)
+        return Planning(curator, self.config, version, looked_at)
 
-    def _occasion(self, vault: Vault, version: vault_fixes.DataVersion) -> Occasion:
+    def _occasion(self, vault: Vault, version: vault_fixes.DataVersion, grid: Grid) -> Occasion:
         speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
         sources = tuple(
             source_facts(declaration, name, speeds.get(name, "reported"))
@@ -308,10 +301,11 @@ class Workspace:
         return Occasion(
             publisher=self.config.city.publisher,
             place=self.config.city.name,
-            grid=self.config.grid,
+            grid=grid,
             display_unit=self.config.map.display_unit,
             publish_counts=self.config.map.publish_counts,
             budget=self.config.budget,
+            policy=self.config.policy,
             data_version=version,
             sources=sources,
             created_at=datetime.now(UTC).replace(microsecond=0),
@@ -375,10 +369,6 @@ def open_workspace(
     if create:
         make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
-
-
-def _nobody(grid: Grid) -> None:
-    """Nobody wants to know which maps are looked at."""
 
 
 def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:

@@ -16,15 +16,17 @@ def ledger(context: typer.Context) -> None:
     settings: Settings = context.obj
     workspace = settings.workspace()
     rows, totals = workspace.ledger(), workspace.status()
+    named = any("analyst" in row.facts for row in rows)
     settings.output.table(
         "Ledger",
-        ["#", "entry", "release", "epsilon", "at (UTC)", "head"],
+        ["#", "entry", "release", "epsilon", *(["analyst"] if named else []), "at (UTC)", "head"],
         [
             [
                 row.sequence,
                 str(row.facts["kind"]),
                 str(row.facts["release"]),
                 _epsilon(row) or "",
+                *([str(row.facts.get("analyst", ""))] if named else []),
                 minute(str(row.facts["at"])),
                 row.head_hash[:12],
             ]
@@ -35,6 +37,16 @@ def ledger(context: typer.Context) -> None:
         f"A vehicle may spend epsilon {totals.budget}; the busiest has spent {totals.largest_spent}. "
         f"The releases' largest losses sum to {totals.sum_of_maxima}."
     )
+    for window in totals.windows:
+        settings.output.say(
+            f"{window.name.capitalize()} it may spend {window.ceiling}; the busiest has spent "
+            f"{window.largest_spent}."
+        )
+    for each in totals.analysts:
+        settings.output.say(
+            f"Analyst {each.name} has spent at most {each.largest_spent} of a vehicle, by {each.charges} "
+            f"questions whose largest losses sum to {each.sum_of_maxima}."
+        )
     settings.output.result(ledger_facts(rows, totals))
 
 
@@ -44,6 +56,19 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
         "budget_per_vehicle": str(totals.budget),
         "largest_spent": str(totals.largest_spent),
         "sum_of_maxima": str(totals.sum_of_maxima),
+        "windows": [
+            {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
+            for each in totals.windows
+        ],
+        "analysts": [
+            {
+                "name": each.name,
+                "charges": each.charges,
+                "largest_spent": str(each.largest_spent),
+                "sum_of_maxima": str(each.sum_of_maxima),
+            }
+            for each in totals.analysts
+        ],
         "entries": [
             {
                 "sequence": row.sequence,
@@ -51,6 +76,7 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
                 "release": row.facts["release"],
                 "at": row.facts["at"],
                 "epsilon": _epsilon(row),
+                "analyst": row.facts.get("analyst"),
                 "head_hash": row.head_hash,
             }
             for row in rows

@@ -1,9 +1,12 @@
-"""`trafficdp sql`: any query on what is released. It needs neither vault nor key, and costs nothing."""
+"""`trafficdp sql`: any query on what is released, and priced questions to the vault.
+
+What is released needs neither vault nor key, and costs nothing. SELECT WITH DIFFERENTIAL_PRIVACY is charged.
+"""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +20,8 @@ from trafficdp.cli.shell import run_script, run_shell
 from trafficdp.config import read_places
 from trafficdp.errors import UsageError
 from trafficdp.export.query_result import FORMATS, cell_texts, json_rows, result_bytes, write_result
+from trafficdp.query.explanation import Explanation
+from trafficdp.query.recognise import is_priced
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
 from trafficdp.store.released import RELEASED_NAME
 from trafficdp.store_setup import store_path
@@ -44,23 +49,30 @@ def sql(
             "--file", help="A released.duckdb, instead of the store's.", metavar="<file>", show_default=False
         ),
     ] = None,
+    analyst: Annotated[
+        str | None,
+        typer.Option("--as", help="Who asks: a name of [[analysts]].", metavar="<name>", show_default=False),
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="<seconds>", help="How long a query may take.")
     ] = DEFAULT_TIMEOUT,
 ) -> None:
-    """Ask the released maps anything in SQL. It is free, and reads nothing else.
+    """Ask the released maps anything in SQL: free. Or ask the vault: SELECT WITH DIFFERENTIAL_PRIVACY ...
+
+    The latter is charged like a release, to the vehicles and to who asks (--as); EXPLAIN SELECT WITH ...
+    tells the price for nothing.
 
     Without a query it is a shell (\\q leaves, \\d lists what there is) or, fed from a pipe, runs what
     comes until an error.
     """
     settings: Settings = context.obj
     form = _format(to, out, settings.output)
-    path = _released(settings) if file is None else file
-    with AnalystSession.open(path, timeout=timeout) as session:
-        asked = _Asked(session, settings.output, form, out)
+    with _Asked(settings, file, analyst, timeout, form, out) as asked:
         if query is not None:
             asked.run(query)
         elif sys.stdin is not None and sys.stdin.isatty():
+            # a shell without anything to read would help nobody
+            asked.session()
             run_shell(asked.run, asked.describe, settings.output)
         else:
             run_script(_piped(), asked.run)
@@ -96,23 +108,73 @@ def _piped() -> str:
     return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _Asked:
     """What becomes of a statement: it is run, and its rows go where they should."""
 
-    session: AnalystSession
-    output: Output
+    settings: Settings
+    file: Path | None
+    analyst: str | None
+    timeout: float
     form: str
     out: Path | None
+    opened: list[AnalystSession] = field(default_factory=list)
+
+    def __enter__(self) -> _Asked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def output(self) -> Output:
+        return self.settings.output
+
+    @property
+    def path(self) -> Path:
+        """The released database."""
+        return _released(self.settings) if self.file is None else self.file
+
+    def session(self) -> AnalystSession:
+        """Return the session on the released database, opened when it is first needed."""
+        if not self.opened:
+            self.opened.append(AnalystSession.open(self.path, timeout=self.timeout))
+        return self.opened[0]
+
+    def close(self) -> None:
+        while self.opened:
+            self.opened.pop().close()
 
     def run(self, query: str) -> None:
-        rows = self.session.run(query)
+        facts: dict[str, object] = {}
+        if is_priced(query):
+            rows, facts = self._priced(query)
+        else:
+            rows = self.session().run(query)
         if self.out is not None:
             self._write(rows, self.out)
         elif self.form != TABLE:
             typer.echo(self._bytes(rows), nl=False)
         else:
-            self._show(rows)
+            self._show(rows, facts)
+
+    def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
+        """Return the rows of a question to the vault, and what JSON says of it besides."""
+        if self.file is not None:
+            raise UsageError(
+                "a priced question is for the store, not for a file",
+                got=f"--file {self.file}",
+                todo="leave out --file, or ask the file something free",
+            )
+        with self.output.spinner("asking the vault"):
+            found = self.settings.workspace().ask(query, analyst=self.analyst)
+        if isinstance(found, Explanation):
+            return found.rows, {"charged": "0", "release": found.earlier}
+        # what was released now is to be seen by the next query
+        self.close()
+        for note in found.notes:
+            self.output.warn(note)
+        return found.rows, {"charged": str(found.charged), "release": found.release_id}
 
     def _bytes(self, rows: pa.Table) -> bytes:
         if self.form == "parquet" and sys.stdout.isatty():
@@ -120,16 +182,17 @@ class _Asked:
         return result_bytes(rows, self.form)
 
     def _write(self, rows: pa.Table, path: Path) -> None:
-        if path.exists() and path.samefile(self.session.path):
+        released = self.path
+        if path.exists() and released.exists() and path.samefile(released):
             raise UsageError("this would overwrite the released database", got=str(path))
         size = write_result(rows, self.form, path)
         self.output.say(f"wrote {shorten(path)}: {rows.num_rows:,} rows")
         self.output.result({"file": str(path), "format": self.form, "rows": rows.num_rows, "bytes": size})
 
-    def _show(self, rows: pa.Table) -> None:
+    def _show(self, rows: pa.Table, facts: dict[str, object]) -> None:
         if self.output.as_json:
-            named = [{"name": field.name, "type": str(field.type)} for field in rows.schema]
-            self.output.result({"columns": named, "rows": json_rows(rows)})
+            named = [{"name": each.name, "type": str(each.type)} for each in rows.schema]
+            self.output.result({"columns": named, "rows": json_rows(rows), **facts})
             return
         shown = rows.slice(0, MOST_SHOWN)
         columns = [cell_texts(shown, name) for name in shown.column_names]
@@ -145,7 +208,7 @@ class _Asked:
 
     def describe(self, name: str) -> None:
         """Show what there is to read, or the columns of ``name``."""
-        rows = self.session.run(COLUMNS if name else TABLES)
+        rows = self.session().run(COLUMNS if name else TABLES)
         if name:
             kept = [position for position, each in enumerate(rows["name"].to_pylist()) if each == name]
             if not kept:
