@@ -14,7 +14,8 @@ where a variance was cut to mean (U - mean), since the published interval takes 
 **Average.** For independent noises the average of n truths lies within ``sum_half_width`` (plus the average
 bias) of the average of the n unclamped estimates r_i. Of those only bounds are known: r_i = v_i inside the
 range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An end of the average's interval
-that would need an unknown r_i falls back on the average of the simultaneous intervals.
+that would need an unknown r_i, or independence where there is none (block noise), falls back on the average
+of the simultaneous intervals.
 
 All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
 be checked by eye.
@@ -27,10 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.noise_law import law_of
+from trafficdp.export.noise_law import average_half_width, law_of
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.sum_tail import sum_half_width
 from trafficdp.privacy.release import BinStatus, Release
 
 FloatArray = npt.NDArray[np.float64]
@@ -96,7 +96,7 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
         return None
     law = law.at(certain.rows)
     lowest, highest = unclamped(release, statistic, certain.rows)
-    half = sum_half_width(law.scale / len(certain.rows), error) + float(law.bias.mean())
+    half = average_half_width([law], error)
     digits = decimals(statistic, release.display_unit)
     low = max(float(lowest.mean()) - half, float(certain.low.mean()))
     high = min(float(highest.mean()) + half, float(certain.high.mean()))

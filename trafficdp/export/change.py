@@ -4,8 +4,9 @@ Both releases drew their noise independently. Write r and r' for the unclamped e
 earlier: r - t = s Z + beta and r' - t' = s' Z' + beta' with |beta| <= bias.
 
 **Theorem.** With h = H(0.9 e) + s d + s' d' + bias + bias', H the half width of two continuous Laplace noises
-and d the lattice shifts (``noise.sum_tail``), and g, g' the half widths of the two by themselves at error
-0.05 e, the following hold together with probability at least 1 - e:
+and d the lattice shifts (``noise.sum_tail``; for block noise h is the sum of the two half widths at 0.45 e),
+and g, g' the half widths of the two by themselves at error 0.05 e, the following hold together with
+probability at least 1 - e:
 
     |t - t' - (r - r')| <= h,    |t - r| <= g,    |t' - r'| <= g'.
 
@@ -32,10 +33,9 @@ from trafficdp.export.certainty import (
     outward_up,
     unclamped,
 )
-from trafficdp.export.noise_law import law_of
+from trafficdp.export.noise_law import average_half_width, difference_half_width, law_of
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.sum_tail import sum_half_width, two_noises_half_width
 from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]
@@ -106,14 +106,12 @@ def changes(
     if law is None or old_law is None:
         return None
     factor = float(earlier.display_unit.factor_to(release.display_unit) ** statistic.power)
-    law, old = law.at(rows), old_law.at(old_rows)
+    law, old = law.at(rows), old_law.at(old_rows).times(factor)
     low, high = unclamped(release, statistic, rows)
     old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
-    own, others = law.half_width(single), old.half_width(single) * factor
-    bias = law.bias + old.bias * factor
-    half = two_noises_half_width(law.scale, old.scale * factor, error * _SHARE_OF_DIFFERENCE)
-    half = half + law.shift + old.shift * factor + bias
+    own, others = law.half_width(single), old.half_width(single)
+    half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
     to_unit = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
     reach = statistic.largest(release.bound.upper) * to_unit
     lowest = np.maximum(
@@ -124,8 +122,7 @@ def changes(
     )
     value = _values(release, statistic, rows) - _values(earlier, statistic, old_rows) * factor
     digits = decimals(statistic, release.display_unit)
-    scales = np.concatenate([law.scale, old.scale * factor]) / len(rows)
-    spread = sum_half_width(scales, average_error) + float(bias.mean())
+    spread = average_half_width([law, old], average_error)
     average_low = max(float((low - old_high).mean()) - spread, float(lowest.mean()))
     average_high = min(float((high - old_low).mean()) + spread, float(highest.mean()))
     return Changes(

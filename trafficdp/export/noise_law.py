@@ -2,32 +2,52 @@
 
 A release carries one interval a bin at one level. To compare bins, or two releases, one needs intervals at
 other levels: these follow from the noise's law, whose exact parameters are published beside the numbers.
+All numbers here are in the release's display unit, to the statistic's power; estimates are meant before
+they are clamped to their range; each lies within noise and a bias of the truth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.sum_tail import lattice_shift
+from trafficdp.noise.block_tail import block_half_width
+from trafficdp.noise.sum_tail import lattice_shift, sum_half_width, two_noises_half_width
 from trafficdp.noise.tail import half_width
 from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]
-_COLUMNS = ("lattice_scale", "lattice_spacing")
+IntArray = npt.NDArray[np.int64]
+_LATTICE = ("lattice_scale", "lattice_spacing")
+_BLOCKS = ("block_scale", "block", "half_width", "shift")
+
+
+class NoiseLaw(Protocol):
+    """What is known of the noise of G bins."""
+
+    @property
+    def bias(self) -> FloatArray:
+        """Largest |estimate - noise - truth|, shape (G,)."""
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
+
+    def at(self, rows: IntArray) -> NoiseLaw:
+        """Return the law of some bins."""
+
+    def times(self, factor: float) -> NoiseLaw:
+        """Return the law in another unit: all lengths times ``factor``."""
 
 
 @dataclass(frozen=True)
 class LatticeLaw:
-    """Independent noises s Z, Z discrete Laplace of scale B, and a bias: |estimate - s Z - truth| <= bias.
-
-    ``lattice_scale`` B, ``step`` s and ``bias``, shape (G,); the last two in the release's display unit to
-    the statistic's power. The estimate is meant before it is clamped to its range.
-    """
+    """Independent noises s Z, Z discrete Laplace: ``lattice_scale`` B, ``step`` s. See NoiseLaw."""
 
     lattice_scale: FloatArray
     step: FloatArray
@@ -44,27 +64,111 @@ class LatticeLaw:
         return lattice_shift(self.lattice_scale) * self.step
 
     def half_width(self, error: float) -> FloatArray:
-        """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
+        """See NoiseLaw."""
         return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
-    def at(self, rows: npt.NDArray[np.int64]) -> LatticeLaw:
-        """Return the law of some bins."""
+    def at(self, rows: IntArray) -> LatticeLaw:
+        """See NoiseLaw."""
         return LatticeLaw(self.lattice_scale[rows], self.step[rows], self.bias[rows])
 
+    def times(self, factor: float) -> LatticeLaw:
+        """See NoiseLaw."""
+        return LatticeLaw(self.lattice_scale, self.step * factor, self.bias * factor)
 
-def law_of(release: Release, statistic: Statistic) -> LatticeLaw | None:
-    """Return the law of ``statistic``'s noise over all bins; None where the release publishes no lattice.
 
-    Where a bin is withheld or needs no noise, scale and step are 0.
+@dataclass(frozen=True)
+class BlockLaw:
+    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block_tail``.
+
+    ``width`` a and ``size`` d of the block in whole numbers, its ``scale`` s, ``step`` of the lattice.
     """
+
+    width: IntArray
+    size: IntArray
+    scale: FloatArray
+    step: FloatArray
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        if not len(self.width):
+            return np.zeros(0)
+        return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
+
+    def at(self, rows: IntArray) -> BlockLaw:
+        """See NoiseLaw."""
+        return BlockLaw(self.width[rows], self.size[rows], self.scale[rows], self.step[rows], self.bias[rows])
+
+    def times(self, factor: float) -> BlockLaw:
+        """See NoiseLaw."""
+        return BlockLaw(self.width, self.size, self.scale, self.step * factor, self.bias * factor)
+
+
+def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
+    """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
+
+    Where a bin is withheld or needs no noise, its step is 0.
+    """
+    recipe = release.estimates[statistic].recipe
+    if all(name in recipe for name in _LATTICE):
+        return _lattice_law(release, statistic)
+    if all(name in recipe for name in _BLOCKS):
+        return _block_law(release, statistic)
+    return None
+
+
+def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:
+    """Return h with P(|estimate - estimate' - (truth - truth')| > h) <= ``error``, shape (G,).
+
+    The noises are independent. For two lattices as in ``noise.sum_tail``; else each gets half the error.
+    """
+    if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
+        half = two_noises_half_width(first.scale, second.scale, error)
+        return half + first.shift + second.shift + first.bias + second.bias
+    return first.half_width(error / 2) + second.half_width(error / 2)
+
+
+def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
+    """Return h with P(|average of all estimates - that of the truths| > h) <= ``error``: all laws added.
+
+    For signed sums over several laws too: the average is over the bins of one, each law adding its noise.
+    Infinite where some noises are not independent: then only intervals themselves can be averaged.
+    """
+    lattices = [law for law in laws if isinstance(law, LatticeLaw)]
+    if len(lattices) < len(laws):
+        return float("inf")
+    scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
+    return sum_half_width(scales, error) + float(sum(law.bias.mean() for law in lattices))
+
+
+def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
     estimate = release.estimates[statistic]
-    if not all(name in estimate.recipe for name in _COLUMNS):
-        return None
-    factor = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
-    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _COLUMNS)
+    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _LATTICE)
     noisy = np.nan_to_num(scale) > 0
     lattice_scale = np.where(noisy, scale, 0.0)
+    factor = _factor(release, statistic)
     step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
     # a sum floored to multiples of a spacing is published at the middle of the step
     bias = rounding_bias(statistic, release.bound) * factor + np.where(spacing > 1, step / 2, 0.0)
     return LatticeLaw(lattice_scale, step, bias)
+
+
+def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
+    estimate = release.estimates[statistic]
+    block = np.asarray(estimate.recipe["block"], dtype=np.int64)
+    everything = np.concatenate([each.recipe["block"] for each in release.estimates.values()])
+    sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
+    noisy = block >= 0
+    size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
+    width = np.where(noisy, np.asarray(estimate.recipe["half_width"], dtype=np.int64), 1)
+    scale = np.where(noisy, np.asarray(estimate.recipe["block_scale"], dtype=np.float64), 1.0)
+    # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
+    factor = _factor(release, statistic)
+    step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
+    floored = np.asarray(estimate.recipe["shift"], dtype=np.int64) < 0
+    bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
+    return BlockLaw(width, size, scale, step, bias)
+
+
+def _factor(release: Release, statistic: Statistic) -> float:
+    return float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 
@@ -69,6 +70,7 @@ def release_of(
     place: str = "Austin",
     created_at: datetime = datetime(2016, 12, 1, 9, 30, tzinfo=UTC),
     display_unit: SpeedUnit = KMH,
+    first_seed: int = 0,
 ) -> Release:
     """A release of all cells in all slots; bins 1 mod 7 are withheld, 3 mod 11 uninformative."""
     slots = WHOLE if slots is None else slots
@@ -78,7 +80,7 @@ def release_of(
     status = np.full(len(cell), BinStatus.RELEASED, dtype=object)
     status[3::11] = BinStatus.UNINFORMATIVE
     status[1::7] = BinStatus.WITHHELD
-    estimates = {each: estimate_of(each, status, seed) for seed, each in enumerate(statistics)}
+    estimates = {each: estimate_of(each, status, seed) for seed, each in enumerate(statistics, first_seed)}
     period = Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago")
     grid = Grid(h3.get_resolution(cells[0]), slot_kind, area, period)
     counts = np.arange(len(cell), dtype=np.int64) + 5 if publish_counts else None
@@ -174,6 +176,14 @@ def make_release() -> Callable[..., Release]:
 def city() -> Release:
     """Whole period, 61 cells."""
     return release_of(austin_cells(4))
+
+
+@pytest.fixture(scope="session")
+def earlier_city() -> Release:
+    """The same as ``city`` a week earlier, with numbers of its own: what a report compares it with."""
+    release = release_of(austin_cells(4), first_seed=50)
+    period = Period(date(2016, 11, 17), date(2016, 11, 20), "America/Chicago")
+    return replace(release, id="R0000", grid=replace(release.grid, period=period))
 
 
 @pytest.fixture(scope="session")
