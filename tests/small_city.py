@@ -41,6 +41,7 @@ speed_step = 0.01
 display_unit = "km/h"
 min_vehicles = 3
 statistics = [@statistics]
+rung = "@rung"
 
 [[source]]
 name = "buses"
@@ -57,6 +58,7 @@ DEFAULTS = {
     "budget": "20",
     "resolution": "7",
     "statistics": '"mean", "variance"',
+    "rung": "best",
     "unit": "km/h",
 }
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
@@ -28,8 +29,10 @@ from trafficdp.export.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.check import check_recipe
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.analyst import Analyst
@@ -119,8 +122,9 @@ class Curator:
 
         ``write_order`` is given the name of the release and the sum of the maxima of all charges before.
         The charge bears the name of ``analyst``, whose own budget must allow it as well.
-        Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError and StoreBehindError
-        before anything is written.
+        Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError, StoreBehindError and,
+        when a second computation finds that the charge does not cover a loss, AllocationError before
+        anything is written.
         """
         verdict = judge(allocation)
         if verdict.refused and not force:
@@ -142,6 +146,7 @@ class Curator:
             self._require_unseen(order.release_id)
             self._rehearse(order, contributions)
             text = order.to_json()
+            _require_covered(text, contributions.occupancy, loss)
             entry = vault_ledger.add_entry(
                 self.vault,
                 {
@@ -295,6 +300,16 @@ class Curator:
 
 def _unread() -> Samples:
     raise TypeError("a rehearsal reads no value")
+
+
+def _require_covered(text: str, occupancy: Occupancy, loss: npt.NDArray[np.int64]) -> None:
+    """Raise AllocationError unless ``loss`` covers what the order, as it is frozen, costs every vehicle.
+
+    A second opinion (``planner.check``): from the counts of all bins and the frozen recipe alone.
+    """
+    order = Order.from_json(text)
+    chosen = occupancy.select(occupancy.users_per_bin >= order.min_vehicles)
+    check_recipe(order.recipe, chosen, order.bound, loss)
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import HAIR, Request, allocate
+from trafficdp.planner.check import check_recipe
 from trafficdp.planner.ladder import RUNGS, floor_of_equal_scales, ladder, loss
 from trafficdp.privacy.loss import PureDP
 
@@ -44,6 +45,11 @@ def request_for(bound, epsilon, statistics, rung="best"):
     )
 
 
+def noise_of(allocation, statistic):
+    bound = allocation.request.bound
+    return allocation.recipe.statement(statistic, allocation.occupancy, bound).noise_scale
+
+
 def can_vary(table, statistics):
     return any(s is not Statistic.VARIANCE for s in statistics) or any(sum(row) > 1 for row in table)
 
@@ -56,12 +62,18 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     assert allocation.loss <= request.epsilon
     np.testing.assert_array_equal(
         allocation.event.loss_per_user,
-        loss_per_user(allocation.occupancy, request.bound, allocation.recipe.lattices),
+        allocation.recipe.event(allocation.occupancy, request.bound).loss_per_user,
     )
+    check_recipe(allocation.recipe, allocation.occupancy, request.bound, allocation.event.loss_per_user)
 
 
 @settings(max_examples=150, deadline=None)
-@given(table=tables, epsilon=epsilons, statistics=sets, rung=st.sampled_from(["exact", "equal", "best"]))
+@given(
+    table=tables,
+    epsilon=epsilons,
+    statistics=sets,
+    rung=st.sampled_from(["exact", "equal", "blocks", "best"]),
+)
 def test_sharp_rungs_use_nearly_all_of_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
     if not can_vary(table, statistics):
         return
@@ -90,7 +102,9 @@ def test_a_request_between_two_charges_is_charged_as_the_lower(occupancy_of, bou
 
 @settings(max_examples=60, deadline=None)
 @given(table=tables, epsilon=epsilons, statistics=sets)
-def test_the_equal_rung_is_never_worse_than_the_others(occupancy_of, bound_of, table, epsilon, statistics):
+def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
+    occupancy_of, bound_of, table, epsilon, statistics
+):
     request = request_for(bound_of(60), epsilon, statistics)
     allocation = allocate(occupancy_of(table), request)
     worst = {
@@ -100,7 +114,12 @@ def test_the_equal_rung_is_never_worse_than_the_others(occupancy_of, bound_of, t
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
     assert worst["exact"] <= worst["grid_count"] * (1 + 1e-12)
     assert worst["grid_count"] <= worst["basic"]
-    assert worst[allocation.chosen.name] == min(worst.values())
+    if len(statistics) == 1:
+        # mean and variance of a bin are priced jointly by "equal", apart by blocks that do not hold both
+        assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
+    assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + HAIR)
+    # and Laplace noise unless there is something to gain
+    assert allocation.chosen.name == "equal" or worst["blocks"] * (1 + HAIR) < worst["equal"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,12 +153,14 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
 def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy = occupancy_of(table)
     for rung in RUNGS:
+        # half widths of blocks are rounded
+        slack = 2e-2 if rung == "blocks" else 1e-6
         small, large = (
             allocate(occupancy, request_for(bound_of(upper), epsilon, statistics, rung)) for upper in (30, 60)
         )
         for s in statistics:
-            scales = [a.recipe.lattices[s].scale * a.recipe.lattices[s].spacing / 1.0 for a in (small, large)]
-            assert np.all(scales[1] >= scales[0] * (1 - 1e-6)), (rung, s)
+            scales = [noise_of(allocation, s) for allocation in (small, large)]
+            assert np.all(scales[1] >= scales[0] * (1 - slack)), (rung, s)
 
 
 @settings(max_examples=60, deadline=None)
@@ -168,7 +189,7 @@ def test_a_vehicle_without_fixes_does_not_change_an_allocation(
     assert there.event.loss_per_user[-1] == 0
     np.testing.assert_array_equal(there.event.loss_per_user[:-1], here.event.loss_per_user)
     for s in statistics:
-        np.testing.assert_array_equal(here.recipe.lattices[s].scale, there.recipe.lattices[s].scale)
+        np.testing.assert_array_equal(noise_of(here, s), noise_of(there, s))
 
 
 @settings(max_examples=60, deadline=None)

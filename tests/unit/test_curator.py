@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import trafficdp
 from trafficdp import curator
 from trafficdp.errors import (
+    AllocationError,
     DataError,
     InsufficientBudgetError,
     StoreBehindError,
@@ -20,6 +22,8 @@ from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
 )
+from trafficdp.planner.block_recipe import BlockRecipe
+from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.publishing_facts import COMPOSITION
 
@@ -136,6 +140,37 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
 
 
 # the ledger and its witnesses
+
+
+@pytest.mark.parametrize(("rung", "recipe"), [("blocks", BlockRecipe), ("equal", LatticeRecipe)])
+@pytest.mark.parametrize("share", [0.5, 1 - 1e-9])
+def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
+    filled, monkeypatch, rung, recipe, share
+):
+    def cheaper(self, occupancy, bound):
+        event = kept(self, occupancy, bound)
+        return replace(event, loss_per_user=(event.loss_per_user * share).astype("int64"))
+
+    kept = recipe.event
+    monkeypatch.setattr(recipe, "event", cheaper)
+    before = filled.dump()
+    with pytest.raises(AllocationError, match="vehicles would lose more than they are charged") as caught:
+        filled.open(rung=rung).release()
+    assert caught.value.exit_code == 1
+    assert filled.dump() == before
+
+
+def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_charge(filled, monkeypatch):
+    def shrunk(self):
+        facts = kept(self)
+        return {**facts, "half_width": [max(1, width // 3) for width in facts["half_width"]]}
+
+    kept = BlockRecipe.to_facts
+    monkeypatch.setattr(BlockRecipe, "to_facts", shrunk)
+    before = filled.dump()
+    with pytest.raises(AllocationError, match="10 vehicles would lose more"):
+        filled.open(rung="blocks").release()
+    assert filled.dump() == before
 
 
 def test_a_manifest_carries_number_and_hash_of_its_charge(released):

@@ -84,12 +84,19 @@ def test_a_changed_missing_or_foreign_file_is_caught(released, name):
     assert "note.txt" in failed(released)["every file is the one that was published"]
 
 
-def test_smaller_published_scales_cost_more_than_was_charged(released):
-    path = released.store / "releases" / "r0001" / "cells.parquet"
+@pytest.fixture
+def laplace(filled):
+    """The city with one release of Laplace noise, r0001."""
+    filled.open(rung="equal").release()
+    return filled
+
+
+def test_smaller_published_scales_cost_more_than_was_charged(laplace):
+    path = laplace.store / "releases" / "r0001" / "cells.parquet"
     frame = pd.read_parquet(path)
     frame["speed_mean_lattice_scale"] = frame["speed_mean_lattice_scale"] / 2
     frame.to_parquet(path)
-    found = failed(released)
+    found = failed(laplace)
     assert found["the published scales cost no vehicle more than it was charged"].startswith("10 vehicles")
     assert "the manifest's epsilon is the largest recomputed loss" in found
 
@@ -111,10 +118,57 @@ def test_smaller_published_scales_cost_more_than_was_charged(released):
     ],
     ids=range(11),
 )
-def test_a_parquet_file_of_any_shape_fails_and_is_no_bug(released, change):
-    path = released.store / "releases" / "r0001" / "cells.parquet"
+def test_a_parquet_file_of_any_shape_fails_and_is_no_bug(laplace, change):
+    path = laplace.store / "releases" / "r0001" / "cells.parquet"
     change(pd.read_parquet(path)).to_parquet(path)
+    assert "the manifest's epsilon is the largest recomputed loss" in failed(laplace)
+
+
+def column(name, change):
+    """A change of one column of the mean: what ``change`` makes of its numbers."""
+    return lambda frame: frame.assign(**{f"speed_mean_{name}": change(frame[f"speed_mean_{name}"])})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        column("half_width", lambda width: width // 2),
+        column("shift", lambda shift: shift + 1),
+        column("block", lambda block: block + 100),
+        column("block_scale", lambda scale: scale / 2),
+        column("block", lambda block: -1),
+        column("block", lambda block: None),
+        column("half_width", lambda width: 0),
+        column("half_width", lambda width: -width),
+        column("shift", lambda shift: shift + 1000),
+        column("shift", lambda shift: "far"),
+        column("block_scale", lambda scale: None),
+        column("block_scale", lambda scale: -1.0),
+        lambda frame: frame[[name for name in frame if not name.endswith("_block")]],
+        lambda frame: frame.drop(columns=["speed_mean_half_width"]),
+        lambda frame: frame.iloc[:0],
+    ],
+    ids=range(15),
+)
+def test_changed_blocks_are_priced_again_or_refused(released, change):
+    path = released.store / "releases" / "r0001" / "cells.parquet"
+    frame = pd.read_parquet(path)
+    assert "speed_mean_block" in frame
+    change(frame).to_parquet(path)
     assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
+
+
+def test_a_finer_draw_in_the_published_file_costs_more_than_was_charged(released):
+    path = released.store / "releases" / "r0001" / "cells.parquet"
+    column("half_width", lambda width: width // 2)(pd.read_parquet(path)).to_parquet(path)
+    found = failed(released)["the published scales cost no vehicle more than it was charged"]
+    assert found.startswith("10 vehicles")
+
+
+def test_a_recipe_of_another_kind_in_the_manifest_is_caught(released):
+    for kind in ("lattice", "nonsense"):
+        edit(released, lambda document, kind=kind: document["recipe"].update(kind=kind))
+        assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
 
 
 @pytest.mark.parametrize(

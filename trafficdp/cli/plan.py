@@ -19,6 +19,7 @@ MEANING = {
     "grid_count": "the bins of the busiest vehicle",
     "exact": "each vehicle's own loss",
     "equal": "own loss, equal noise in all bins",
+    "blocks": "own loss, bins share draws of noise",
 }
 
 
@@ -101,7 +102,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
     ]
     name = statistic.value.replace("_", " ")
     output.table(
-        f"Four ways to account for one release ({name}, {unit})",
+        f"Five ways to account for one release ({name}, {unit})",
         ["rung", "epsilon", "worst error", "mean error", "charges"],
         rows,
         prose=("charges",),
@@ -123,8 +124,8 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
         f"with fewer than {request.min_vehicles} vehicles."
     )
     output.say(
-        f"The noise is Laplace with scale {facts['at_worst_error']:.4g} {unit}, by rung "
-        f"{allocation.chosen.name}. Equal noise of means is never below {allocation.floor:.4g} here."
+        f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
+        f"{allocation.chosen.name}. Equal Laplace noise of means is never below {allocation.floor:.4g} here."
     )
     output.say(
         f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has {left} left."

@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.lattice import CHARGE_STEP, to_lattice
+from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.ladder import Rung, floor_of_equal_scales, ladder
-from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.block_rung import all_rungs
+from trafficdp.planner.ladder import LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.recipe import Recipe
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
 
 
-HEADROOM = 1e-10
-"""Share of epsilon kept free for rounding losses up."""
+HAIR = 1e-3
+"""Block noise is chosen when it gains more than this share over Laplace noise."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Allocation:
 
     ``keep`` (shape (all bins,)) marks the bins that are released; ``occupancy`` is theirs alone.
     ``recipe`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
-    statistic, shape (G,)) what the refusal looks at. ``chosen`` and ``rungs`` are Laplace noise under
-    every accounting, ``reason`` says in one sentence why the recipe is what it is.
+    statistic, shape (G,)) what the refusal looks at. ``chosen`` and ``rungs`` are noise under every
+    accounting, ``reason`` says in one sentence why the recipe is what it is.
     """
 
     request: Request
@@ -81,9 +81,8 @@ class Allocation:
 def allocate(occupancy: Occupancy, request: Request) -> Allocation:
     """Return the Allocation for ``request``: bins by public counts, the best rung, exact losses.
 
-    Scales are first those of the rung; while the exact, rounded-up loss exceeds the request they grow by
-    the excess, so that the loss that is charged never exceeds the epsilon asked for.
-    Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    The loss that is charged never exceeds the epsilon asked for.
+    Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the epsilon.
     """
     keep = occupancy.users_per_bin >= request.min_vehicles
     kept = occupancy.select(keep)
@@ -94,28 +93,25 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
             expected=f"at least one bin with min_vehicles={request.min_vehicles}",
             todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
         )
-    rungs = ladder(kept, request.bound, request.tolerance)
-    chosen = choose_rung(rungs, request)
+    rungs = all_rungs(kept, request.bound, request.tolerance)
+    chosen, recipe = _executed(rungs, kept, request)
+    event = recipe.event(kept, request.bound)
+    error = chosen.errors(float(request.epsilon.epsilon), request.bound)
+    return Allocation(request, keep, kept, chosen, rungs, recipe, event, error, _why(chosen, request))
+
+
+def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tuple[Rung, Recipe]:
+    """Return the rung that is chosen and its noise; where "best" cannot be drawn, the best that can."""
     # charges are whole steps: what is left over of the last one cannot be used
-    target = request.epsilon.pico // CHARGE_STEP * CHARGE_STEP
-    # a hair more noise from the start leaves room for rounding losses up to the very epsilon asked for
-    epsilon = target / PICO
-    epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)
-    for _ in range(50 if target else 0):
-        lattices = {
-            statistic: to_lattice(statistic, kept, request.bound, scale)
-            for statistic, scale in chosen.scales(epsilon).items()
-        }
-        recipe = LatticeRecipe(lattices)
-        event = recipe.event(kept, request.bound)
-        if event.loss.pico <= target:
-            error = chosen.errors(float(request.epsilon.epsilon), request.bound)
-            reason = f"baseline, accounting {chosen.name}: {_why(request)}"
-            return Allocation(request, keep, kept, chosen, rungs, recipe, event, error, reason)
-        epsilon *= target / event.loss.pico * (1 - 1e-13)
-    raise UsageError(
-        "no noise fits the epsilon", got=f"epsilon={request.epsilon}", todo="ask for a larger epsilon"
-    )
+    target = PureDP(request.epsilon.pico // CHARGE_STEP * CHARGE_STEP)
+    chosen = choose_rung(rungs, request)
+    try:
+        return chosen, chosen.recipe(kept, request.bound, target)
+    except UsageError:
+        if request.rung != "best" or isinstance(chosen, LaplaceRung):
+            raise
+    chosen = choose_rung(tuple(rung for rung in rungs if isinstance(rung, LaplaceRung)), request)
+    return chosen, chosen.recipe(kept, request.bound, target)
 
 
 def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
@@ -129,11 +125,19 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
     if request.rung != "best":
         raise UsageError("unknown rung", got=f"rung={request.rung!r}", expected=", ".join(("best", *named)))
     epsilon = float(request.epsilon.epsilon)
+
+    def worst(rung: Rung) -> tuple[float, bool]:
+        # a hair's difference is no reason to leave plain Laplace noise
+        elaborate = not isinstance(rung, LaplaceRung)
+        scale = rung.worst_relative_scale(epsilon, request.tolerance)
+        return scale * (1 + HAIR) if elaborate else scale, elaborate
+
     # on a tie the later rung, whose accounting is sharper
-    return min(reversed(rungs), key=lambda rung: rung.worst_relative_scale(epsilon, request.tolerance))
+    return min(reversed(rungs), key=worst)
 
 
-def _why(request: Request) -> str:
+def _why(chosen: Rung, request: Request) -> str:
+    what = "block noise" if chosen.name == "blocks" else f"baseline, accounting {chosen.name}"
     if request.rung != "best":
-        return "it was asked for by name"
-    return "of the accountings of Laplace noise the one whose worst noise is least, by public counts"
+        return f"{what}: it was asked for by name"
+    return f"{what}: of all noise the one whose worst expected size is least, by public counts"

@@ -23,7 +23,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import vertex
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.lattice import CHARGE_STEP, steps_per_unit
@@ -65,6 +64,11 @@ class BlockLattice:
         return result
 
 
+_EMPTY = np.zeros(0, dtype=np.int64)
+NOTHING = BlockLattice((), _EMPTY, _EMPTY, _EMPTY, _EMPTY, 1.0)
+"""Noise for no item at all."""
+
+
 def to_block_lattice(
     blocks: Blocks, occupancy: Occupancy, bound: ContributionBound, epsilon: PureDP
 ) -> BlockLattice:
@@ -75,7 +79,11 @@ def to_block_lattice(
     if not blocks.items.number:
         raise UsageError("there is nothing to release", expected="at least one item with noise")
     target = epsilon.pico // CHARGE_STEP * CHARGE_STEP
-    wanted = positive(epsilon=target / PICO)
+    if target <= 0:
+        raise UsageError(
+            "no noise fits the epsilon", got=f"epsilon={epsilon}", todo="ask for a larger epsilon"
+        )
+    wanted = target / PICO
     per_unit = np.empty(blocks.items.number)
     names = np.array([statistic.value for statistic in blocks.items.statistic])
     for statistic in set(blocks.items.statistic):
@@ -162,7 +170,8 @@ def _changes(
 
 def _shifted(change: IntArray, shift: IntArray) -> IntArray:
     """D 2^shift; flooring to multiples of 2^-shift may add one step to a change."""
-    if float((change * 2.0**shift).max(initial=0.0)) >= 2.0**62:
+    far = int(np.abs(shift).max(initial=0)) > 62
+    if far or float((change * 2.0**shift).max(initial=0.0)) >= 2.0**62:
         raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
     up = np.left_shift(change, np.maximum(shift, 0))
     down = np.right_shift(change, np.maximum(-shift, 0)) + (change > 0)

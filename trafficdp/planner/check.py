@@ -26,6 +26,9 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_lattice import BlockLattice
+from trafficdp.planner.block_recipe import BlockRecipe
+from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.recipe import Recipe
 
 IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
@@ -42,6 +45,19 @@ class _Terms:
 
     numerator: ObjectArray
     denominator: ObjectArray
+
+
+def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound, charged: IntArray) -> None:
+    """Raise AllocationError if some vehicle loses more than ``charged`` (pico-epsilons, shape (users,)).
+
+    Recipes that another mechanism carries out are priced by that mechanism alone, and only once more here.
+    """
+    if isinstance(recipe, LatticeRecipe):
+        check_lattices(occupancy, bound, recipe.lattices, charged)
+    elif isinstance(recipe, BlockRecipe):
+        check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
+    else:
+        _refuse(int(np.count_nonzero(recipe.event(occupancy, bound).loss_per_user > charged)))
 
 
 def check_lattices(

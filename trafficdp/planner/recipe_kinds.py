@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
+from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.recipe import Columns, Recipe
 
@@ -20,7 +21,7 @@ class Kind(Protocol):
         """Return the recipe of the numbered bins from the manifest's facts and the published columns."""
 
 
-KINDS: dict[str, Kind] = {"lattice": LatticeRecipe}
+KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe}
 
 
 def recipe_from_facts(facts: Mapping[str, Any]) -> Recipe:

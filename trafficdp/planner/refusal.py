@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.baseline import expected_error
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, Request, choose_rung
-from trafficdp.planner.ladder import ladder
+from trafficdp.planner.block_rung import all_rungs
 from trafficdp.privacy.loss import PICO
 
 FloatArray = npt.NDArray[np.float64]
@@ -77,19 +76,25 @@ def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
     kept = occupancy.select(occupancy.users_per_bin >= request.min_vehicles)
     if kept.bins == 0:
         return None
-    statistic, scale = judged_statistic(request), largest_passing_scale(request)
-    rung = choose_rung(ladder(kept, request.bound, request.tolerance), request)
-    noisy = np.sort(_noisy(rung.scales(1.0)[statistic]))
-    if not noisy.size:
+    statistic = judged_statistic(request)
+    rung = choose_rung(all_rungs(kept, request.bound, request.tolerance), request)
+    if not _noisy(rung.scales(1.0)[statistic]).size:
         return 1 / PICO
-    # the median of an even number of errors is the mean of the two in the middle
-    middle = noisy[[(noisy.size - 1) // 2, noisy.size // 2]]
-    low, high = float(middle[0]) / scale, float(middle[1]) / scale
     threshold = request.refuse_above * statistic.largest(request.bound.upper)
+
+    def passes(epsilon: float) -> bool:
+        return _median(_noisy(rung.errors(epsilon, request.bound)[statistic])) <= threshold
+
+    # Laplace noise of one scale in all bins would pass here
+    high = _median(_noisy(rung.scales(1.0)[statistic])) / largest_passing_scale(request)
+    while not passes(high):
+        high *= 2
+    low = high / 2
+    while low * PICO > 1 and passes(low):
+        low /= 2
     while low < high * (1 - 1e-13):
         between = (low + high) / 2
-        errors = expected_error(statistic, middle / between, float(request.bound.upper))
-        low, high = (low, between) if float(errors.mean()) <= threshold else (between, high)
+        low, high = (low, between) if passes(between) else (between, high)
     # a hair more, so that rounding of the scales cannot spoil it; a decimal that PureDP.of reads whole
     return math.ceil(high * (1 + 1e-12) * PICO) / PICO
 
