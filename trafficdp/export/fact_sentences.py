@@ -24,7 +24,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
 
 def sum_of_releases(epsilon_sum: str, budget: str) -> str:
     """Where this release stands in the city's budget."""
-    return f"All releases so far add up to epsilon {epsilon_sum}; no vehicle may pass {budget}."
+    return f"With this release, all so far add up to epsilon {epsilon_sum}; no vehicle may pass {budget}."
 
 
 def noise_in_words(mechanism: str, distribution: str, low: str | None, high: str | None, unit: str) -> str:

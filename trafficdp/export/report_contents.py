@@ -278,6 +278,7 @@ class Contents:
         said = (
             sentences.change_counts(self.things, words, name, number, len(fell), len(rose)),
             sentences.change_of_average(self.things, words, number, changes.average, unit, digits),
+            sentences.CHANGE_OF_RECORDS,
         )
         slot = self.slot_shown(statistic)
         when = self.release.slots[slot].label if self.several else None

@@ -63,6 +63,7 @@ TOO_MANY_TIMES = "There are too many times and areas to draw here: the interacti
 FULL_ACCOUNT = (
     "The whole account of this release is in manifest.json, every number with its interval in cells.csv."
 )
+CHANGE_OF_RECORDS = "A change is one of the records: it may also come from other vehicles, or other ways, having been recorded."
 ONE_TO_COMPARE = "There is one number only, so there is nothing to compare."
 
 
@@ -125,7 +126,10 @@ def order_in_words(words: Words, things: Things, order: Order) -> str:
             f"is called {words.below} or {words.above} here."
         )
     if not order.low_half and not order.high_half:
-        return f"Some {things.many} can be told apart from others, but none from half of them."
+        return (
+            f"Some {things.many} are clearly {words.below} or {words.above} than others, but none is clearly "
+            f"{words.below}, or clearly {words.above}, than half of the others."
+        )
     parts = [
         f"{things.count(number)} {is_or_are(number)} clearly {word} than at least half of the others"
         for number, word in ((order.low_half, words.below), (order.high_half, words.above))
@@ -177,7 +181,7 @@ def times_not_told() -> str:
 def change_counts(things: Things, words: Words, earlier: str, number: int, fell: int, rose: int) -> str:
     """How many changed, out of ``number`` in common."""
     if not fell and not rose:
-        return f"Against {earlier}, no change can be told in any of the {things.count(number)} in both."
+        return f"Against {earlier}, no change can be told: both have numbers for {things.count(number)}."
     parts = [
         f"{things.count(n)} {is_or_are(n)} clearly {word}"
         for n, word in ((fell, words.below), (rose, words.above))
