@@ -26,6 +26,7 @@ def carry_out(order: Order, everything: Values, noise: NoiseSource, ledger: Ledg
     """
     occupancy = everything.contributions.occupancy
     keep = occupancy.users_per_bin >= order.min_vehicles
+    keep &= order.grid.may_publish(occupancy.cell, occupancy.slot)
     if not (
         np.array_equal(occupancy.cell[keep], order.cell) and np.array_equal(occupancy.slot[keep], order.slot)
     ):

@@ -27,6 +27,7 @@ from shapely.geometry.base import BaseGeometry
 from trafficdp._validate import integer_between
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.area import StudyArea
+from trafficdp.model.mosaic import resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
@@ -36,8 +37,7 @@ LARGEST_COVERAGE = 20_000_000
 _POSITIONS_A_THREAD = 25_000
 _EARTH_RADIUS_KM = 6371.007180918475
 # bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
-_RESOLUTION_SHIFT = np.uint64(52)
-_RESOLUTION_MASK = np.uint64(15)
+_RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 
 
 def cells_of(latitude: FloatArray, longitude: FloatArray, resolution: int) -> CellArray:
@@ -183,7 +183,7 @@ def centres_of(cells: CellArray) -> tuple[FloatArray, FloatArray]:
 
 def resolutions_of(cells: CellArray) -> npt.NDArray[np.int64]:
     """Return the resolution of every cell, shape (n,)."""
-    return ((cells >> _RESOLUTION_SHIFT) & _RESOLUTION_MASK).astype(np.int64)
+    return resolution_of(cells)
 
 
 def parents_of(cells: CellArray, resolution: int) -> CellArray:

@@ -24,6 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.mosaic import cells_in_mosaic
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError, DataError
@@ -52,13 +53,14 @@ def reduce_fixes(
 
     Only fixes of files 1 to ``up_to_ingest``, of the grid's period and of its selection count. Their
     positions lie in the study area because the vault takes in no others. Equal inputs give equal arrays,
-    whatever the number of threads. Users are numbered by rising ``vehicle_id``, over those with a fix.
+    whatever the number of threads. Users are numbered by rising ``vehicle_id``, over those with a fix. Under
+    a mosaic fixes are binned at its finest resolution and the finest bins put together.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions or sums are impossible.
     """
     grouped = ask_binned(connection, grid, bound, up_to_ingest, "contributions")
-    return Contributions.from_rows(
+    finest = Contributions.from_rows(
         cell=grouped["cell"].to_numpy(),
         slot=grouped["slot"].to_numpy(),
         vehicle=grouped["vehicle_id"].to_numpy(),
@@ -67,6 +69,10 @@ def reduce_fixes(
         total_of_squares=grouped["total_of_squares"].to_numpy(),
         bound=bound,
     )
+    if grid.mosaic is None:
+        return finest
+    cell, slot = finest.occupancy.cell, finest.occupancy.slot
+    return finest.merged(cells_in_mosaic(grid.mosaic, cell, slot), slot)
 
 
 def ask_binned(

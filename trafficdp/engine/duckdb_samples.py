@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 
+from trafficdp.binning.mosaic import cells_in_mosaic
 from trafficdp.engine.duckdb_reduce import ask_binned
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
@@ -19,10 +20,15 @@ def read_samples(
 
     Fixes, clipping, rounding and the numbering of bins and users are those of ``reduce_fixes``, so that
     ``read_samples(...).contributions()`` equals its result; raises as it does (but for sums, which are not
-    taken). Memory grows with the fixes: 8 bytes each in the result, about ten times that on the way.
+    taken). Under a mosaic the values of a pair are ordered by finest cell, then time. Memory grows with the
+    fixes: 8 bytes each in the result, about ten times that on the way.
     """
     rows = ask_binned(connection, grid, bound, up_to_ingest, "samples")
     cell, slot, vehicle, value = (rows[name].to_numpy() for name in ("cell", "slot", "vehicle_id", "value"))
+    if grid.mosaic is not None:
+        cell = cells_in_mosaic(grid.mosaic, cell, slot)
+        order = np.lexsort((vehicle, slot, cell))
+        cell, slot, vehicle, value = cell[order], slot[order], vehicle[order], value[order]
     first = np.ones(len(cell), dtype=np.bool_)
     first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1]) | (vehicle[1:] != vehicle[:-1])
     place = np.flatnonzero(first)

@@ -15,8 +15,8 @@ Downward, from the roots: f = u, t = s at a root, and with k_c = s_c w_c / r
 
     f_c = u_c + k_c (f_P - a),   t_c = s_c - k_c^2 (r - t_P).
 
-Then f is the generalised least squares solution given all numbers, sum_c w_c f_c = f_P exactly, and t_i is the
-variance of f_i. Proof. Given x_P, the trees of the children bring independent estimates u_c of x_c, under
+Then f is the generalised least squares solution given all numbers, sum_c w_c f_c = f_P exactly, and t_i is
+the variance of f_i. Proof. Given x_P, the trees of the children bring independent estimates u_c of x_c, under
 the one constraint sum w_c x_c = x_P: least squares moves each by its share k_c of the gap, and these shares
 sum to sum w_c k_c = 1. What is left of s_c when x_P is known is s_c - k_c^2 r; not knowing it adds k_c^2 t_P.
 (It is the smoother of a Gaussian tree; least squares depends on variances only, so the noise need not be
@@ -81,7 +81,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Consistent:
-    """``value`` f and ``variance`` t of every node, shape (T,); NaN and infinite where nothing says anything."""
+    """``value`` f and ``variance`` t of every node, shape (T,); NaN and infinite where nothing is known."""
 
     value: FloatArray
     variance: FloatArray
@@ -158,7 +158,7 @@ def _downward(
 
 
 def half_widths(variance: FloatArray, error: float) -> FloatArray:
-    """Return half widths h with P(|f_i - x_i| > h) <= ``error`` for independent Laplace noises; see Intervals.
+    """Return half widths h with P(|f_i - x_i| > h) <= ``error`` for independent Laplace noises.
 
     ``variance`` (T,) is that of ``make_consistent``, computed with v_j = 2 b_j^2. The half width is infinite
     where the variance is. Raises UsageError unless 0 < error < 1.

@@ -6,9 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from trafficdp._validate import integer_between
-from trafficdp.errors import ConfigError
+from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
+from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING, Selection
 from trafficdp.model.slot import SlotKind
@@ -47,6 +51,7 @@ class Grid:
 
     ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
     each of the 24 clock hours exactly once. ``selection`` restricts which fixes count, by place and time.
+    With a ``mosaic``, ``resolution`` is its finest one, and bins are of all its resolutions.
     """
 
     resolution: int
@@ -55,9 +60,16 @@ class Grid:
     period: Period
     day_parts: tuple[DayPart, ...] = DEFAULT_DAY_PARTS
     selection: Selection = EVERYTHING
+    mosaic: Mosaic | None = None
 
     def __post_init__(self) -> None:
         integer_between(0, 15, resolution=self.resolution)
+        if self.mosaic is not None and self.mosaic.resolutions[0] != self.resolution:
+            raise UsageError(
+                "the finest resolution of the mosaic is not that of the grid",
+                got=self.mosaic.resolutions[0],
+                expected=self.resolution,
+            )
         covered = sorted(hour for part in self.day_parts for hour in part.hours)
         if covered != list(range(24)):
             raise ConfigError(
@@ -80,4 +92,17 @@ class Grid:
         }
         if not self.selection.everything:
             facts["selection"] = self.selection.key
+        if self.mosaic is not None:
+            facts["mosaic"] = self.mosaic.to_facts()
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def resolutions(self) -> tuple[int, ...]:
+        """The resolutions that bins may have, from the finest."""
+        return (self.resolution,) if self.mosaic is None else self.mosaic.resolutions
+
+    def may_publish(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for every bin whether the grid lets it be published: all, or those of the mosaic."""
+        if self.mosaic is None:
+            return np.ones(len(cell), dtype=np.bool_)
+        return self.mosaic.publishes(cell, slot)

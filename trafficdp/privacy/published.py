@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Estimate, Release
 
@@ -30,7 +31,9 @@ def published_frame(release: Release) -> pd.DataFrame:
     labels = [release.slots[int(slot)] for slot in release.slot]
     columns: dict[str, object] = {
         "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
-        "resolution": np.full(release.bins, release.grid.resolution, dtype=np.int64),
+        "resolution": resolution_of(release.cell)
+        if release.grid.mosaic is not None
+        else np.full(release.bins, release.grid.resolution, dtype=np.int64),
         "slot": release.slot,
         "slot_kind": pd.Series([release.grid.slot_kind.value] * release.bins, dtype="str"),
         "slot_label": pd.Series([facts.label for facts in labels], dtype="str"),

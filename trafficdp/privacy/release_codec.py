@@ -15,6 +15,7 @@ import shapely
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DayPart, Grid
+from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING
 from trafficdp.model.slot import SlotKind
@@ -47,6 +48,8 @@ def grid_to_facts(grid: Grid) -> dict[str, Any]:
     }
     if not grid.selection.everything:
         facts["selection"] = selection_to_facts(grid.selection)
+    if grid.mosaic is not None:
+        facts["mosaic"] = grid.mosaic.to_facts()
     return facts
 
 
@@ -61,6 +64,7 @@ def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
         ),
         day_parts=tuple(DayPart(*part) for part in facts["day_parts"]),
         selection=selection_from_facts(facts["selection"]) if "selection" in facts else EVERYTHING,
+        mosaic=Mosaic.from_facts(**facts["mosaic"]) if "mosaic" in facts else None,
     )
 
 

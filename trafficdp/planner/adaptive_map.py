@@ -1,0 +1,142 @@
+"""From counts at the finest resolution to a mosaic: several budgets are tried, the exact loss decides.
+
+``planner.adaptive`` prices every bin by itself. Bins that share vehicles can be drawn in blocks of l-infinity
+noise, whose exact loss is less than the sum: so partitions that would be too dear by ``FACTORS`` are tried
+too, and kept when the allocation that will be executed has every interval within the width at the epsilon
+asked for. Nothing is estimated: ``planner.precision`` takes half widths from the recipe itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from trafficdp.binning.cells import parents_of
+from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.mechanisms.baseline import NAME as BASELINE
+from trafficdp.model.grid import Grid
+from trafficdp.model.mosaic import Mosaic
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Wish, adapt
+from trafficdp.planner.allocation import Allocation, Request, allocate
+from trafficdp.planner.precision import precision
+
+FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+"""Budgets tried for a partition, as multiples of epsilon; the first that does not fit ends the search."""
+RUNGS = ("best", "equal", "blocks")
+"""Accountings whose noise is as even over bins as an adaptive map needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSettings:
+    """``resolutions`` falls from the finest; ``half_width`` in the speed bound's unit, as is ``rounding``.
+
+    ``rounding`` is how much publishing may widen an interval on each side; ``detail`` see planner.adaptive.
+    """
+
+    resolutions: tuple[int, ...]
+    half_width: Fraction
+    rounding: Fraction
+    detail: float = DETAIL
+
+
+@dataclass(frozen=True)
+class AdaptiveMap:
+    """The mosaic that was chosen and what it shows.
+
+    ``coverage`` is the share of all fixes in published bins. ``value`` is the worth of these bins, in fixes;
+    no mosaic with separate noise in every bin is worth more than ``bound`` (blocks may go beyond).
+    """
+
+    mosaic: Mosaic
+    coverage: float
+    value: float
+    bound: float
+
+
+def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
+    """Return the mosaic for ``request``, from the counts ``fine`` at the finest resolution alone.
+
+    Raises UsageError for a rung or mechanism with uneven noise or a width that rounding takes up, and
+    UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
+    """
+    _check(request)
+    width = float(settings.half_width - settings.rounding)
+    wish = Wish(
+        request.bound,
+        request.tolerance,
+        float(request.epsilon.epsilon),
+        request.min_vehicles,
+        width,
+        request.interval_level,
+        settings.detail,
+    )
+    coarser: list[Level] = [
+        (parents_of(fine.cell, resolution), fine.slot) for resolution in settings.resolutions[1:]
+    ]
+    best, bound = None, 0.0
+    for factor in FACTORS:
+        partition = adapt(fine, coarser, replace(wish, epsilon=wish.epsilon * factor))
+        if factor == 1:
+            bound = partition.bound
+        if not partition.published.any():
+            continue
+        if not _fits(fine, partition, request, width):
+            break
+        if best is None or partition.value > best.value:
+            best = partition
+    if best is None:
+        raise UninformativeReleaseError(
+            "no hexagon can have so narrow an interval",
+            got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
+            f"at epsilon {request.epsilon}",
+            todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
+        )
+    return AdaptiveMap(_mosaic(best, settings), best.coverage, best.value, bound)
+
+
+def allocate_on(grid: Grid, occupancy: Occupancy, request: Request) -> Allocation:
+    """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
+    allowed = grid.may_publish(occupancy.cell, occupancy.slot)
+    if bool(allowed.all()):
+        return allocate(occupancy, request)
+    part = allocate(occupancy.select(allowed), request)
+    keep = allowed.copy()
+    keep[allowed] = part.keep
+    return replace(part, keep=keep)
+
+
+def _check(request: Request) -> None:
+    if request.rung not in RUNGS:
+        raise UsageError(
+            "an adaptive map needs even noise", got=f"rung={request.rung!r}", expected=", ".join(RUNGS)
+        )
+    others = sorted(set(request.mechanism.values()) - {BASELINE})
+    if others:
+        raise UsageError(
+            "an adaptive map is made by the baseline",
+            got=", ".join(others),
+            expected=f'mechanism = "{BASELINE}"',
+        )
+
+
+def _fits(fine: Occupancy, partition: AdaptivePartition, request: Request, width: float) -> bool:
+    """Whether every interval of what would be executed is within ``width``."""
+    merged = fine.merged(partition.cell[partition.bin_of], partition.slot[partition.bin_of])
+    published = np.zeros(merged.occupancy.bins, dtype=np.bool_)
+    published[merged.bin_of] = partition.published[partition.bin_of]
+    return precision(allocate(merged.occupancy.select(published), request)).worst <= width
+
+
+def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings) -> Mosaic:
+    published: Sequence[tuple[int, int]] = sorted(
+        zip(
+            partition.cell[partition.published].tolist(),
+            partition.slot[partition.published].tolist(),
+            strict=True,
+        )
+    )
+    return Mosaic(settings.resolutions, tuple(published), settings.half_width)
