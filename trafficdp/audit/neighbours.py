@@ -75,8 +75,8 @@ def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
                 label = f"counts {counts}, vehicle {mover} moves, others at {others}"
                 pairs.append(Neighbours(label, *sides))
     low, high = bound.steps // 5, bound.steps - max(1, bound.steps // 16)
-    for label, others in (("at U/5", [low] * 3), ("at 0, near U and at U", [0, high, bound.steps])):
-        sides = [one_bin([[own], *([other] for other in others)], bound) for own in (0, bound.steps)]
+    for label, places in (("at U/5", [low] * 3), ("at 0, near U and at U", [0, high, bound.steps])):
+        sides = [one_bin([[own], *([place] for place in places)], bound) for own in (0, bound.steps)]
         pairs.append(Neighbours(f"one vehicle moves, three stand {label}", *sides))
     return pairs
 

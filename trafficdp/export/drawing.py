@@ -27,6 +27,26 @@ class ScaleBar:
 
 
 @dataclass(frozen=True)
+class Rings:
+    """Rings of C polygons, in order: ``a_polygon`` (C,) says how many each has, ``corners`` (rings,) how many
+    corners each ring has, ``point`` (all corners, 2) where they are: x, y, whole units, not closed."""
+
+    a_polygon: npt.NDArray[np.int64]
+    corners: npt.NDArray[np.int64]
+    point: npt.NDArray[np.int64]
+
+    def steps(self) -> npt.NDArray[np.int64]:
+        """Return every corner less the one before; a ring's first less the first of the ring before.
+
+        The very first is itself. Neighbours are near, so that these numbers are small.
+        """
+        first = np.cumsum(self.corners) - self.corners
+        step = np.diff(self.point, axis=0, prepend=np.zeros((1, 2), dtype=np.int64))
+        step[first] = np.diff(self.point[first], axis=0, prepend=np.zeros((1, 2), dtype=np.int64))
+        return step
+
+
+@dataclass(frozen=True)
 class Drawing:
     """Where degrees land in a drawing of ``width`` x ``height`` whole units, y downwards.
 
@@ -63,6 +83,18 @@ class Drawing:
         """Return the SVG path data of every polygon: whole numbers, relative after the first point."""
         return [self._path(polygon) for polygon in polygons]
 
+    def rings(self, polygons: npt.NDArray[np.object_]) -> Rings:
+        """Return the corners of all polygons (C of them) in drawing units."""
+        parts, of_polygon = shapely.get_parts(polygons, return_index=True)
+        rings, of_part = shapely.get_rings(parts, return_index=True)
+        positions, of_ring = shapely.get_coordinates(rings, return_index=True)
+        closing = np.append(of_ring[1:] != of_ring[:-1], True)
+        return Rings(
+            a_polygon=np.bincount(of_polygon[of_part], minlength=len(polygons)),
+            corners=np.bincount(of_ring[~closing], minlength=len(rings)),
+            point=self._corners(positions[~closing]),
+        )
+
     def outline(self, area: BaseGeometry) -> str:
         """Return the path of ``area`` without the seam that the antimeridian cuts into it."""
         parts = shapely.transform(shapely.get_parts(area), self._moved)
@@ -89,11 +121,14 @@ class Drawing:
             for ring in (part.exterior, *part.interiors)
         )
 
-    def _ring(self, ring: npt.NDArray[np.float64]) -> str:
-        corners = self._moved(ring[:-1])
+    def _corners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        corners = self._moved(positions)
         x = (corners[:, 0] - self.west) * self.squeeze * self.units_per_degree + self.margin
         y = (self.north - corners[:, 1]) * self.units_per_degree + self.margin
-        points = np.rint(np.column_stack([x, y])).astype(np.int64)
+        return np.rint(np.column_stack([x, y])).astype(np.int64)
+
+    def _ring(self, ring: npt.NDArray[np.float64]) -> str:
+        points = self._corners(ring[:-1])
         steps = np.diff(points, axis=0).tolist()
         first = points[0].tolist()
         return f"M{first[0]} {first[1]}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"

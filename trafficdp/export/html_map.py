@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,25 @@ import numpy.typing as npt
 import pandas as pd
 
 from trafficdp.errors import DataError
-from trafficdp.export.classes import ABSENT, COLOURS, HATCHED, PLAIN, breaks_of, hatch_limit, letters_of
+from trafficdp.export.classes import (
+    ABSENT,
+    COLOURS,
+    HATCHED,
+    PLAIN,
+    UNINFORMATIVE,
+    WIDTH_COLOURS,
+    WIDTHS,
+    WITHHELD,
+    breaks_of,
+    hatch_limit,
+    width_breaks,
+)
 from trafficdp.export.columns import published_statistics, reasons, unit_label
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.drawing import Drawing
 from trafficdp.export.file import replace_file
 from trafficdp.export.frame import unique_polygons
+from trafficdp.export.payload import pack, thousandths
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import BinStatus, Release
@@ -31,6 +45,12 @@ _ENVIRONMENT = jinja2.Environment(
     keep_trailing_newline=True,
 )
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+Column = tuple[str, npt.ArrayLike]
+_BRIEF = {
+    Statistic.MEAN: "Mean",
+    Statistic.VARIANCE: "Variance",
+    Statistic.VEHICLE_MEAN: "Mean by vehicle",
+}
 _LABELS = {
     Statistic.MEAN: "Mean speed (over GPS fixes)",
     Statistic.VARIANCE: "Variance of speed (over GPS fixes)",
@@ -40,41 +60,36 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class LegendClass:
-    """One line of a legend: the class letters, and the values in words."""
+    """One line of a legend: the class letter, and the values in words."""
 
     letter: str
     text: str
 
 
 @dataclass(frozen=True)
-class StatisticRow:
-    """One statistic of one slot: a letter for every cell, then numbers and statuses a bin."""
-
-    letters: str
-    value: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
-    status: list[int]
-
-
-@dataclass(frozen=True)
-class SlotView:
-    """One slot: which cells have a bin in it, and its statistics."""
-
-    bins: list[int]
-    statistics: tuple[StatisticRow, ...]
-
-
-@dataclass(frozen=True)
 class StatisticView:
-    """One statistic as the template needs it."""
+    """One statistic as the template and the script need it. Breaks, widths and limit are in ``unit``."""
 
+    number: int
     column: str
+    stem: str
     label: str
+    brief: str
     description: str
     unit: str
-    limit: str
+    limit: float
+    breaks: tuple[float, ...]
+    width_breaks: tuple[float, ...]
     classes: tuple[LegendClass, ...]
+    widths: tuple[LegendClass, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a class letter is painted: a colour, and an ink for hatching, dots or crosses (or None)."""
+
+    colour: str
+    ink: str | None
 
 
 def write_html(release: Release, path: Path) -> None:
@@ -82,10 +97,12 @@ def write_html(release: Release, path: Path) -> None:
     replace_file(path, html_bytes(release))
 
 
-def html_bytes(release: Release) -> bytes:
+def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     """Return the map of ``release`` as UTF-8 HTML; the same release gives the same bytes.
 
-    Cells are drawn once; every slot and statistic adds one letter a cell (its class) and its numbers.
+    Shapes and numbers are packed columns (``payload``), painted on a canvas: 20,000 cells stay smooth. With
+    ``live_seconds`` the page asks for ``live.geojson`` beside it that often, and for nothing else; without
+    it, it asks for nothing at all. Raises DataError without disclosure or without bins.
     """
     groups = {name: release.disclosure[name] for name in _needed_groups(release)}
     if not release.bins:
@@ -93,27 +110,57 @@ def html_bytes(release: Release) -> bytes:
     polygons, position = unique_polygons(release)
     drawing = Drawing.of(polygons)
     table = published_frame(release)
-    views = _views(release, table, position, len(polygons))
+    views = [
+        _statistic_view(release, number, each) for number, each in enumerate(published_statistics(release))
+    ]
+    slots = [int(slot) for slot in np.unique(release.slot)]
+    parts, numbers = pack(
+        _shapes(drawing, polygons, np.unique(release.cell)) | _numbers(release, slots, table, position)
+    )
+    level = format(100 * release.interval_level, ".6g")
+    looks = {letter: asdict(look) for letter, look in LOOKS.items()}
+    data = {
+        "statuses": [status.value for status in BinStatus],
+        "reasons": [reasons(release)[status.value] for status in BinStatus],
+        "level": level,
+        "slots": [release.slots[slot].label for slot in slots],
+        "looks": looks,
+        "statistics": [
+            {
+                "column": view.column,
+                "stem": view.stem,
+                "brief": view.brief,
+                "unit": view.unit,
+                "limit": view.limit,
+                "breaks": view.breaks,
+                "widths": view.width_breaks,
+            }
+            for view in views
+        ],
+        "parts": [asdict(part) for part in parts],
+    }
+    if live_seconds is not None:
+        data["live"] = live_seconds
+        data["projection"] = {
+            "west": drawing.west,
+            "north": drawing.north,
+            "cut": drawing.cut,
+            "units": drawing.units_per_degree,
+            "squeeze": drawing.squeeze,
+            "margin": drawing.margin,
+        }
     text = _ENVIRONMENT.get_template("map.html").render(
         release=release,
         groups=groups,
         drawing=drawing,
-        cells=zip(drawing.paths(polygons), views[0].statistics[0].letters, strict=True),
         outline=drawing.outline(release.grid.area.geometry),
-        statistics=[_statistic_view(release, each) for each in published_statistics(release)],
-        slots=[release.slots[slot].label for slot in _slots(release)],
-        colours=list(
-            zip(PLAIN, HATCHED, COLOURS, [_ink(number) for number in range(len(COLOURS))], strict=True)
-        ),
-        level=format(100 * release.interval_level, ".6g"),
-        pattern=min(max(15, drawing.width // 150), 30),
-        data={
-            "cells": table["h3"].iloc[np.unique(position, return_index=True)[1]].tolist(),
-            "statuses": [status.value for status in BinStatus],
-            "reasons": [reasons(release)[status.value] for status in BinStatus],
-            "level": format(100 * release.interval_level, ".6g"),
-            "views": [asdict(view) for view in views],
-        },
+        statistics=views,
+        slots=data["slots"],
+        looks=looks,
+        level=level,
+        live=live_seconds is not None,
+        data=data,
+        numbers=numbers,
     )
     return text.encode()
 
@@ -126,64 +173,82 @@ def _needed_groups(release: Release) -> tuple[str, ...]:
     return ("identity", "coverage", "unit", "guarantee", "honesty")
 
 
-def _slots(release: Release) -> list[int]:
-    return [int(slot) for slot in np.unique(release.slot)]
+def _shapes(
+    drawing: Drawing, polygons: npt.NDArray[np.object_], cell: npt.NDArray[np.uint64]
+) -> dict[str, Column]:
+    rings = drawing.rings(polygons)
+    step = rings.steps()
+    return {
+        "h3_high": ("u4", cell >> np.uint64(32)),
+        "h3_low": ("u4", cell & np.uint64(0xFFFFFFFF)),
+        "rings": ("u1", rings.a_polygon),
+        "corners": ("u1", rings.corners),
+        "dx": ("i4", step[:, 0]),
+        "dy": ("i4", step[:, 1]),
+    }
 
 
-def _views(
-    release: Release, table: pd.DataFrame, position: npt.NDArray[np.int64], cells: int
-) -> list[SlotView]:
-    views = []
-    for slot in _slots(release):
-        rows = np.flatnonzero(release.slot == slot)
-        part, place = table.iloc[rows], position[rows]
-        statistics = (
-            _statistic_row(release, each, part, place, cells) for each in published_statistics(release)
-        )
-        views.append(SlotView(place.tolist(), tuple(statistics)))
-    return views
-
-
-def _statistic_row(
-    release: Release, statistic: Statistic, part: pd.DataFrame, place: npt.NDArray[np.int64], cells: int
-) -> StatisticRow:
+def _numbers(
+    release: Release, slots: list[int], table: pd.DataFrame, position: npt.NDArray[np.int64]
+) -> dict[str, Column]:
+    """The columns of every slot: ``cell_s``, counts where they are public, and every statistic's numbers."""
     codes = {status.value: number for number, status in enumerate(BinStatus)}
-    unit, column = release.display_unit, statistic.column(release.display_unit)
-    value, low, high = (part[column + suffix].to_numpy() for suffix in ("", "_low", "_high"))
-    status = part[f"{statistic.stem}_status"].to_numpy(dtype=object)
-    breaks = breaks_of(statistic, release.bound, unit)
-    limit = hatch_limit(statistic, release.bound, unit)
-    letters = np.full(cells, ABSENT)
-    letters[place] = letters_of(value, low, high, status, breaks, limit)
-    return StatisticRow(
-        letters="".join(letters.tolist()),
-        value=_numbers(value),
-        low=_numbers(low),
-        high=_numbers(high),
-        status=[codes[each] for each in status],
-    )
+    columns: dict[str, Column] = {}
+    for place, slot in enumerate(slots):
+        rows = np.flatnonzero(release.slot == slot)
+        columns[f"cell_{place}"] = ("u4", position[rows])
+        for name, counts in (("vehicles", release.vehicles), ("fixes", release.fixes)):
+            if counts is not None:
+                columns[f"{name}_{place}"] = ("u4", counts[rows])
+        for number, statistic in enumerate(published_statistics(release)):
+            stem, column = f"_{place}_{number}", statistic.column(release.display_unit)
+            for name, suffix in (("value", ""), ("low", "_low"), ("high", "_high")):
+                columns[name + stem] = thousandths(table[column + suffix].to_numpy()[rows])
+            status = table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
+            columns["status" + stem] = ("u1", np.array([codes[each] for each in status], dtype=np.int64))
+    return columns
 
 
-def _numbers(column: npt.NDArray[np.float64]) -> list[float | None]:
-    return [None if value != value else value for value in (column + 0.0).tolist()]
-
-
-def _statistic_view(release: Release, statistic: Statistic) -> StatisticView:
+def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
     unit = release.display_unit
-    breaks = [format(each, "g") for each in breaks_of(statistic, release.bound, unit)]
-    texts = [f"under {breaks[0]}"]
-    texts += [f"{low} to {high}" for low, high in pairwise(breaks)]
-    texts += [f"{breaks[-1]} and more"]
+    breaks, widths = (find(statistic, release.bound, unit) for find in (breaks_of, width_breaks))
     return StatisticView(
+        number=number,
         column=statistic.column(unit),
+        stem=statistic.stem,
         label=_LABELS[statistic],
+        brief=_BRIEF[statistic],
         description=statistic.description,
         unit=unit_label(statistic, unit),
-        limit=format(hatch_limit(statistic, release.bound, unit), "g"),
-        classes=tuple(LegendClass(letter, text) for letter, text in zip(PLAIN, texts, strict=True)),
+        limit=hatch_limit(statistic, release.bound, unit),
+        breaks=breaks,
+        width_breaks=widths,
+        classes=_legend(PLAIN, breaks),
+        widths=_legend(WIDTHS, widths),
     )
+
+
+def _legend(letters: str, breaks: tuple[float, ...]) -> tuple[LegendClass, ...]:
+    limits = [format(each, "g") for each in breaks]
+    texts = [f"under {limits[0]}"]
+    texts += [f"{low} to {high}" for low, high in pairwise(limits)]
+    texts += [f"{limits[-1]} and more"]
+    return tuple(LegendClass(letter, text) for letter, text in zip(letters, texts, strict=True))
 
 
 def _ink(number: int) -> str:
     """Colour of hatch lines that stands out from class ``number``: white on dark, black on light."""
     return "#ffffff" if number < len(COLOURS) // 2 else "#000000"
+
+
+LOOKS: Mapping[str, Look] = (
+    {letter: Look(colour, None) for letter, colour in zip(PLAIN, COLOURS, strict=True)}
+    | {HATCHED[number]: Look(colour, _ink(number)) for number, colour in enumerate(COLOURS)}
+    | {letter: Look(colour, None) for letter, colour in zip(WIDTHS, WIDTH_COLOURS, strict=True)}
+    | {
+        WITHHELD: Look("#c4c4c4", "#4d4d4d"),
+        UNINFORMATIVE: Look("#ffffff", "#4d4d4d"),
+        ABSENT: Look("#ffffff", None),
+    }
+)
+"""Of every class letter. The script knows hatching, dots (withheld) and crosses (uninformative)."""

@@ -6,7 +6,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trafficdp.export.classes import COLOURS, breaks_of, hatch_limit, letters_of, range_of
+from trafficdp.export.classes import (
+    COLOURS,
+    WIDTH_COLOURS,
+    breaks_of,
+    hatch_limit,
+    letters_of,
+    range_of,
+    width_breaks,
+)
+from trafficdp.export.html_map import LOOKS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
@@ -45,3 +54,32 @@ def test_letters_tell_class_hatching_and_what_has_no_class():
     high = np.array([5.0, 15.0, 15.0, 65.0, 60.0, np.nan, 100.0, 0.0])
     status = np.array(["released"] * 5 + ["withheld", "uninformative", "constant"], dtype=object)
     assert "".join(letters_of(value, low, high, status, BREAKS, 27.0)) == "0106dwu0"
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+@pytest.mark.parametrize("upper", [1, 30, 300])
+def test_widths_have_six_rising_classes_the_last_of_which_is_hatched(statistic, upper):
+    breaks = width_breaks(statistic, bound(upper), MS)
+    assert len(breaks) == len(WIDTH_COLOURS) - 1
+    assert all(low < high for low, high in pairwise(breaks))
+    assert breaks[-1] == hatch_limit(statistic, bound(upper), MS)
+
+
+def lightness(colour):
+    """Relative luminance of sRGB (WCAG 2.2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS])
+def test_classes_can_be_told_apart_in_grey(colours):
+    light = [lightness(colour) for colour in colours]
+    assert all((high + 0.05) / (low + 0.05) > 1.15 for low, high in pairwise(light))
+
+
+def test_hatching_dots_and_crosses_stand_out_from_their_colour():
+    for letter, look in LOOKS.items():
+        if look.ink is not None:
+            low, high = sorted([lightness(look.colour), lightness(look.ink)])
+            assert (high + 0.05) / (low + 0.05) >= 3, letter

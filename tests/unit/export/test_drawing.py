@@ -77,3 +77,22 @@ def test_the_scale_bar_is_true(city):
 
 def test_a_globe_has_no_scale_bar(globe):
     assert Drawing.of(polygons_of(np.unique(globe.cell))).scale_bar is None
+
+
+@pytest.mark.parametrize("name", ["city", "fiji", "pentagon", "globe"])
+def test_rings_are_the_corners_of_the_paths_and_steps_add_up_to_them(name, request):
+    polygons = polygons_of(np.unique(request.getfixturevalue(name).cell))
+    drawing = Drawing.of(polygons)
+    rings = drawing.rings(polygons)
+    drawn = [points(path) for path in drawing.paths(polygons)]
+    np.testing.assert_array_equal(rings.point, np.concatenate(drawn))
+    assert rings.a_polygon.sum() == len(rings.corners)
+    found, first, at, step = [], np.zeros(2, dtype=int), 0, rings.steps()
+    for corners in rings.corners:
+        here = first = first + step[at]
+        found.append(here)
+        for number in range(at + 1, at + corners):
+            here = here + step[number]
+            found.append(here)
+        at += corners
+    np.testing.assert_array_equal(found, rings.point)

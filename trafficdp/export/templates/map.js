@@ -1,55 +1,96 @@
 (function () {
   "use strict";
   var data = JSON.parse(document.getElementById("data").textContent);
+{% include "map_data.js" %}
+{% include "map_draw.js" %}
   var svg = document.getElementById("map");
-  var paths = Array.prototype.slice.call(document.getElementById("cells").children);
+  var canvas = document.getElementById("paper");
   var pick = document.getElementById("pick");
   var card = document.getElementById("card");
   var statisticList = document.getElementById("statistic");
-  var slotList = document.getElementById("slot");
+  var showList = document.getElementById("show");
+  var slotRange = document.getElementById("slot");
+  var playButton = document.getElementById("play");
   var legends = Array.prototype.slice.call(document.querySelectorAll(".legend"));
-  var tip = document.createElementNS(svg.namespaceURI, "title");
-  var view, numbers, place, unit, picked = -1;
   var whole = svg.getAttribute("viewBox").split(" ").map(Number);
+  var calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   var box = whole.slice();
+  var columns, bounds, near, brush, names, rows, letters, picked = -1, waiting = false, timer = 0;
 
-  paths.forEach(function (path, cell) { path.cell = cell; });
+  function start(unpacked) {
+    columns = unpacked;
+    var shape = outlines(columns);
+    bounds = measured(shape);
+    near = squares(bounds, whole[2]);
+    brush = painter(canvas, svg, shape, bounds);
+    names = Array.prototype.map.call(columns.h3_high, function (high, cell) {
+      return (high.toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
+    });
+    rows = data.slots.map(function (slot, position) {
+      var found = new Map();
+      columns["cell_" + position].forEach(function (cell, row) { found.set(cell, row); });
+      return found;
+    });
+    show();
+    frame();
+    document.documentElement.dataset.drawn = shape.cells;
+  }
+
+  function slot() { return slotRange ? Number(slotRange.value) : 0; }
+  function statistic() { return Number(statisticList.value); }
+
+  // value, ends and status of a statistic in a cell now; null without a record
+  function told(cell, which) {
+    var row = rows[slot()].get(cell), stem = "_" + slot() + "_" + which;
+    if (row === undefined) { return null; }
+    return {
+      value: number(columns["value" + stem], row), low: number(columns["low" + stem], row),
+      high: number(columns["high" + stem], row), status: columns["status" + stem][row], row: row
+    };
+  }
 
   function show() {
-    var statistic = Number(statisticList.value);
-    view = data.views[slotList ? Number(slotList.value) : 0];
-    numbers = view.statistics[statistic];
-    place = new Map(view.bins.map(function (cell, row) { return [cell, row]; }));
-    unit = legends[statistic].querySelector("h2").textContent.split(", ").pop();
-    paths.forEach(function (path, cell) { path.setAttribute("class", "k" + numbers.letters[cell]); });
-    legends.forEach(function (legend, number) { legend.hidden = number !== statistic; });
+    var which = statistic(), uncertainty = showList.value === "uncertainty";
+    letters = new Array(names.length).fill("n");
+    rows[slot()].forEach(function (row, cell) {
+      var one = told(cell, which);
+      letters[cell] = look(data.statistics[which], one.value, one.low, one.high, one.status, uncertainty);
+    });
+    legends.forEach(function (legend) {
+      legend.hidden = legend.dataset.statistic !== String(which) || legend.dataset.show !== showList.value;
+    });
+    if (slotRange) {
+      slotRange.setAttribute("aria-valuetext", data.slots[slot()]);
+      document.getElementById("slot-name").textContent = data.slots[slot()];
+    }
     summarise();
     describe(picked);
     list();
-    document.documentElement.dataset.drawn = paths.length;
+    repaint();
+  }
+
+  function repaint() {
+    if (waiting) { return; }
+    waiting = true;
+    window.requestAnimationFrame(function () { waiting = false; brush.paint(letters); });
   }
 
   function summarise() {
     var counts = data.statuses.map(function () { return 0; });
-    numbers.status.forEach(function (status) { counts[status] += 1; });
+    columns["status_" + slot() + "_" + statistic()].forEach(function (status) { counts[status] += 1; });
     var parts = data.statuses.map(function (status, code) { return counts[code] + " " + status; });
-    document.getElementById("summary").textContent = view.bins.length + " cells: " + parts.filter(function (part) {
+    document.getElementById("summary").textContent = rows[slot()].size + " cells: " + parts.filter(function (part) {
       return part.charAt(0) !== "0";
     }).join(", ") + ".";
   }
 
-  function facts(cell) {
-    var row = place.get(cell);
-    if (row === undefined) { return { value: "no record", interval: "", status: "no record in this time slot" }; }
-    var status = numbers.status[row];
-    var reason = data.reasons[status];
-    var words = data.statuses[status] + (reason ? ": " + reason : "");
-    if (numbers.value[row] === null) { return { value: "withheld", interval: "", status: words }; }
-    return {
-      value: numbers.value[row] + " " + unit,
-      interval: numbers.low[row] + " to " + numbers.high[row] + " " + unit,
-      status: words
-    };
+  function words(cell, which) {
+    var one = told(cell, which), unit = data.statistics[which].unit;
+    if (!one) { return { value: "no record", interval: "", status: "no record in this time slot" }; }
+    var reason = data.reasons[one.status];
+    var status = data.statuses[one.status] + (reason ? ": " + reason : "");
+    if (one.value === null) { return { value: "withheld", interval: "", status: status }; }
+    return { value: one.value + " " + unit, interval: one.low + " to " + one.high + " " + unit, status: status };
   }
 
   function element(name, text, className) {
@@ -61,53 +102,63 @@
 
   function describe(cell) {
     if (cell < 0) { return; }
-    var told = facts(cell);
-    var names = document.createElement("dl");
-    [["Interval", told.interval && told.interval + " (" + data.level + " %)"], ["Status", told.status],
-      ["Time slot", slotList ? slotList.options[slotList.selectedIndex].text : ""], ["H3", data.cells[cell]]
-    ].forEach(function (pair) {
-      if (pair[1]) { names.append(element("dt", pair[0]), element("dd", pair[1])); }
+    var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
+    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %)"], ["Status", own.status]];
+    data.statistics.forEach(function (other, number) {
+      var said = words(cell, number);
+      if (number !== which && said.interval) { facts.push([other.brief, said.value + ", interval " + said.interval]); }
     });
-    card.replaceChildren(element("h2", "Cell"), element("p", told.value, "big"), names);
+    ["vehicles", "fixes"].forEach(function (name) {
+      var counts = columns[name + "_" + slot()];
+      if (one && counts) { facts.push([name.charAt(0).toUpperCase() + name.slice(1), String(counts[one.row])]); }
+    });
+    facts.push(["Time slot", slotRange ? data.slots[slot()] : ""], ["H3", names[cell]]);
+    facts.forEach(function (pair) {
+      if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
+    });
+    card.replaceChildren(element("h2", "Cell"), element("p", own.value, "big"), lines);
   }
 
   function choose(cell) {
+    if (cell === picked) { return; }
     picked = cell;
-    pick.setAttribute("d", paths[cell].getAttribute("d"));
+    pick.setAttribute("d", brush.path(cell));
     describe(cell);
   }
 
+  var MOST_ROWS = 2000;
   function list() {
     var listing = document.getElementById("listing");
     if (!listing.open) { return; }
-    var body = listing.querySelector("tbody");
-    var rows = document.createDocumentFragment();
-    view.bins.forEach(function (cell) {
-      var told = facts(cell), line = document.createElement("tr");
-      line.append(element("td", data.cells[cell]), element("td", told.value), element("td", told.interval),
-        element("td", told.status));
-      rows.append(line);
+    var lines = document.createDocumentFragment(), all = Array.from(rows[slot()].keys());
+    all.slice(0, MOST_ROWS).forEach(function (cell) {
+      var own = words(cell, statistic()), line = document.createElement("tr");
+      line.append(element("td", names[cell]), element("td", own.value), element("td", own.interval),
+        element("td", own.status));
+      lines.append(line);
     });
-    body.replaceChildren(rows);
+    listing.querySelector("tbody").replaceChildren(lines);
+    document.getElementById("cut").hidden = all.length <= MOST_ROWS;
   }
 
   function frame() {
     svg.setAttribute("viewBox", box.join(" "));
     svg.classList.toggle("zoomed", box[2] < whole[2]);
     measure();
+    repaint();
   }
 
   function measure() {
-    var bar = document.getElementById("bar");
-    if (!bar) { return; }
-    var matrix = svg.getScreenCTM();
-    if (matrix) { bar.firstChild.style.width = Math.min(bar.dataset.length * matrix.a, svg.clientWidth - 40) + "px"; }
+    var bar = document.getElementById("bar"), matrix = svg.getScreenCTM();
+    if (bar && matrix) { bar.firstChild.style.width = Math.min(bar.dataset.length * matrix.a, svg.clientWidth - 40) + "px"; }
   }
 
-  function zoom(factor) {
-    var width = Math.min(whole[2], Math.max(whole[2] / 64, box[2] / factor));
-    var height = width * whole[3] / whole[2];
-    box = [box[0] + (box[2] - width) / 2, box[1] + (box[3] - height) / 2, width, height];
+  // zooms by a factor; the point of the drawing at (x, y) stays where it is
+  function zoom(factor, x, y) {
+    var width = Math.min(whole[2], Math.max(whole[2] / 64, box[2] / factor)), share = width / box[2];
+    x = x === undefined ? box[0] + box[2] / 2 : x;
+    y = y === undefined ? box[1] + box[3] / 2 : y;
+    box = [x - (x - box[0]) * share, y - (y - box[1]) * share, width, width * whole[3] / whole[2]];
     move(0, 0);
   }
 
@@ -117,63 +168,106 @@
     frame();
   }
 
-  function centre(path) {
-    var bounds = path.getBBox();
-    return [bounds.x + bounds.width / 2, bounds.y + bounds.height / 2];
+  function middle(cell) {
+    return [(bounds.left[cell] + bounds.right[cell]) / 2, (bounds.top[cell] + bounds.bottom[cell]) / 2];
   }
 
   function step(right, down) {
     if (picked < 0) { choose(0); return; }
-    var from = centre(paths[picked]), best = -1, least = Infinity;
-    paths.forEach(function (path, cell) {
-      var to = centre(path), x = to[0] - from[0], y = to[1] - from[1];
+    var from = middle(picked), best = -1, least = Infinity;
+    for (var cell = 0; cell < names.length; cell += 1) {
+      var to = middle(cell), x = to[0] - from[0], y = to[1] - from[1];
       var along = x * right + y * down, aside = Math.abs(x * down) + Math.abs(y * right);
-      if (cell === picked || along <= 0 || aside > 2 * along) { return; }
+      if (cell === picked || along <= 0 || aside > 2 * along) { continue; }
       if (along + 2 * aside < least) { least = along + 2 * aside; best = cell; }
-    });
-    if (best >= 0) { choose(best); }
+    }
+    if (best < 0) { return; }
+    choose(best);
+    var there = middle(best);
+    if (there[0] < box[0] || there[0] > box[0] + box[2] || there[1] < box[1] || there[1] > box[1] + box[3]) {
+      move(there[0] - box[0] - box[2] / 2, there[1] - box[1] - box[3] / 2);
+    }
+  }
+
+  function place(event) {
+    var point = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    return [point.x, point.y];
+  }
+
+  function at(event) {
+    var point = place(event);
+    return near(point[0], point[1]).find(function (cell) { return brush.inside(cell, point[0], point[1]); });
+  }
+
+  function turn(by) {
+    slotRange.value = (slot() + by + data.slots.length) % data.slots.length;
+    show();
+  }
+
+  function play(on) {
+    window.clearInterval(timer);
+    timer = on ? window.setInterval(function () { turn(1); }, calm.matches ? 2500 : 1000) : 0;
+    playButton.setAttribute("aria-pressed", String(on));
+    playButton.textContent = on ? "Pause" : "Play";
   }
 
   var keys = {
     ArrowRight: function () { step(1, 0); }, ArrowLeft: function () { step(-1, 0); },
     ArrowDown: function () { step(0, 1); }, ArrowUp: function () { step(0, -1); },
-    "+": function () { zoom(1.5); }, "=": function () { zoom(1.5); }, "-": function () { zoom(1 / 1.5); }
+    "+": function () { zoom(1.5); }, "=": function () { zoom(1.5); }, "-": function () { zoom(1 / 1.5); },
+    "0": function () { box = whole.slice(); frame(); }, " ": function () { if (playButton) { play(!timer); } }
   };
-  svg.addEventListener("keydown", function (event) {
-    if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); keys[event.key](); }
-  });
-  svg.addEventListener("pointerover", function (event) {
-    var cell = event.target.cell;
-    if (cell === undefined || event.buttons) { return; }
-    choose(cell);
-    var told = facts(cell);
-    tip.textContent = [told.value, told.interval, told.status].filter(Boolean).join("; ");
-    event.target.append(tip);
-  });
-  svg.addEventListener("click", function (event) {
-    if (event.target.cell !== undefined) { choose(event.target.cell); }
-  });
-  svg.addEventListener("pointermove", function (event) {
-    if (!(event.buttons & 1) || box[2] >= whole[2]) { return; }
-    var matrix = svg.getScreenCTM();
-    move(-event.movementX / matrix.a, -event.movementY / matrix.d);
-  });
-  document.getElementById("in").addEventListener("click", function () { zoom(1.5); });
-  document.getElementById("out").addEventListener("click", function () { zoom(1 / 1.5); });
-  document.getElementById("all").addEventListener("click", function () { box = whole.slice(); frame(); });
-  document.getElementById("listing").addEventListener("toggle", list);
-  statisticList.addEventListener("change", show);
-  if (slotList) {
-    slotList.addEventListener("change", show);
-    [["earlier", -1], ["later", 1]].forEach(function (pair) {
-      document.getElementById(pair[0]).addEventListener("click", function () {
-        var count = slotList.options.length;
-        slotList.selectedIndex = (slotList.selectedIndex + pair[1] + count) % count;
-        show();
-      });
+  function listen() {
+    svg.addEventListener("keydown", function (event) {
+      if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); keys[event.key](); }
     });
+    svg.addEventListener("pointermove", function (event) {
+      if (event.buttons & 1 && box[2] < whole[2]) {
+        var matrix = svg.getScreenCTM();
+        move(-event.movementX / matrix.a, -event.movementY / matrix.d);
+      } else if (!event.buttons) {
+        var cell = at(event);
+        if (cell !== undefined) { choose(cell); }
+      }
+    });
+    svg.addEventListener("click", function (event) {
+      var cell = at(event);
+      if (cell !== undefined) { choose(cell); }
+    });
+    svg.addEventListener("dblclick", function (event) { var point = place(event); zoom(2, point[0], point[1]); });
+    svg.addEventListener("wheel", function (event) {
+      if (!event.ctrlKey && !event.metaKey) { return; }
+      event.preventDefault();
+      var point = place(event);
+      zoom(event.deltaY < 0 ? 1.25 : 0.8, point[0], point[1]);
+    }, { passive: false });
+    document.getElementById("in").addEventListener("click", function () { zoom(1.5); });
+    document.getElementById("out").addEventListener("click", function () { zoom(1 / 1.5); });
+    document.getElementById("all").addEventListener("click", keys["0"]);
+    document.getElementById("listing").addEventListener("toggle", list);
+    statisticList.addEventListener("change", show);
+    showList.addEventListener("change", show);
+    if (slotRange) {
+      slotRange.addEventListener("input", function () { play(false); show(); });
+      playButton.addEventListener("click", function () { play(!timer); });
+      document.getElementById("earlier").addEventListener("click", function () { play(false); turn(-1); });
+      document.getElementById("later").addEventListener("click", function () { play(false); turn(1); });
+    }
+    window.addEventListener("resize", function () { measure(); repaint(); });
   }
-  window.addEventListener("resize", measure);
-  show();
-  frame();
+{% if live %}
+{% include "map_live.js" %}
+{% endif %}
+
+  if (!window.DecompressionStream) {
+    card.replaceChildren(element("p", "This browser is too old for the map (before 2023). All numbers are in cells.csv."));
+    return;
+  }
+  unpack(data.parts, document.getElementById("numbers").textContent).then(function (unpacked) {
+    start(unpacked);
+    listen();
+{% if live %}
+    watch();
+{% endif %}
+  });
 }());

@@ -1,0 +1,416 @@
+"""The map in a real Chromium, opened from a file: what it paints, says and asks for; at three widths."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import json
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import h3
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+from playwright.sync_api import sync_playwright
+
+from trafficdp.binning.cells import polygons_of
+from trafficdp.export.classes import WIDTHS, breaks_of, hatch_limit, letters_of, width_breaks
+from trafficdp.export.drawing import Drawing
+from trafficdp.export.geojson import geojson_bytes
+from trafficdp.export.html_map import LOOKS, html_bytes
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.published import published_frame
+
+pytestmark = pytest.mark.browser
+REFERENCES = Path(__file__).parent / "screenshots"
+WIDTHS_OF_SCREENS = {360: 740, 768: 1000, 1440: 900}
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no chromium on this machine, and CI may not skip the browser tests")
+        pytest.skip("no chromium on this machine")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page with the map in it, everything that it asked for and everything that it complained of."""
+
+    def __init__(self, page):
+        self.page, self.asked, self.complaints = page, [], []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", self.hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def hear(self, message):
+        # about this test's own reading of pixels
+        if "willReadFrequently" not in message.text:
+            self.complaints.append(message.text)
+
+    def go(self, address):
+        self.page.goto(address)
+        self.wait("html[data-drawn]")
+        return self
+
+    def wait(self, selector):
+        """Wait for an element; not for a predicate, whose evaluation the page's policy forbids."""
+        self.page.locator(selector).wait_for(state="attached")
+
+    def text(self, selector):
+        return self.page.locator(selector).inner_text()
+
+    def press(self, *keys):
+        self.page.focus("#map")
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def settle(self):
+        """Wait until what was asked for is painted."""
+        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def on_screen(self, points):
+        """Where points of the drawing are in the window, shape (n, 2)."""
+        return np.array(
+            self.page.evaluate(
+                """points => { const m = document.getElementById("map").getScreenCTM();
+                return points.map(p => [p[0] * m.a + m.e, p[1] * m.d + m.f]); }""",
+                points.tolist(),
+            )
+        )
+
+    def colours(self, points):
+        """The colour of the canvas in a small square around every point of the drawing: (n, 81, 3)."""
+        self.settle()
+        return np.array(
+            self.page.evaluate(
+                """points => { const c = document.getElementById("paper"), r = c.getBoundingClientRect();
+                const pen = c.getContext("2d"), k = c.width / r.width;
+                return points.map(p => Array.from(
+                  pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
+                    Math.round((p[1] - r.top) * k) - 4, 9, 9).data)); }""",
+                self.on_screen(points).tolist(),
+            )
+        ).reshape(len(points), 81, 4)[:, :, :3]
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """``opened(release)``: the map of ``release`` in the browser; afterwards, that nothing was wrong."""
+    pages = []
+
+    def opened(release, width=1440, **options):
+        (tmp_path / "map.html").write_bytes(html_bytes(release))
+        page = chromium.new_page(viewport={"width": width, "height": WIDTHS_OF_SCREENS[width]}, **options)
+        pages.append(Opened(page).go((tmp_path / "map.html").as_uri()))
+        return pages[-1]
+
+    yield opened
+    for one in pages:
+        assert one.asked == [(tmp_path / "map.html").as_uri()]
+        assert one.complaints == []
+        one.page.close()
+
+
+def middles(release):
+    polygons = polygons_of(np.unique(release.cell))
+    rings = Drawing.of(polygons).rings(polygons)
+    ends = np.cumsum(rings.corners)
+    boxes = [rings.point[end - n : end] for n, end in zip(rings.corners, ends, strict=True)]
+    return np.array([box.mean(axis=0) for box in boxes])
+
+
+def rows_of(release, statistic, slot):
+    table = published_frame(release).iloc[np.flatnonzero(release.slot == slot)]
+    column = statistic.column(release.display_unit)
+    numbers = [table[column + suffix].to_numpy() for suffix in ("", "_low", "_high")]
+    return (*numbers, table[f"{statistic.stem}_status"].to_numpy(dtype=object))
+
+
+def letters_now(release, statistic, slot):
+    """The class of every cell with a bin in the slot, by the rules of the map, without the page."""
+    unit = release.display_unit
+    return letters_of(
+        *rows_of(release, statistic, slot),
+        breaks_of(statistic, release.bound, unit),
+        hatch_limit(statistic, release.bound, unit),
+    )
+
+
+def assert_painted(found, letters):
+    """Every little square has its class's colour; where the class has an ink, nothing but the two mixed."""
+    for square, letter in zip(found, letters, strict=True):
+        look = LOOKS[str(letter)]
+        colour = np.array(ImageColor.getrgb(look.colour))
+        if look.ink is None:
+            assert (square == colour).all(), letter
+            continue
+        ink = np.array(ImageColor.getrgb(look.ink))
+        assert (np.abs(square - colour).max(axis=1) <= 8).any(), letter
+        assert (np.abs(square - ink).max(axis=1) <= 90).any(), letter
+        assert (square >= np.minimum(colour, ink) - 3).all(), letter
+        assert (square <= np.maximum(colour, ink) + 3).all(), letter
+
+
+@pytest.mark.parametrize("name", ["city", "rush_hours", "fiji", "globe", "pentagon"])
+def test_the_map_is_drawn_without_network_or_complaint(name, opened, request):
+    release = request.getfixturevalue(name)
+    page = opened(release)
+    assert page.page.evaluate("document.documentElement.dataset.drawn") == str(len(np.unique(release.cell)))
+    first = (release.slot == release.slot[0]).sum()
+    assert page.text("#summary").startswith(f"{first} cells: ")
+
+
+def test_a_broken_script_would_be_seen(city, chromium, tmp_path):
+    page = html_bytes(city).decode().replace("JSON.parse(", "JSON.parze(")
+    (tmp_path / "map.html").write_text(page, "utf-8")
+    broken = Opened(chromium.new_page())
+    broken.page.goto((tmp_path / "map.html").as_uri())
+    assert broken.page.get_attribute("html", "data-drawn") is None
+    assert any("parze" in complaint for complaint in broken.complaints)
+    broken.page.close()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_cell_is_painted_in_the_colour_of_its_class(number, city, opened):
+    page, statistic = opened(city), list(city.estimates)[number]
+    page.page.select_option("#statistic", str(number))
+    letters = letters_now(city, statistic, 0)
+    assert len(set(letters)) > 6
+    assert_painted(page.colours(middles(city)), letters)
+
+
+def test_the_uncertainty_switch_colours_by_the_width_of_the_interval(city, opened):
+    page = opened(city)
+    page.page.select_option("#show", "uncertainty")
+    _, low, high, _ = rows_of(city, Statistic.MEAN, 0)
+    breaks = width_breaks(Statistic.MEAN, city.bound, city.display_unit)
+    classes = np.searchsorted(breaks, np.nan_to_num(high - low), side="right")
+    letters = np.where(np.isnan(low), "w", np.array(list(WIDTHS))[classes])
+    assert len(set(letters)) > 3
+    assert_painted(page.colours(middles(city)), letters)
+    shown = page.page.locator(".legend:visible")
+    assert shown.count() == 1
+    assert "Width of the 95 % interval, km/h" in shown.inner_text()
+
+
+def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, opened):
+    page = opened(calendar)
+    first = np.flatnonzero(calendar.slot == calendar.slot[0])
+    status = calendar.estimates[Statistic.MEAN].status[first]
+    cell = int(np.flatnonzero(status == "released")[3])
+    row = published_frame(calendar).iloc[first[cell]]
+    x, y = page.on_screen(middles(calendar))[cell]
+    page.page.mouse.move(x, y)
+    card = page.text("#card")
+    assert f"{row['speed_mean_kmh']:.10g} km/h" in card
+    assert f"{row['speed_mean_kmh_low']:.10g} to {row['speed_mean_kmh_high']:.10g} km/h (95 %)" in card
+    assert f"Variance\n{row['speed_variance_kmh2']:.10g} (km/h)²" in card
+    assert f"Vehicles\n{row['vehicles']}" in card
+    assert row["h3"] in card
+    assert row["slot_label"] in card
+
+
+def test_pointing_finds_the_cell_under_the_pointer_anywhere_in_it(city, opened):
+    page, cells = opened(city), np.unique(city.cell)
+    polygons = polygons_of(cells)
+    rings = Drawing.of(polygons).rings(polygons)
+    for number in (0, 7, 30, 60):
+        end = int(np.cumsum(rings.corners)[number])
+        corners = rings.point[end - rings.corners[number] : end]
+        for corner in corners:
+            inner = corner + 0.08 * (corners.mean(axis=0) - corner)
+            x, y = page.on_screen(inner[None])[0]
+            page.page.mouse.move(x, y)
+            assert f"{cells[number]:x}" in page.text("#card")
+
+
+def test_the_slider_the_buttons_and_play_turn_the_slots(rush_hours, opened):
+    page = opened(rush_hours)
+    shown = []
+
+    def note():
+        page.settle()
+        shown.append(page.text("#slot-name"))
+
+    note()
+    page.page.focus("#slot")
+    page.page.keyboard.press("ArrowRight")
+    note()
+    assert page.page.get_attribute("#slot", "aria-valuetext") == shown[-1]
+    page.page.click("#later")
+    note()
+    page.page.click("#later")
+    note()
+    assert shown == ["07:00 to 08:00", "08:00 to 09:00", "17:00 to 18:00", "07:00 to 08:00"]
+    page.press(" ")
+    assert page.text("#play") == "Pause"
+    page.wait("#slot-name:text('08:00 to')")
+    assert_painted(page.colours(middles(rush_hours)), letters_now(rush_hours, Statistic.MEAN, 8))
+    page.page.click("#play")
+    assert page.page.get_attribute("#play", "aria-pressed") == "false"
+    now = page.text("#slot-name")
+    page.page.wait_for_timeout(1_300)
+    assert page.text("#slot-name") == now
+
+
+def test_who_asks_for_less_motion_gets_slower_slots(rush_hours, opened):
+    page = opened(rush_hours, reduced_motion="reduce")
+    page.page.click("#play")
+    page.page.wait_for_timeout(1_500)
+    assert page.text("#slot-name") == "07:00 to 08:00"
+    page.wait("#slot-name:text('08:00 to')")
+
+
+def test_keys_move_zoom_and_come_back(city, opened):
+    page = opened(city)
+    whole = page.page.get_attribute("#map", "viewBox")
+    page.press("ArrowRight")
+    first = page.text("#card")
+    page.press("ArrowRight")
+    assert page.text("#card") != first
+    page.press("+", "+", "+", "+")
+    assert float(page.page.get_attribute("#map", "viewBox").split()[2]) < float(whole.split()[2]) / 4
+    for _ in range(12):
+        page.press("ArrowLeft")
+    x, y, width, height = map(float, page.page.get_attribute("#map", "viewBox").split())
+    picked = page.page.evaluate(
+        """(() => { const b = document.getElementById("pick").getBBox();
+        return [b.x + b.width / 2, b.y + b.height / 2]; })()"""
+    )
+    assert x <= picked[0] <= x + width
+    assert y <= picked[1] <= y + height
+    page.press("0")
+    assert page.page.get_attribute("#map", "viewBox") == whole
+
+
+def test_a_zoomed_map_is_dragged_and_painted_where_it_lies(city, opened):
+    page = opened(city)
+    page.press("+", "+")
+    before = page.page.get_attribute("#map", "viewBox")
+    frame = page.page.locator("#map").bounding_box()
+    x, y = frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2
+    page.page.mouse.move(x, y)
+    page.page.mouse.down()
+    page.page.mouse.move(x + 60, y + 25, steps=4)
+    page.page.mouse.up()
+    assert page.page.get_attribute("#map", "viewBox") != before
+    points, letters = middles(city), letters_now(city, Statistic.MEAN, 0)
+    places = page.on_screen(points) - [frame["x"], frame["y"]]
+    visible = ((places > 15) & (places < [frame["width"] - 15, frame["height"] - 15])).all(axis=1)
+    assert 5 < visible.sum() < len(points)
+    assert_painted(page.colours(points[visible]), letters[visible])
+
+
+def test_the_table_lists_what_is_shown(rush_hours, opened):
+    page = opened(rush_hours)
+    page.page.click("#listing summary")
+    lines = page.page.locator("#listing tbody tr")
+    assert lines.count() == 37
+    row = published_frame(rush_hours).iloc[0]
+    assert row["h3"] in lines.first.inner_text()
+
+
+def test_twenty_thousand_cells_are_drawn_and_found(make_release, opened):
+    cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 82)[:20_000]
+    release = make_release(cells, statistics=(Statistic.MEAN, Statistic.VARIANCE))
+    page = opened(release)
+    assert page.page.evaluate("document.documentElement.dataset.drawn") == "20000"
+    x, y = page.on_screen(middles(release)[12_345:12_346])[0]
+    page.page.mouse.move(x, y)
+    assert f"{np.unique(release.cell)[12_345]:x}" in page.text("#card")
+    page.page.click("#listing summary")
+    assert page.page.locator("#listing tbody tr").count() == 2_000
+    assert page.page.locator("#cut").is_visible()
+
+
+@contextmanager
+def served(folder):
+    handler = partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, make_release, chromium, tmp_path):
+    (tmp_path / "live.html").write_bytes(html_bytes(city, live_seconds=1))
+    (tmp_path / "live.geojson").write_bytes(geojson_bytes(city))
+    with served(tmp_path) as address:
+        page = Opened(chromium.new_page()).go(f"{address}/live.html")
+        page.wait("html[data-reloads]")
+        assert_painted(page.colours(middles(city)), letters_now(city, Statistic.MEAN, 0))
+        collection = json.loads((tmp_path / "live.geojson").read_text())
+        kept = [
+            feature for feature in collection["features"] if feature["properties"]["status"] == "released"
+        ]
+        kept[0]["properties"] |= {
+            "speed_mean_kmh": 12.5, "speed_mean_kmh_low": 11.25, "speed_mean_kmh_high": 13.75,
+        }  # fmt: skip
+        collection["features"] = kept[:1]
+        (tmp_path / "new").write_text(json.dumps(collection))
+        (tmp_path / "new").rename(tmp_path / "live.geojson")
+        page.wait("html[data-drawn='1']")
+        page.press("ArrowRight")
+        assert "12.5 km/h" in page.text("#card")
+        assert "11.25 to 13.75 km/h" in page.text("#card")
+        assert set(page.asked) == {f"{address}/live.html", f"{address}/live.geojson"}
+        assert page.complaints == []
+        page.page.close()
+
+
+def small(png):
+    """A picture of 48 columns, RGB: layout and colours without the letters of a font."""
+    with Image.open(io.BytesIO(png)) as picture:
+        rows = round(picture.height * 48 / picture.width)
+        return np.asarray(picture.convert("RGB").resize((48, rows), Image.Resampling.BOX), dtype=np.int64)
+
+
+@pytest.mark.parametrize("width", WIDTHS_OF_SCREENS)
+def test_the_map_looks_as_it_did(width, rush_hours, opened):
+    """Write new references with TRAFFICDP_WRITE_SCREENSHOTS=1, and look at them before committing."""
+    page = opened(rush_hours, width)
+    page.settle()
+    png, reference = page.page.locator(".map").screenshot(), REFERENCES / f"map_{width}.png"
+    if os.environ.get("TRAFFICDP_WRITE_SCREENSHOTS") == "1":
+        with Image.open(io.BytesIO(png)) as picture:
+            picture.quantize(48).save(reference, optimize=True)
+    expected, found = small(reference.read_bytes()), small(png)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).mean() < 4
+    turned = found[::-1]
+    assert np.abs(turned - expected).mean() > 12, "the comparison would not see another map"
+
+
+@pytest.mark.parametrize("width", WIDTHS_OF_SCREENS)
+def test_nothing_overflows_and_everything_can_be_touched(width, rush_hours, opened):
+    page = opened(rush_hours, width)
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+    for control in page.page.locator("button, select, input").all():
+        size = control.bounding_box()
+        assert min(size["width"], size["height"]) >= 40
+        assert size["x"] + size["width"] <= width
+    picture, card = (page.page.locator(each).bounding_box() for each in (".map", "#card"))
+    beside = card["x"] >= picture["x"] + picture["width"]
+    below = card["y"] >= picture["y"] + picture["height"]
+    assert (beside, below) == ((True, False) if width == 1440 else (False, True))
