@@ -74,7 +74,9 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ColumnFacts(name, unit, statistic.description),
             ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),
             ColumnFacts(f"{name}_high", unit, f"upper end of the {level} % interval of {name}"),
-            ColumnFacts(f"{name}_noise_scale", unit, f"scale of the Laplace noise in {name}"),
+            ColumnFacts(
+                f"{name}_noise_scale", unit, f"average size of the noise in {name} (Laplace noise: its scale)"
+            ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             *(

@@ -68,10 +68,11 @@ class SourceFacts:
 class MechanismFacts:
     """How one statistic was made noisy. Numbers are in the bound's unit, to the statistic's power.
 
-    ``noise_scale`` holds the Laplace scale of every bin, shape (G,): NaN where withheld, 0 where no noise
-    was needed. ``tolerance`` weighs the statistic against the others when noise is shared out; ``share``
-    is its part of epsilon, in [0, 1], None when statistics are priced jointly. ``worst_case_bias``
-    includes that of rounding to the lattice. ``interval_basis`` says what the intervals rest on.
+    ``noise_scale`` holds the expected absolute noise of every bin (Laplace: its scale), shape (G,): NaN where
+    withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
+    is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
+    ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
+    rest on.
     """
 
     statistic: Statistic

@@ -32,8 +32,9 @@ Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
 class Statement:
     """What is said of one statistic's noise. Numbers are in the bound's unit, to the statistic's power.
 
-    ``noise_scale`` (shape (G,)): the Laplace scale, 0 where no noise is needed, NaN where the mechanism
-    has none that counts decide. ``share`` is the statistic's part of epsilon, None when priced jointly.
+    ``noise_scale`` (shape (G,)): the expected absolute noise before clamping (Laplace noise: its scale), 0
+    where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
+    statistic's part of epsilon, None when priced jointly.
     ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on.
     """
 

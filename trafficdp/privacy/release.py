@@ -40,10 +40,10 @@ class Estimate:
 
     NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
-    the Laplace scale in the statistic's unit, also NaN where the noise of the mechanism has none that is
-    public. ``recipe`` holds, by their names in RECIPE_COLUMNS, the columns that say exactly how the noise
-    was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the counts
-    can compute every vehicle's loss. ``expected_error`` is the worst case over
+    the expected absolute noise before clamping (Laplace noise: its scale), also NaN where the mechanism has
+    none that is public. ``recipe`` holds, by their names in RECIPE_COLUMNS, the columns that say exactly how
+    the noise was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the
+    counts can compute every vehicle's loss. ``expected_error`` is the worst case over
     the truth of the mean absolute error of the noisy number clamped to its range, rounding to the step
     included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at most U
     times the expected error of the mean. ``status`` holds BinStatus values.
