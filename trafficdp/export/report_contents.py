@@ -62,7 +62,7 @@ class Contents:
         marks = self._marks(first, cells)
         times = times_of(release, first, atlas, [(cell, marks[cell][0]) for cell in cells])
         change = self._change()
-        messages = [*self._messages(first), *([change.sentences[0]] if change else [])]
+        messages = [*self._messages(first), *(change.sentences[:2] if change else ())]
         forced = bool(disclosed(release, "honesty", "forced"))
         words, unit = WORDS[first.statistic], self.unit(first.statistic)
         limit = format(hatch_limit(first.statistic, release.bound, release.display_unit), "g")

@@ -63,7 +63,9 @@ TOO_MANY_TIMES = "There are too many times and areas to draw here: the interacti
 FULL_ACCOUNT = (
     "The whole account of this release is in manifest.json, every number with its interval in cells.csv."
 )
-CHANGE_OF_RECORDS = "A change is one of the records: it may also come from other vehicles, or other ways, having been recorded."
+CHANGE_OF_RECORDS = (
+    "A change is one of the records: it may also come from other vehicles, or other routes, being recorded."
+)
 ONE_TO_COMPARE = "There is one number only, so there is nothing to compare."
 
 
