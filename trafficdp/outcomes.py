@@ -94,6 +94,7 @@ class Plan:
     affordable: Affordable
     growth: Growth | None = None
     answer: Answer | None = None
+    asked: PureDP | None = None
     adaptive: AdaptiveMap | None = None
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,14 @@ from textwrap import wrap
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from trafficdp.errors import TrafficdpError
@@ -98,6 +105,22 @@ class Output:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._errors, transient=True) as progress:
             yield progress
+
+    @contextmanager
+    def steps(self, text: str) -> Iterator[Callable[[str, int, int | None], None]]:
+        """Show on a terminal what is going on while the block runs, and how far it is.
+
+        Yields ``step(text, done, of)``; without an end in sight ``of`` is None.
+        """
+        if self.quiet or not self._errors.is_terminal:
+            yield lambda text, done, of: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self._errors, transient=True) as progress:
+            task = progress.add_task(plain(text), total=None)
+            yield lambda text, done, of: progress.update(
+                task, description=plain(text), completed=done, total=of
+            )
 
     @contextmanager
     def spinner(self, text: str) -> Iterator[None]:

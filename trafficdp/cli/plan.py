@@ -1,150 +1,169 @@
-"""`trafficdp plan`: the ladder, and what a release would say. Nothing is spent."""
+"""`trafficdp plan`: what does it cost, what would it take, which map fits? Nothing is spent."""
 
 from __future__ import annotations
 
+import re
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from trafficdp.cli.output import Output
+from trafficdp.cli.plan_facts import plan_facts
+from trafficdp.cli.plan_words import show, unit_in_words
 from trafficdp.cli.settings import Settings
+from trafficdp.errors import UsageError
+from trafficdp.export.file import disk_errors
+from trafficdp.export.loss_chart import Line, LossChart, loss_chart
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import Plan
-from trafficdp.planner.ladder import Rung
-from trafficdp.planner.refusal import judged_statistic
+from trafficdp.planner.loss_curves import FullCurves, full_curves, rung_curves
+from trafficdp.planner.precision import Reach
+from trafficdp.planner.refusal import judged_statistic, largest_passing_scale
 
-MEANING = {
-    "basic": "every bin to every vehicle",
-    "grid_count": "the bins of the busiest vehicle",
-    "exact": "each vehicle's own loss",
-    "equal": "own loss, equal noise in all bins",
-    "blocks": "own loss, bins share draws of noise",
+__all__ = ["plan", "plan_facts", "show"]
+
+NAMES = {
+    "basic": "basic: G x eps",
+    "grid_count": "grid count: G1 x eps",
+    "clip_user": "Clip-User: K x eps",
+    "suppression": "best suppression",
+    "exact": "exact loss",
+    "suppressed": "exact, suppressed",
+    "equal": "equal noise",
+    "blocks": "block noise",
+    "joint": "ranges and scales",
+    "gaussian": "Gaussian, delta 10^-6",
 }
+_HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(\D.*?)?\s*")
+
+
+class Rungs(StrEnum):
+    """Which accountings are compared."""
+
+    QUICK = "quick"
+    ALL = "all"
 
 
 def plan(
     context: typer.Context,
     epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    max_half_width: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<speed>",
+            help='Which epsilon makes intervals so narrow, such as "5 km/h"? (A bare number: in speed_unit.)',
+        ),
+    ] = None,
+    max_epsilon: Annotated[
+        str | None,
+        typer.Option(help="With --max-half-width: which is the finest map that keeps to both?"),
+    ] = None,
+    every_bin: Annotated[
+        bool,
+        typer.Option("--every-bin", help="The half width must hold in every bin, not in the median."),
+    ] = False,
+    within_budget: Annotated[
+        bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
+    ] = False,
+    rungs: Annotated[
+        Rungs, typer.Option(help="all: compare every accounting for the means, solvers included.")
+    ] = Rungs.QUICK,
+    seconds: Annotated[float, typer.Option(min=1.0, help="About how long --rungs all may take.")] = 60.0,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="<file>", help="Draw loss against error into this SVG file.")
+    ] = None,
 ) -> None:
-    """Show what a release would cost and how far its numbers would be off. Nothing is spent."""
+    """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
-    with settings.output.spinner("planning from public counts"):
-        result = settings.workspace().plan(epsilon)
-    facts = plan_facts(result)
-    settings.output.result(facts)
-    show(settings.output, result, facts)
+    output = settings.output
+    if max_half_width is not None and epsilon is not None:
+        raise UsageError(
+            "--epsilon and --max-half-width ask two questions",
+            todo="give --max-half-width alone (which epsilon?) or with --max-epsilon (which map?)",
+        )
+    if max_half_width is None and (max_epsilon is not None or every_bin):
+        raise UsageError(
+            "--max-epsilon and --every-bin belong to --max-half-width",
+            todo='add --max-half-width "5 km/h", or ask with --epsilon',
+        )
+    workspace = settings.workspace()
+    config = workspace.config
+    width = (
+        None if max_half_width is None else _half_width(max_half_width, config.bound, config.map.statistics)
+    )
+    with output.steps("planning from public counts") as step:
+
+        def looked_at(grid: Grid) -> None:
+            step(f"looking at resolution {grid.resolution}, slot {grid.slot_kind.value}", 0, None)
+
+        result = workspace.plan(
+            epsilon if max_epsilon is None else max_epsilon,
+            max_half_width=width,
+            reach=Reach.EVERY if every_bin else Reach.MEDIAN,
+            search_maps=max_epsilon is not None,
+            within_budget=within_budget,
+            looked_at=looked_at,
+        )
+        full = None
+        if rungs is Rungs.ALL:
+            step("computing every accounting", 0, None)
+            full = full_curves(
+                result.allocation, seconds, lambda done, of: step("computing every accounting", done, of)
+            )
+    if chart is not None:
+        drawn = loss_chart(_chart(result, full, config.city.name))
+        with disk_errors(chart):
+            chart.write_text(drawn, encoding="utf-8")
+    facts = plan_facts(result, full)
+    output.result(facts)
+    show(output, result, facts, full)
 
 
-def plan_facts(result: Plan) -> dict[str, object]:
-    """Return the plan as plain JSON values: plan.schema.json."""
+def _half_width(text: str, bound: ContributionBound, statistics: tuple[Statistic, ...]) -> float:
+    """Return what was asked in the unit of the speed bound; raise UsageError when it is no speed."""
+    expected = 'a number above 0, alone or with a unit, such as "5 km/h"'
+    found = _HALF_WIDTH.fullmatch(text)
+    if found is None or not (number := Fraction(found[1])):
+        raise UsageError("--max-half-width is not a speed", got=f"{text:.40}", expected=expected)
+    if found[2] is None:
+        return float(number)
+    if statistics == (Statistic.VARIANCE,):
+        raise UsageError(
+            "a half width of a variance has no unit of speed",
+            got=f"{text:.40}",
+            expected=f"a bare number, in ({bound.unit.label})^2",
+        )
+    return float(number * parse_speed_unit(found[2], where="--max-half-width").factor_to(bound.unit))
+
+
+def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
+    """What is drawn: the rungs of the release or, once computed, every accounting of the means."""
     allocation = result.allocation
     request = allocation.request
-    statistic = judged_statistic(request)
+    statistic = Statistic.MEAN if full is not None else judged_statistic(request)
+    curves = rung_curves(allocation) if full is None else full.curves
+    if not curves:
+        raise UsageError("there is nothing to draw", got="a map that needs no noise")
     epsilon = float(request.epsilon.epsilon)
-    scale = allocation.chosen.worst_relative_scale(epsilon, request.tolerance)
     noise = float(allocation.chosen.scales(epsilon)[statistic].max())
-    return {
-        "epsilon": str(request.epsilon),
-        "loss": str(allocation.loss),
-        "chosen": allocation.chosen.name,
-        "statistic": statistic.value,
-        "unit": request.bound.unit.value,
-        "bins": allocation.occupancy.bins,
-        "bins_withheld": int((~allocation.keep).sum()),
-        "at_worst_error": noise,
-        "floor": allocation.floor,
-        "refused": result.verdict.refused,
-        "median_error": result.verdict.median_error,
-        "refuse_above": result.verdict.threshold,
-        "suggestions": None
-        if result.suggestions is None
-        else {
-            "epsilon": result.suggestions.epsilon,
-            "min_vehicles": result.suggestions.min_vehicles,
-            "resolution": result.suggestions.resolution,
-            "slot": result.suggestions.slot_kind.value if result.suggestions.slot_kind else None,
-        },
-        "budget_left": str(result.budget_left),
-        "ladder": [_rung_facts(rung, result, statistic, scale, noise) for rung in allocation.rungs],
-    }
-
-
-def _rung_facts(
-    rung: Rung, result: Plan, statistic: Statistic, scale: float, noise: float
-) -> dict[str, object]:
-    request = result.allocation.request
-    errors = rung.errors(float(request.epsilon.epsilon), request.bound)
-    return {
-        "rung": rung.name,
-        "epsilon": rung.epsilon_at(scale, request.tolerance),
-        "at_worst_error": noise,
-        "worst_error": float(errors[statistic].max()),
-        "mean_error": float(errors[statistic].mean()),
-        "by_statistic": {
-            each.value: {"worst_error": float(error.max()), "mean_error": float(np.mean(error))}
-            for each, error in errors.items()
-        },
-    }
-
-
-def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
-    """Print the plan for people."""
-    allocation = result.allocation
-    request = allocation.request
-    statistic = judged_statistic(request)
-    unit = _unit(statistic, request.bound.unit.label)
-    epsilon, loss, left = request.epsilon, allocation.loss, result.budget_left
-    rungs = facts["ladder"]
-    rows = [
-        [each["rung"], each["epsilon"], each["worst_error"], each["mean_error"], MEANING[each["rung"]]]
-        for each in (rungs if isinstance(rungs, list) else [])
-    ]
-    name = statistic.value.replace("_", " ")
-    output.table(
-        f"Five ways to account for one release ({name}, {unit})",
-        ["rung", "epsilon", "worst error", "mean error", "charges"],
-        rows,
-        prose=("charges",),
+    released = ", ".join(each.value for each in request.tolerance)
+    what = released if full is None else f"every accounting for means alone; planned: {released}"
+    return LossChart(
+        title=f"Privacy loss against error: {city}",
+        subtitle=f"{what.replace('_', ' ')}; {allocation.occupancy.bins} bins at resolution "
+        f"{result.grid.resolution}, slot {result.grid.slot_kind.value.replace('_', ' ')}, at least "
+        f"{request.min_vehicles} vehicles; from public counts",
+        unit=unit_in_words(result),
+        lines=tuple(
+            Line(NAMES[curve.name], curve.points, chosen=curve.name == allocation.chosen.name)
+            for curve in curves
+        ),
+        planned=(noise, epsilon),
+        left=float(result.budget_left.epsilon),
+        limit=largest_passing_scale(request),
     )
-    output.say("epsilon: what each would have to spend for the noise of the best")
-    output.say(f"errors: what each would reach with epsilon {epsilon}; worst and mean over the bins")
-    output.say("")
-    errors = allocation.errors()[statistic]
-    worst, typical = f"{errors.max():.3g}", f"{errors.mean():.3g}"
-    output.say(
-        f"In plain words: on average, noise puts the published {name} of a bin (a hexagon in a time slot) "
-        f"{typical} {unit} off"
-        + ("" if worst == typical else f", {worst} in the worst bin")
-        + f", on a scale from 0 to {statistic.largest(request.bound.upper):g}."
-    )
-    withheld = int((~allocation.keep).sum())
-    output.say(
-        f"{allocation.occupancy.bins} bins get numbers; {withheld} are withheld, "
-        f"with fewer than {request.min_vehicles} vehicles."
-    )
-    output.say(
-        f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
-        f"{allocation.chosen.name}. Equal Laplace noise of means is never below {allocation.floor:.4g} here."
-    )
-    output.say(
-        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has {left} left."
-    )
-    if loss > left:
-        output.say("That may not be enough: then `trafficdp release` is refused, with exit code 3.")
-    verdict = result.verdict
-    judged = (
-        f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
-    )
-    output.say(f"It would be REFUSED: {judged}." if verdict.refused else f"It may be released: {judged}.")
-    if result.suggestions is not None:
-        words = result.suggestions.in_words()
-        output.say(f"{words[0].upper()}{words[1:]}.")
-        needed = result.suggestions.epsilon
-        if needed is not None and needed > float(left.epsilon):
-            output.say(f"(Epsilon {needed:.3g} is more than the {left} that every vehicle has left.)")
-    output.say("Nothing was spent.")
-
-
-def _unit(statistic: Statistic, label: str) -> str:
-    return f"({label})^2" if statistic is Statistic.VARIANCE else label
