@@ -52,8 +52,8 @@ def _best_merges(
     price = weight[active]
     first, second = _alike(narrow, price, size)
     gain = _gains(narrow, price, size, first, second)
-    order = np.lexsort((second, first, -gain))
-    order = order[gain[order] > 0]
+    gains = np.flatnonzero(gain > 0)
+    order = gains[np.lexsort((second[gains], first[gains], -gain[gains]))]
     return _greedy(rows, size, first[order], second[order], load, largest, beta, share)
 
 

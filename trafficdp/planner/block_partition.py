@@ -109,6 +109,10 @@ class Partition:
         blocks = blocks[blocks != here]
         size = self.size[blocks]
         guess = self._weight_of_row[blocks] / 2 + (size + 2) / 2 * (float(weight @ cost) - overlap[blocks])
+        if len(blocks) > tries:
+            # the least few, all that are equal to the last of them included, before they are sorted
+            few = np.flatnonzero(guess <= np.partition(guess, tries - 1)[tries - 1])
+            blocks, guess = blocks[few], guess[few]
         best: IntArray = blocks[np.argsort(guess, kind="stable")[:tries]].astype(np.int64)
         return best
 

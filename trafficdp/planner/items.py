@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
@@ -52,15 +53,16 @@ class Items:
         size = np.diff(self.start)[order]
         start = np.concatenate([[0], np.cumsum(size)])
         entry = np.repeat(self.start[order] - start[:-1], size) + np.arange(start[-1])
-        user = users[self.user[entry]]
-        within = np.lexsort((user, np.repeat(np.arange(len(order)), size)))
+        rows = sparse.csr_matrix((self.cost[entry], users[self.user[entry]], start), (len(order), self.users))
+        # users rise within an item
+        rows.sort_indices()
         return Items(
             tuple(self.statistic[i] for i in order),
             self.bin[order],
             self.tolerance[order],
             start.astype(np.int64),
-            user[within],
-            self.cost[entry][within],
+            rows.indices.astype(np.int64),
+            rows.data,
             self.users,
         )
 
