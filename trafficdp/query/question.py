@@ -10,7 +10,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.query.columns import Column, default_name, identifier
+from trafficdp.query.columns import Column, End, default_name, identifier
 from trafficdp.query.filter import Filter
 from trafficdp.query.options import Options
 
@@ -69,6 +69,7 @@ class Question:
         }
         changed = replace(
             settings,
+            adaptive=None,
             statistics=self.statistics,
             tolerance=tolerance,
             min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
@@ -83,7 +84,7 @@ class Question:
     def to_sql(self, config: Config) -> str:
         """Return the question in one spelling, which reads back as the same question."""
         cell, slot = f"h3({self.resolution})", f"slot('{self.slot_kind.value}')"
-        shown = [_written(column, cell, slot, config.map.display_unit) for column in self.columns]
+        shown = [_written(column, self, cell, slot, config.map.display_unit) for column in self.columns]
         where = self.filter.to_sql(config.grid.period, self.resolution)
         parts = [
             "EXPLAIN" if self.explain else "",
@@ -99,8 +100,15 @@ class Question:
         return " ".join(part for part in parts if part)
 
 
-def _written(column: Column, cell: str, slot: str, unit: SpeedUnit) -> str:
+def _written(column: Column, question: Question, cell: str, slot: str, unit: SpeedUnit) -> str:
+    """Return a column with its name, where that is not the one it would have anyway."""
     expression = column.expression(cell, slot)
-    if column.name == default_name(column.kind, unit) + column.end.value:
+    default = default_name(column.kind, unit)
+    # an interval follows the name of its column
+    renamed = column.end is not End.VALUE and any(
+        each.kind is column.kind and each.end is End.VALUE and each.name != default
+        for each in question.columns
+    )
+    if column.name == default + column.end.value and not renamed:
         return expression
     return f"{expression} AS {identifier(column.name)}"

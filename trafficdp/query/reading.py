@@ -58,7 +58,7 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
         columns = read_columns(select, words, problems)
         keys = read_keys(select, columns, words, problems)
     shown = named(columns, config.map.display_unit, problems)
-    order = () if select is None else read_order(select, columns, shown, words, problems)
+    order = () if select is None else read_order(select, shown, words, problems)
     resolution = _resolution(words, config, problems)
     where = None if select is None else select.args.get("where")
     return Question(

@@ -7,7 +7,7 @@ from sqlglot import exp
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.query.columns import RESERVED, Column, End, Kind, default_name
 from trafficdp.query.expressions import GridWords, Meaning, RefusedError, meaning_of
-from trafficdp.query.literals import integer_of, text_of, unwrapped
+from trafficdp.query.literals import integer_of, name_of, text_of, unwrapped
 from trafficdp.query.problems import Problems, UnreadableError, shown
 
 TABLE = "fixes"
@@ -110,7 +110,7 @@ def read_keys(
         if group.args.get("all"):
             keys |= {_key(meaning[0]) for meaning, _ in columns if not meaning[0].measured}
         for node in group.expressions:
-            keys |= _group(node, select, columns, words, problems)
+            keys |= _group(node, select, words, problems)
     keys.discard(Kind.STATUS)
     asked_slot = any(meaning[0].of_slot for meaning, _ in columns)
     if Kind.CELL not in keys:
@@ -124,12 +124,10 @@ def _key(kind: Kind) -> Kind:
     return Kind.SLOT if kind.of_slot else kind
 
 
-def _group(
-    node: exp.Expr, select: exp.Select, columns: list[Shown], words: GridWords, problems: Problems
-) -> set[Kind]:
+def _group(node: exp.Expr, select: exp.Select, words: GridWords, problems: Problems) -> set[Kind]:
     """Return the key that one expression of GROUP BY is; nothing and a problem for any other."""
     try:
-        kind = _placed(node, select, columns, words)[0]
+        kind = _placed(node, select, words)[0]
     except UnreadableError as error:
         problems.found.append(error.problem)
         return set()
@@ -139,7 +137,7 @@ def _group(
     return {_key(kind)}
 
 
-def _placed(node: exp.Expr, select: exp.Select, columns: list[Shown], words: GridWords) -> Meaning:
+def _placed(node: exp.Expr, select: exp.Select, words: GridWords) -> Meaning:
     """Return what an expression of GROUP BY or ORDER BY means: a place in the list, a name, a column."""
     node = unwrapped(node)
     if isinstance(node, exp.Literal):
@@ -184,36 +182,30 @@ def named(columns: list[Shown], unit: SpeedUnit, problems: Problems) -> tuple[Co
 
 
 def read_order(
-    select: exp.Select,
-    columns: list[Shown],
-    names: tuple[Column, ...],
-    words: GridWords,
-    problems: Problems,
+    select: exp.Select, names: tuple[Column, ...], words: GridWords, problems: Problems
 ) -> tuple[tuple[int, bool], ...]:
     """Return (number of the column from 1, descending) of every expression of ORDER BY."""
     order = select.args.get("order")
     found: list[tuple[int, bool]] = []
+    meanings = [(column.kind, column.end) for column in names]
     for node in order.expressions if isinstance(order, exp.Order) else ():
         inner = node.this if isinstance(node, exp.Ordered) else node
         by_name = {column.name.lower(): place for place, column in enumerate(names, 1)}
         try:
             if isinstance(node, exp.Ordered) and node.args.get("nulls_first"):
                 raise UnreadableError("bins without a number come last", text_of(node), "no NULLS FIRST")
-            bare = unwrapped(inner)
-            place = by_name.get(bare.name.lower()) if isinstance(bare, exp.Column) else None
-            if place is None:
-                meaning = _placed(inner, select, columns, words)
-                place = next(
-                    (n for n, column in enumerate(names, 1) if (column.kind, column.end) == meaning), None
-                )
-            if place is None:
+            place = by_name.get(name_of(unwrapped(inner)) or "")
+            meaning = meanings[place - 1] if place else _placed(inner, select, words)
+            # of equal columns the first, so that equal orders are equal here
+            if meaning not in meanings:
                 raise UnreadableError(
                     "only columns that are shown give an order", text_of(node), "ORDER BY 1"
                 )
         except UnreadableError as error:
             problems.found.append(error.problem)
             continue
-        found.append((place, bool(isinstance(node, exp.Ordered) and node.args.get("desc"))))
+        down = isinstance(node, exp.Ordered) and bool(node.args.get("desc"))
+        found.append((meanings.index(meaning) + 1, down))
     return tuple(found)
 
 

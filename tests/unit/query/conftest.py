@@ -1,0 +1,92 @@
+"""A city whose vault may be asked: two areas, two analysts, and the first day in its store."""
+
+import re
+import shutil
+
+import pytest
+
+from trafficdp.config import load_config
+from trafficdp.errors import UsageError
+from trafficdp.query.reading import read_question
+
+MORE = """
+[[areas]]
+name = "west"
+bbox = [72.70, 21.10, 72.78, 21.28]
+
+[[areas]]
+name = "O'Port"
+geojson = "port.geojson"
+
+[[analysts]]
+name = "newsroom"
+epsilon_per_vehicle = 9
+
+[[analysts]]
+name = "planning"
+epsilon_per_vehicle = 100
+"""
+PORT = '{"type":"Polygon","coordinates":[[[72.78,21.1],[72.95,21.1],[72.95,21.28],[72.78,21.1]]]}'
+CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE) "
+LINE = re.compile(r"this would work: (.*)\Z", re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def _asked_city(small_city, tmp_path_factory):
+    made = small_city.City(tmp_path_factory.mktemp("asked") / "city")
+    (made.folder / "port.geojson").write_text(PORT)
+    made.config.write_text(made.config.read_text() + MORE)
+    made.open().ingest([made.days[1]])
+    return made.folder
+
+
+@pytest.fixture
+def city(small_city, tmp_path, _asked_city):
+    """A city with areas, analysts and the first day in its store."""
+    shutil.copytree(_asked_city, tmp_path / "asked")
+    return small_city.at(tmp_path / "asked")
+
+
+@pytest.fixture(scope="session")
+def config(small_city, tmp_path_factory):
+    """Its configuration alone."""
+    folder = tmp_path_factory.mktemp("config")
+    path = small_city.write_config(folder)
+    (folder / "port.geojson").write_text(PORT)
+    path.write_text(path.read_text() + MORE)
+    return load_config(path)
+
+
+@pytest.fixture(scope="session")
+def clause():
+    """The beginning of a question: epsilon 8, forced."""
+    return CLAUSE
+
+
+@pytest.fixture(scope="session")
+def read(config):
+    """``read(text)``: the question, which is what its own text says."""
+
+    def read(text):
+        question = read_question(text, config)
+        again = read_question(question.to_sql(config), config)
+        assert again == question, question.to_sql(config)
+        assert again.to_sql(config) == question.to_sql(config)
+        return question
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def refused(config, read):
+    """``refused(text)``: (message, the question that is offered instead); what is offered works."""
+
+    def refused(text):
+        with pytest.raises(UsageError) as caught:
+            read_question(text, config)
+        message = str(caught.value)
+        offered = LINE.search(message)
+        assert offered, message
+        return message, read(offered.group(1))
+
+    return refused

@@ -1,0 +1,162 @@
+"""Reading any text gives a question, or one of our errors with a line that works; nothing else.
+
+Reading sees the text and the configuration alone; what an answer may reach is tested in test_asking.py.
+"""
+
+import logging
+import random
+import re
+import string
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import UsageError
+from trafficdp.query.reading import read_question
+from trafficdp.query.recognise import is_priced
+
+MUTANTS = 22_000
+CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
+SEEDS = (
+    CLAUSE + "cell, AVG(speed) FROM fixes GROUP BY cell",
+    CLAUSE + "h3(6) AS cell, slot('hour_of_day') AS slot, COUNT(*) AS n, VAR_POP(speed) AS v, "
+    "DP_INTERVAL_LOW(v), DP_INTERVAL_HIGH(v) FROM fixes GROUP BY cell, slot ORDER BY n DESC, v LIMIT 10",
+    "EXPLAIN "
+    + CLAUSE
+    + "cell, STDDEV(speed), VEHICLE_AVG(speed) FROM fixes WHERE date BETWEEN '2026-03-03' "
+    "AND DATE '2026-03-04' AND (weekday IN ('tuesday', 'wed') OR NOT hour BETWEEN 7 AND 9) GROUP BY ALL",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, min_vehicles = 3, interval_level = 0.9, "
+    "speed_bound = 50, force = TRUE, delta = 0, privacy_unit_column = vehicle) cell, AVG(speed), "
+    "COUNT(DISTINCT vehicle) FROM fixes WHERE area IN ('west', 'o''port') AND "
+    "in_box(72.7, 21.1, 72.8, 21.2) AND h3(5) IN ('85428e8bfffffff') AND cell = '87428e8a0ffffff' "
+    "GROUP BY 1;",
+    CLAUSE + 'cell AS "Where Is It", slot_label, status, AVG(speed) FROM fixes GROUP BY cell, slot -- end',
+)
+WORD_LIST = """
+    SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET HAVING UNION ALL DISTINCT AS AND OR NOT IN BETWEEN
+    LIKE IS NULL TRUE FALSE CASE WHEN THEN END CAST DATE TIMESTAMP INTERVAL EXPLAIN WITH
+    DIFFERENTIAL_PRIVACY OPTIONS OVER PARTITION FILTER JOIN ON USING LATERAL UNNEST PIVOT QUALIFY WINDOW
+    VALUES TABLE COPY ATTACH INSTALL PRAGMA SET cell slot slot_label hour weekday date area speed
+    vehicle plate latitude longitude time fixes vehicles ledger AVG( SUM( MIN( COUNT( VAR_POP( STDDEV(
+    MEDIAN( QUANTILE_CONT( LIST( STRING_AGG( h3( slot( in_box( area( DP_INTERVAL_LOW( DP_INTERVAL_HIGH(
+    VEHICLE_AVG( read_csv( getenv( random( row_number( epsilon delta force ( ) [ ] { } , ; . * + - / % =
+    <> < <= > >= :: || -> => := ? $1 @x #y `cell` "cell" 'west' 'it''s' '' ' " $$ /* */ -- 0 1 -1 7 15
+    16 1e9 1e-9 1e400 0x1F 9999999999999999999999 0.1.2 NaN Infinity '2026-03-03' '2026-02-30' 'monday'
+    '87428e8a0ffffff' 'ffffffffffffffff' 72.7 {{ }} {% %} \\ \0 \n \t é ß ∞ 𝕊 ‮ \ud800 \u2028
+"""
+WORDS = WORD_LIST.split()
+WORDS += ["\0", "\ud800", "\u2028", "\u202e", " " * 50, "(" * 30, ")" * 30, "'" * 3]
+PARTS = re.compile(r"\w+|\s+|.", re.DOTALL)
+SENSITIVE = re.compile(r"hmac|key|[0-9a-f]{40}", re.IGNORECASE)
+
+
+def mutant(chance: random.Random) -> str:
+    """A question with one to six things wrong with it."""
+    parts = PARTS.findall(chance.choice(SEEDS))
+    for _ in range(min(chance.randint(1, 6), chance.randint(1, 6))):
+        place = chance.randrange(len(parts) + 1)
+        kind = chance.randrange(7)
+        if kind == 0 and place < len(parts):
+            del parts[place]
+        elif kind == 1:
+            parts.insert(place, chance.choice(WORDS))
+        elif kind == 2 and place < len(parts):
+            parts[place] = chance.choice(WORDS)
+        elif kind == 3:
+            other = PARTS.findall(chance.choice(SEEDS))
+            start = chance.randrange(len(other))
+            parts[place:place] = other[start : start + chance.randint(1, 12)]
+        elif kind == 4 and len(parts) > 1:
+            other = chance.randrange(len(parts))
+            place %= len(parts)
+            parts[place], parts[other] = parts[other], parts[place]
+        elif kind == 5:
+            parts = parts[: place + 1] or [" "]
+        else:
+            text = list("".join(parts) or " ")
+            text[chance.randrange(len(text))] = chance.choice(string.printable)
+            parts = PARTS.findall("".join(text))
+    return "".join(parts)
+
+
+def check(text, config):
+    """Read ``text``; return whether it is a question. Anything but that or a good refusal fails."""
+    is_priced(text)
+    try:
+        question = read_question(text, config)
+    except UsageError as error:
+        message = str(error)
+        assert message.isprintable()
+        assert len(message) < 20_000
+        assert not SENSITIVE.search(message.partition("this would work: ")[0].partition("; got ")[0])
+        line = error.todo.removeprefix("this would work: ")
+        offered = read_question(line, config)
+        assert offered.to_sql(config) == line
+        return False
+    again = read_question(question.to_sql(config), config)
+    assert again == question
+    assert again.configured(config) == question.configured(config)
+    return True
+
+
+@pytest.mark.slow
+def test_no_mutant_does_anything_but_ask_or_be_refused(config, caplog):
+    chance = random.Random(20261121)
+    with caplog.at_level(logging.DEBUG):
+        read = sum(check(mutant(chance), config) for _ in range(MUTANTS))
+    # both ways are walked
+    assert MUTANTS / 50 < read < MUTANTS / 2
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=300, deadline=None)
+@example("\ud800")
+@example("SELECT WITH")
+@example("")
+def test_no_text_at_all_is_read(config, text):
+    assert not check(text, config)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
+@settings(max_examples=700, deadline=None)
+def test_no_words_after_the_clause_do_harm(config, words):
+    check(CLAUSE + words, config)
+
+
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.builds("hour {} {}".format, st.sampled_from(["=", "<>", "<", ">="]), st.integers(0, 23)),
+        st.builds("weekday = '{}'".format, st.sampled_from(["tuesday", "wednesday", "sun"])),
+        st.builds(
+            "hour IN ({})".format, st.lists(st.integers(0, 23), min_size=1).map(lambda x: str(x)[1:-1])
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.builds("({} AND {})".format, inner, inner),
+        st.builds("({} OR {})".format, inner, inner),
+        st.builds("NOT ({})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(CONDITIONS)
+@settings(max_examples=300, deadline=None)
+def test_conditions_on_time_mean_what_sql_means(config, where):
+    text = CLAUSE + f"cell, AVG(speed) FROM fixes WHERE {where} GROUP BY cell"
+    days = {1: "tuesday", 2: "wednesday"}
+
+    def holds(day, hour):
+        meant = re.sub(r"weekday = '(\w+)'", lambda found: str(days[day].startswith(found.group(1))), where)
+        meant = meant.replace("<>", "!=").replace(" AND ", " and ").replace(" OR ", " or ")
+        meant = re.sub(r"hour = ", "hour == ", meant).replace("NOT", "not").replace("IN (", "in (")
+        meant = re.sub(r"in \((\d+)\)", r"in (\1,)", meant)
+        return bool(eval(meant, {"hour": hour}))
+
+    wanted = tuple(day * 24 + hour for day in days for hour in range(24) if holds(day, hour))
+    if not wanted:
+        assert not check(text, config)
+        return
+    found = read_question(text, config).filter.selection.hours_of_week
+    assert (found or tuple(range(24, 72))) == wanted

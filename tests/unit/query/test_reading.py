@@ -1,0 +1,315 @@
+"""What the dialect takes, in one normal form, and what it refuses with a line that works."""
+
+from datetime import date
+from fractions import Fraction
+
+import pytest
+
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import PureDP
+from trafficdp.query.columns import End, Kind
+from trafficdp.query.recognise import is_priced
+
+FORM = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) "
+
+
+def test_a_question_says_grid_statistics_and_epsilon(read):
+    question = read(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1.5, min_vehicles = 4, interval_level = 0.9) "
+        "h3(6) AS cell, slot('hour_of_day') AS slot, COUNT(*) AS n, AVG(speed), VAR_POP(speed) AS v, "
+        "DP_INTERVAL_LOW(v), DP_INTERVAL_HIGH(AVG(speed)) FROM fixes GROUP BY cell, slot "
+        "ORDER BY n DESC, 4 LIMIT 10"
+    )
+    assert not question.explain
+    assert question.options.epsilon == PureDP.of("1.5")
+    assert question.options.min_vehicles == 4
+    assert question.options.interval_level == Fraction(9, 10)
+    assert (question.resolution, question.slot_kind, question.by_slot) == (6, SlotKind.HOUR_OF_DAY, True)
+    assert question.statistics == (Statistic.MEAN, Statistic.VARIANCE)
+    assert [(column.kind, column.end, column.name) for column in question.columns] == [
+        (Kind.CELL, End.VALUE, "cell"),
+        (Kind.SLOT, End.VALUE, "slot"),
+        (Kind.FIXES, End.VALUE, "n"),
+        (Kind.MEAN, End.VALUE, "speed_mean_kmh"),
+        (Kind.VARIANCE, End.VALUE, "v"),
+        (Kind.VARIANCE, End.LOW, "v_low"),
+        (Kind.MEAN, End.HIGH, "speed_mean_kmh_high"),
+    ]
+    assert question.order == ((3, True), (4, False))
+    assert question.limit == 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FORM + "cell, AVG(speed) FROM fixes GROUP BY cell",
+        "select with differential_privacy options(epsilon=1)cell,avg(speed)from fixes group by cell;",
+        FORM + "h3(7), AVG(speed) FROM fixes GROUP BY h3(7)",
+        FORM + "cell, AVG(speed) AS speed_mean_kmh FROM fixes GROUP BY 1",
+        FORM + "cell, (AVG((speed))) FROM fixes GROUP BY ALL",
+        FORM + "/* where */ cell, -- what\n AVG(fixes.speed) FROM FIXES GROUP BY (cell)",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1.0, delta = 0, privacy_unit_column = vehicle) "
+        '"cell", AVG("speed") FROM "fixes" GROUP BY cell',
+        FORM + "cell, AVG(speed) FROM fixes WHERE hour >= 0 AND date >= '2026-03-03' GROUP BY cell",
+        FORM + "cell, AVG(speed) FROM fixes WHERE date BETWEEN '2020-01-01' AND '2030-12-31' GROUP BY cell",
+        FORM + "cell, AVG(speed) FROM fixes WHERE weekday IN ('tuesday', 'wednesday') GROUP BY cell",
+    ],
+)
+def test_spelling_makes_no_difference(read, text):
+    assert read(text) == read(FORM + "cell, AVG(speed) FROM fixes GROUP BY cell")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("hour IN (7, 8) AND weekday = 'wed'", "weekday = 'Wednesday' AND hour BETWEEN 7 AND 8"),
+        ("hour IN (7, 8)", "hour >= 7 AND 9 > hour"),
+        ("NOT hour < 22", "hour IN (23, 22)"),
+        ("hour <> 3 AND NOT (hour = 4 OR hour = 5)", "hour NOT IN (5, 4, 3)"),
+        ("(weekday = 'tuesday' AND hour = 7) OR hour = 8", "hour = 8 OR hour = 7 AND weekday <> 'wednesday'"),
+        ("date = '2026-03-03'", "date < DATE '2026-03-04'"),
+        ("date > '2026-03-03'", "date IN ('2026-03-04')"),
+        ("area = 'west'", "area IN ('WEST', 'west')"),
+        ("area IN ('west', 'o''port')", "area IN ('O''Port', 'West')"),
+        ("area = 'west' AND hour = 8", "hour = 8 AND area = 'west' AND area = 'west'"),
+        ("in_box(72.7, 21.1, 72.8, 21.2)", "in_box(72.70, 21.10, 72.80, 21.2e0)"),
+        ("cell IN ('87428e8a0ffffff', '87428e8a1ffffff')", "h3(7) IN ('87428E8A1FFFFFF', '87428e8a0ffffff')"),
+        ("date = '2026-03-03' AND weekday = 'tuesday'", "date = '2026-03-03'"),
+    ],
+)
+def test_the_order_and_form_of_conditions_make_no_difference(read, one, other):
+    asked = [
+        read(FORM + f"cell, AVG(speed) FROM fixes WHERE {where} GROUP BY cell") for where in (one, other)
+    ]
+    assert asked[0] == asked[1]
+    assert asked[0] != read(FORM + "cell, AVG(speed) FROM fixes GROUP BY cell")
+
+
+def test_a_condition_selects_what_it_says(read, config):
+    question = read(
+        FORM + "cell, AVG(speed) FROM fixes WHERE date = '2026-03-04' AND hour BETWEEN 7 AND 9 "
+        "AND area IN ('west', 'o''port') AND h3(5) = '85428e8bfffffff' GROUP BY cell"
+    )
+    grid = question.grid(config)
+    assert (grid.period.first, grid.period.last) == (date(2026, 3, 4), date(2026, 3, 4))
+    # a Wednesday
+    assert grid.selection.hours_of_week == (2 * 24 + 7, 2 * 24 + 8, 2 * 24 + 9)
+    assert [place.name for place in grid.selection.places[0]] == ["O'Port", "west"]
+    assert grid.selection.cells == (0x85428E8BFFFFFFF,)
+    assert grid.area == config.grid.area
+
+
+def test_an_explanation_asks_the_same_question(read, config):
+    text = "cell, AVG(speed) FROM fixes GROUP BY cell"
+    explained, asked = read("explain " + FORM + text), read(FORM + text)
+    assert explained.explain
+    assert explained.configured(config) == asked.configured(config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        (Kind.VARIANCE, "VAR_POP(speed)"),
+        (Kind.STDDEV, "STDDEV(speed)"),
+        (Kind.STDDEV, "STDDEV_POP(speed)"),
+        (Kind.VEHICLE_MEAN, "VEHICLE_AVG(speed)"),
+        (Kind.FIXES, "COUNT(*)"),
+        (Kind.VEHICLES, "COUNT(DISTINCT vehicle)"),
+    ],
+)
+def test_every_statistic_can_be_asked(read, kind, written):
+    question = read(FORM + f"cell, {written}, DP_INTERVAL_LOW({written}) FROM fixes GROUP BY cell")
+    assert [column.kind for column in question.columns[1:]] == [kind, kind]
+    assert (kind.statistic is None) == (question.statistics == ())
+
+
+def test_counts_need_no_epsilon(read):
+    question = read("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () cell, COUNT(*) FROM fixes GROUP BY cell")
+    assert question.statistics == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "after its clause"),
+        ("cell, AVG(speed)", "FROM fixes"),
+        ("cell, AVG(speed) FROM vehicles GROUP BY cell", "FROM fixes alone"),
+        ("cell, AVG(speed) FROM vault.fixes GROUP BY cell", "FROM fixes alone"),
+        ("cell, AVG(speed) FROM fixes AS f GROUP BY cell", "FROM fixes alone"),
+        ("cell, AVG(speed) FROM read_csv('/etc/passwd') GROUP BY cell", "FROM fixes alone"),
+        ("cell, AVG(speed) FROM (SELECT * FROM fixes) GROUP BY cell", "FROM fixes"),
+        ("cell, AVG(speed) FROM fixes JOIN ledger ON TRUE GROUP BY cell", "a JOIN"),
+        ("cell, AVG(speed) FROM fixes, vehicles GROUP BY cell", "a JOIN"),
+        ("DISTINCT cell, AVG(speed) FROM fixes GROUP BY cell", "DISTINCT"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell HAVING AVG(speed) > 3", "HAVING"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell OFFSET 3", "OFFSET"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell UNION SELECT * FROM fixes", "nothing around it"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell; DROP TABLE fixes", "one statement"),
+        ("* FROM fixes", "single fixes"),
+        ("fixes.* FROM fixes", "single fixes"),
+        ("cell, speed FROM fixes GROUP BY cell", "single speeds"),
+        ("cell, vehicle, AVG(speed) FROM fixes GROUP BY cell, vehicle", "no vehicle"),
+        ("cell, latitude, AVG(speed) FROM fixes GROUP BY cell", "single fixes"),
+        ("cell, password, AVG(speed) FROM fixes GROUP BY cell", "no such column"),
+        ("cell, SUM(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, MIN(speed), MAX(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, MEDIAN(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, AVG(speed) + 1 FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, AVG(speed) OVER () FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, AVG(speed) FILTER (WHERE speed > 3) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, AVG(DISTINCT speed) FROM fixes GROUP BY cell", "those of speed"),
+        ("cell, AVG(speed * speed) FROM fixes GROUP BY cell", "those of speed"),
+        ("cell, AVG(latitude) FROM fixes GROUP BY cell", "those of speed"),
+        ("cell, VAR_SAMP(speed) FROM fixes GROUP BY cell", "not of a sample"),
+        ("cell, COUNT(speed) FROM fixes GROUP BY cell", "are counted"),
+        ("cell, COUNT(DISTINCT speed) FROM fixes GROUP BY cell", "are counted"),
+        ("cell, VEHICLE_AVG(latitude) FROM fixes GROUP BY cell", "those of speed"),
+        ("cell, getenv('HOME'), AVG(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, (SELECT max(speed) FROM fixes) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, CASE WHEN speed > 3 THEN 1 END, AVG(speed) FROM fixes GROUP BY cell", "cannot be asked"),
+        ("cell, DP_INTERVAL_LOW(cell) FROM fixes GROUP BY cell", "only statistics"),
+        ("cell, DP_INTERVAL_LOW(nothing) FROM fixes GROUP BY cell", "no such column"),
+        ("cell, DP_INTERVAL_LOW(AVG(speed), 3) FROM fixes GROUP BY cell", "of one column"),
+        ("cell FROM fixes GROUP BY cell", "no statistic"),
+        ("AVG(speed) FROM fixes", "not grouped by hexagon"),
+        ("cell, AVG(speed) FROM fixes", "not grouped by hexagon"),
+        ("cell, slot, AVG(speed) FROM fixes GROUP BY cell", "not grouped by"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell, AVG(speed)", "groups are"),
+        ("cell, AVG(speed) FROM fixes GROUP BY ROLLUP (cell)", "cannot be asked"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell, date", "no such column"),
+        ("cell, AVG(speed) FROM fixes GROUP BY 3", "out of range"),
+        ("h3(7), AVG(speed) FROM fixes GROUP BY h3(8)", "one resolution at a time"),
+        ("h3(16), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
+        ("h3(6.5), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
+        ("h3('6'), AVG(speed) FROM fixes GROUP BY 1", "number that is written out"),
+        ("cell, slot('minute') s, AVG(speed) FROM fixes GROUP BY cell, s", "no such kind of slot"),
+        ("cell, slot(hour) s, AVG(speed) FROM fixes GROUP BY cell, s", "text in single quotes"),
+        ("cell, AVG(speed) AS cell FROM fixes GROUP BY h3(7)", "kept for another column"),
+        ("cell, AVG(speed) AS a, VAR_POP(speed) AS A FROM fixes GROUP BY cell", "same name"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY VAR_POP(speed)", "that are shown"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY speed", "single speeds"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell ORDER BY 2 NULLS FIRST", "come last"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell LIMIT 1 + 1", "number that is written out"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell LIMIT -1", "limit is out of range"),
+        ("cell, AVG(speed) FROM fixes WHERE speed > 3 GROUP BY cell", "cannot be a condition"),
+        ("cell, AVG(speed) FROM fixes WHERE hour = 3 OR speed > 3 GROUP BY cell", "cannot be a condition"),
+        ("cell, AVG(speed) FROM fixes WHERE vehicle = 'KA 01' GROUP BY cell", "singled out"),
+        ("cell, AVG(speed) FROM fixes WHERE latitude > 21 GROUP BY cell", "area, hexagon or box"),
+        ("cell, AVG(speed) FROM fixes WHERE time > '2026-03-03' GROUP BY cell", "date, weekday and hour"),
+        ("cell, AVG(speed) FROM fixes WHERE hour = (SELECT 3) GROUP BY cell", "written out"),
+        ("cell, AVG(speed) FROM fixes WHERE hour = 25 GROUP BY cell", "out of range"),
+        ("cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 5 GROUP BY cell", "nothing lies between"),
+        ("cell, AVG(speed) FROM fixes WHERE hour = 3 AND hour = 4 GROUP BY cell", "no time"),
+        ("cell, AVG(speed) FROM fixes WHERE weekday = 1 GROUP BY cell", "text in single quotes"),
+        ("cell, AVG(speed) FROM fixes WHERE weekday = 'someday' GROUP BY cell", "no such weekday"),
+        ("cell, AVG(speed) FROM fixes WHERE weekday = 'monday' GROUP BY cell", "no time"),
+        ("cell, AVG(speed) FROM fixes WHERE date = 'yesterday' GROUP BY cell", "not a day"),
+        ("cell, AVG(speed) FROM fixes WHERE date = '2026-04-01' GROUP BY cell", "no day"),
+        ("cell, AVG(speed) FROM fixes WHERE date IN ('2026-03-03', '2026-03-04') GROUP BY cell", "on date"),
+        ("cell, AVG(speed) FROM fixes WHERE date = '2026-03-03' OR hour = 3 GROUP BY cell", "cannot be read"),
+        ("cell, AVG(speed) FROM fixes WHERE area = 'moon' GROUP BY cell", "no such area"),
+        ("cell, AVG(speed) FROM fixes WHERE area <> 'west' GROUP BY cell", "= or IN"),
+        ("cell, AVG(speed) FROM fixes WHERE in_box(1, 2, 3) GROUP BY cell", "four sides"),
+        ("cell, AVG(speed) FROM fixes WHERE in_box(1, 4, 3, 2) GROUP BY cell", "not a box"),
+        ("cell, AVG(speed) FROM fixes WHERE NOT in_box(1, 2, 3, 4) GROUP BY cell", "cannot be read"),
+        ("cell, AVG(speed) FROM fixes WHERE cell = 'ffff' GROUP BY cell", "no hexagon"),
+        ("cell, AVG(speed) FROM fixes WHERE cell = '85428e8bfffffff' GROUP BY cell", "another resolution"),
+        ("cell, AVG(speed) FROM fixes WHERE TRUE GROUP BY cell", "cannot be read"),
+    ],
+)
+def test_everything_else_is_refused_with_a_line_that_works(refused, text, what):
+    message, offered = refused(FORM + text)
+    assert what in message
+    assert offered.columns
+    assert offered.options.epsilon == PureDP.of(1) or "after its clause" in what
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ("", "no options"),
+        ("OPTIONS", "in brackets"),
+        ("OPTIONS (epsilon = 1", "a name and a value"),
+        ("OPTIONS ()", "epsilon is missing"),
+        ("OPTIONS (epsilon)", "a name and a value"),
+        ("OPTIONS (epsilon = 0)", "epsilon is not valid"),
+        ("OPTIONS (epsilon = -1)", "epsilon is not valid"),
+        ("OPTIONS (epsilon = 1e9)", "epsilon is not valid"),
+        ("OPTIONS (epsilon = 1e-13)", "epsilon is not valid"),
+        ("OPTIONS (epsilon = 1 + 1)", "a name and a value"),
+        ("OPTIONS (epsilon = 1, epsilon = 2)", "given twice"),
+        ("OPTIONS (epsilon = 1, delta = 1e-6)", "pure epsilon"),
+        ("OPTIONS (epsilon = 1, epsilom = 2)", "no such option"),
+        ("OPTIONS (epsilon = 1, privacy_unit_column = trip)", "privacy unit is the vehicle"),
+        ("OPTIONS (epsilon = 1, max_groups_contributed = 3)", "max_groups_contributed"),
+        ("OPTIONS (epsilon = 1, min_vehicles = 2.5)", "min_vehicles is not valid"),
+        ("OPTIONS (epsilon = 1, interval_level = 1)", "interval_level is not valid"),
+        ("OPTIONS (epsilon = 1, speed_bound = 0.003)", "speed_bound is not valid"),
+        ("OPTIONS (epsilon = 1, force = 3)", "force is not valid"),
+    ],
+)
+def test_wrong_options_are_refused_with_a_line_that_works(refused, options, what):
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY {options} cell, AVG(speed) FROM fixes GROUP BY cell"
+    assert what in refused(text)[0]
+
+
+def test_options_that_never_end_are_refused(refused):
+    assert "do not end" in refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1")[0]
+
+
+def test_what_was_understood_is_kept_in_the_line_that_works(refused):
+    _, offered = refused(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) h3(6) AS cell, slot('day') AS slot, "
+        "SUM(speed), VAR_POP(speed) FROM fixes WHERE hour = 8 AND speed > 3 GROUP BY cell, slot LIMIT 7"
+    )
+    assert (offered.resolution, offered.slot_kind, offered.limit) == (6, SlotKind.DAY, 7)
+    assert offered.statistics == (Statistic.MEAN, Statistic.VARIANCE)
+    assert offered.filter.selection.hours_of_week == (32, 56)
+    assert offered.options.epsilon == PureDP.of(2)
+
+
+def test_hours_past_midnight_are_offered_the_right_way_round(refused):
+    _, offered = refused(FORM + "cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 1 GROUP BY cell")
+    assert {hour % 24 for hour in offered.filter.selection.hours_of_week} == {22, 23, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "priced"),
+    [
+        (FORM + "cell FROM fixes", True),
+        ("  explain\nselect with differential_privacy", True),
+        ("EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 'open", True),
+        ("/* a */ SELECT -- b\n WITH /* c */ DIFFERENTIAL_PRIVACY x", True),
+        ("SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) cell FROM fixes)", True),
+        ("CREATE TABLE x AS SELECT WITH DIFFERENTIAL_PRIVACY cell", True),
+        ("SELECT h3 FROM latest_cells", False),
+        ("WITH differential_privacy AS (SELECT 1) SELECT * FROM differential_privacy", False),
+        ("SELECT 'select with differential_privacy'", False),
+        ("SELECT 1 -- select with differential_privacy", False),
+        ("EXPLAIN SELECT 1", False),
+        ("", False),
+    ],
+)
+def test_a_priced_question_is_told_from_free_sql(text, priced):
+    assert is_priced(text) is priced
+
+
+def test_a_question_within_a_question_is_refused(refused):
+    message, _ = refused(
+        "SELECT * FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) cell FROM fixes)"
+    )
+    assert "stands alone" in message
+
+
+@pytest.mark.parametrize("depth", [30, 100, 3000])
+def test_deep_nesting_is_refused_or_read_but_never_fatal(refused, depth):
+    message, _ = refused(
+        FORM + "cell, " + "(" * depth + "SUM(speed)" + ")" * depth + " FROM fixes GROUP BY cell"
+    )
+    assert "cannot be asked" in message or "nested" in message or "too long" in message
+
+
+def test_a_long_question_is_refused(refused):
+    assert "too long" in refused(FORM + "cell, " + "AVG(speed), " * 5000 + "FROM fixes GROUP BY cell")[0]
+    assert "too long" in refused(FORM + "cell, " + "a," * 4500 + "AVG(speed) FROM fixes")[0]
