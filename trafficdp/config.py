@@ -13,6 +13,7 @@ from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
+from trafficdp.audit.trial import MadeUpCities
 from trafficdp.config_analysts import read_analysts
 from trafficdp.config_area import read_area, read_areas
 from trafficdp.config_map import MAP_KEYS, UNITS, MapSettings, read_map
@@ -104,6 +105,9 @@ class Config:
             rung=self.map.rung,
         )
 
+            mechanism=self.map.mechanism,
+            trial=MadeUpCities,
+            allow_idealised=self.map.allow_idealised,
 
 def template() -> str:
     """Return the commented configuration file that ``trafficdp init`` writes."""

@@ -134,6 +134,12 @@ class Curator:
                 got=f"a median expected error of {verdict.median_error:.3g}",
                 expected=f"at most {verdict.threshold:.3g} {unit}",
             )
+        if allocation.event.idealised and not allocation.request.allow_idealised:
+            raise UsageError(
+                "this noise has no exact sampler",
+                got=allocation.event.mechanism,
+                todo="release with --allow-idealised-noise, which the manifest records",
+            )
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
         with self.vault.transaction("charging the release"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.disclosure import disclosure
+from trafficdp.export.disclosure import TUNING_DATA, disclosure
 from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
 from trafficdp.ingest.report import RULES
 from trafficdp.model.grid import Grid
@@ -21,6 +21,7 @@ from trafficdp.model.source import UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.planner import mechanism_recipe
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.recipe import Statement
@@ -37,6 +38,9 @@ COMPOSITION = {
     "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
     "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
+    mechanism_recipe.KIND: "every statistic by its mechanism, at the epsilon published for each bin; the "
+    "loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is "
+    "the guarantee",
     "priced jointly, added over bins; the largest is the guarantee",
     "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a vehicle "
     "pays the largest of its exact losses in a block, once, added over blocks; the largest is the guarantee",
@@ -114,7 +118,9 @@ def write_order(
                 _mechanism(statistic, statement, request.tolerance[statistic])
                 for statistic, statement in statements.items()
             ],
-            composition=COMPOSITION[allocation.chosen.name],
+            composition=COMPOSITION[
+                recipe.kind if recipe.kind == mechanism_recipe.KIND else allocation.chosen.name
+            ],
             post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
             interval_level=request.interval_level,
             forced=verdict.refused,
@@ -124,6 +130,7 @@ def write_order(
             recipe=recipe.published_facts(),
             question=occasion.question,
         ),
+            tuning_data=f"{TUNING_DATA} ({allocation.reason})",
     )
 
 

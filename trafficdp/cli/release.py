@@ -18,11 +18,30 @@ def release(
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
     ] = False,
+    within_budget: Annotated[
+        bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
+    ] = False,
+    plan: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Draw the very noise of this saved plan.")
+    ] = None,
+    allow_idealised_noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MECHANISM",
+            help="Release by a mechanism whose noise has no exact sampler; the manifest records it.",
+        ),
+    ] = None,
 ) -> None:
     """Charge every vehicle its loss, draw the noise and publish the map."""
     settings: Settings = context.obj
     with settings.output.spinner("releasing"):
-        done = settings.workspace().release(epsilon, force=force)
+        done = settings.workspace().release(
+            epsilon,
+            force=force,
+            within_budget=within_budget,
+            plan=plan,
+            allow_idealised_noise=allow_idealised_noise,
+        )
     spent = str(disclosed(done.release, "guarantee", "epsilon"))
     files = sorted(path.name for path in done.folder.iterdir())
     published = done.release

@@ -77,7 +77,12 @@ def _check_status(properties: Mapping[str, object]) -> Iterator[str]:
         if not name.startswith("speed_") or not name.endswith("_status"):
             continue
         stem = name.removesuffix("status")
-        numbers = [value for other, value in properties.items() if other.startswith(stem) and other != name]
+        # a mechanism's noise may have no scale that is public
+        numbers = [
+            value
+            for other, value in properties.items()
+            if other.startswith(stem) and other != name and not other.endswith("_noise_scale")
+        ]
         if withheld or properties[name] == "withheld":
             if any(value is not None for value in numbers):
                 yield f"{stem}*: withheld, yet with a number"

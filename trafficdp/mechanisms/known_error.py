@@ -28,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
 BY_TAILS = "exact tails of two discrete Laplace noises at half of the error probability each, and their bias"
 BY_BLOCK = "proved tail of the block noise, widened by the worst-case bias"
+BY_RANGE = "the whole range of the statistic: nothing narrower is proved for values chosen against it"
 BY_MARKOV = "Markov's inequality on the proved worst-case expected error: valid, and wide"
 
 
@@ -115,11 +116,13 @@ def error_facts(
         bias = np.minimum(bias, reach)
         scale = terms[0].scale * terms[0].step if len(terms) == 1 else unknown
         scale = np.where(bias < reach, scale, np.nan)
-        return ErrorFacts(np.minimum(half, reach), scale, bias, BY_TAIL if len(terms) == 1 else BY_TAILS)
+        basis = BY_TAIL if len(terms) == 1 else BY_TAILS
+        return ErrorFacts(np.minimum(half, reach), scale, bias, BY_RANGE if np.all(bias >= reach) else basis)
     whole = np.full(occupancy.bins, reach)
     if isinstance(mechanism, KnownHalfWidth):
         half = mechanism.half_width(occupancy, bound, statistic, epsilon, level)
         bias = mechanism.worst_case_bias(occupancy, bound, statistic, epsilon)
         return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
     error = mechanism.expected_error(occupancy, bound, statistic, epsilon)
-    return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, BY_MARKOV)
+    basis = BY_RANGE if np.all(error >= reach) else BY_MARKOV
+    return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, basis)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.ladder import LaplaceRung, Rung, floor_of_equal_scales
+from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.trial import Trial
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PureDP
 
@@ -31,7 +34,11 @@ class Request:
     """What is asked for: a total epsilon and what shall be released with it.
 
     ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U. ``rung`` names the
-    accounting to execute; "best" takes the one with the smallest worst noise.
+    accounting to execute; "best" takes the one with the smallest worst noise. ``mechanism`` names a
+    mechanism of the registry a statistic, or "auto"; left out, it is "baseline": Laplace noise that prices
+    all statistics jointly, by ``rung``. ``trial`` makes cities up to compare mechanisms in (without one
+    they are compared by their worst expected errors). ``allow_idealised`` lets a named mechanism without an
+    exact sampler through; "auto" never takes one.
     """
 
     epsilon: PureDP
@@ -41,6 +48,13 @@ class Request:
     refuse_above: float
     interval_level: float
     rung: str = "best"
+    mechanism: Mapping[Statistic, str] = field(default_factory=dict)
+    trial: Trial | None = None
+    allow_idealised: bool = False
+
+    def mechanism_of(self, statistic: Statistic) -> str:
+        """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
+        return self.mechanism.get(statistic, BASELINE)
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,42 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
     chosen, recipe = _executed(rungs, kept, request)
     event = recipe.event(kept, request.bound)
     error = chosen.errors(float(request.epsilon.epsilon), request.bound)
-    return Allocation(request, keep, kept, chosen, rungs, recipe, event, error, _why(chosen, request))
+    plain = Allocation(request, keep, kept, chosen, rungs, recipe, event, error, _why(chosen, request))
+    wanted = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
+    return plain if set(wanted.values()) == {BASELINE} else _with_mechanisms(plain, wanted)
+
+
+def _with_mechanisms(plain: Allocation, wanted: Mapping[Statistic, str]) -> Allocation:
+    """Return ``plain`` with the mechanisms that are ``wanted``, or as it is where "auto" prefers it."""
+    request, kept = plain.request, plain.occupancy
+    tries = None if request.trial is None else request.trial(kept, request.bound)
+    fitted = fit_mechanisms(
+        kept,
+        request.bound,
+        request.epsilon,
+        request.tolerance,
+        wanted,
+        tries=tries,
+        refuse_above=request.refuse_above,
+        allow_idealised=request.allow_idealised,
+    )
+    reason = fitted.reason
+    if set(wanted.values()) <= {BASELINE, AUTO}:
+        scales = plain.chosen.scales(float(request.epsilon.epsilon))
+        better, comparison = beats_laplace(
+            fitted,
+            kept,
+            request.bound,
+            request.tolerance,
+            scales,
+            plain.error,
+            tries=tries,
+            refuse_above=request.refuse_above,
+        )
+        if not better:
+            return replace(plain, reason=f"auto: {plain.reason}; {comparison}")
+        reason = f"auto: {reason}; {comparison}"
+    return replace(plain, recipe=fitted.recipe, event=fitted.event, error=fitted.error, reason=reason)
 
 
 def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tuple[Rung, Recipe]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from trafficdp.errors import UsageError
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.mechanism_recipe import MechanismRecipe
 from trafficdp.planner.recipe import Columns, Recipe
 
 
@@ -21,7 +22,7 @@ class Kind(Protocol):
         """Return the recipe of the numbered bins from the manifest's facts and the published columns."""
 
 
-KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe}
+KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe, "mechanism": MechanismRecipe}
 
 
 def recipe_from_facts(facts: Mapping[str, Any]) -> Recipe:

@@ -108,9 +108,10 @@ def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monk
 
             raise UsageError("this one cannot")
 
-    monkeypatch.setattr(
-        compare_module, "choose", lambda *given, **more: real(*given, (MECHANISMS[0], Cannot()), **more)
-    )
+    def of_two(*given, **more):
+        return real(*given, (MECHANISMS[0], Cannot()), **more)
+
+    monkeypatch.setattr(compare_module, "choose", of_two)
     result = command("compare")
     assert result.code == 0
     assert "cannot is not available: this one cannot." in result.out

@@ -1,0 +1,163 @@
+"""Mechanisms get their epsilon from counts alone; no vehicle loses more than was asked."""
+
+import numpy as np
+import pytest
+
+from trafficdp.audit.trial import MadeUpCities
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.mechanism_allocation import shares
+from trafficdp.planner.mechanism_recipe import MechanismRecipe, Part
+from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release import BinStatus
+
+MEAN, VARIANCE, VEHICLE = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
+TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE: 1.0}
+
+
+@pytest.fixture(scope="module")
+def city(occupancy_of):
+    random = np.random.default_rng(4)
+    return occupancy_of(random.geometric(0.3, (40, 60)) * (random.random((40, 60)) < 0.3))
+
+
+def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
+    return Request(
+        epsilon=PureDP.of(epsilon),
+        bound=bound,
+        tolerance={s: TOLERANCE[s] for s in statistics},
+        min_vehicles=1,
+        refuse_above=0.125,
+        interval_level=0.95,
+        mechanism=wanted,
+        trial=MadeUpCities,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "4", "17.123456789"])
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, epsilon, city, bound_of):
+    statistics = mechanism.statistics
+    wanted = dict.fromkeys(statistics, mechanism.name)
+    where = city
+    if mechanism.idealised:
+        # its search for smooth sensitivities is slow
+        where = city.select(np.arange(city.bins) < 5)
+    request = request_for(bound_of(60, "1/10"), wanted, epsilon, statistics, allow_idealised=True)
+    found = allocate(where, request)
+    assert found.loss <= request.epsilon
+    if mechanism.name != "baseline":
+        assert found.recipe.kind == "mechanism"
+        losses = sum(
+            part.named.event(found.occupancy, request.bound, statistic, part.epsilon).loss_per_user
+            for statistic, part in found.recipe.parts.items()
+        )
+        np.testing.assert_array_equal(found.event.loss_per_user, losses)
+    # clipping that depends on epsilon may leave much of it, where only constants are worth their noise
+    clips_by_epsilon = "clipping" in mechanism.name or mechanism.idealised
+    assert found.loss.pico >= request.epsilon.pico * (0.0 if clips_by_epsilon else 0.999)
+
+
+def test_shares_follow_range_over_tolerance_in_whole_charges(bound_of):
+    bound, total = bound_of(60), PureDP.of("3.000000001")
+    found = shares(total, TOLERANCE, bound)
+    assert sum(each.pico for each in found.values()) <= total.pico
+    assert all(each.pico % CHARGE_STEP == 0 for each in found.values())
+    # 60/1 for each mean, (60^2/4)/60 = 15 for the variance
+    assert found[MEAN] == found[VEHICLE]
+    assert found[MEAN].pico / found[VARIANCE].pico == pytest.approx(4, rel=1e-6)
+
+
+def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_of):
+    bound = bound_of(60, "1/10")
+    auto = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2"))
+    assert auto.reason.startswith("auto: ")
+    tries = MadeUpCities(auto.occupancy, bound)
+    plain = allocate(city, request_for(bound, {}, "2"))
+    assert plain.recipe.kind != "mechanism"
+    if auto.recipe.kind == "mechanism":
+        for statistic, part in auto.recipe.parts.items():
+            error = tries.error(part.named, statistic, part.epsilon)
+            own = MechanismRecipe({statistic: part})
+            assert (
+                error
+                <= own.parts[statistic]
+                .named.expected_error(auto.occupancy, bound, statistic, part.epsilon)
+                .max()
+            )
+    # one vehicle a bin: nothing to clip, and mean and variance priced jointly cost less than one by one
+    rich = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2000"))
+    assert "prices all statistics jointly" in rich.reason
+
+
+def test_auto_is_never_idealised_even_where_it_is_allowed(city, bound_of):
+    wanted = dict.fromkeys((MEAN, VEHICLE), "auto")
+    found = allocate(city, request_for(bound_of(60), wanted, "1", (MEAN, VEHICLE), allow_idealised=True))
+    assert not found.event.idealised
+
+
+def test_made_up_cities_depend_on_counts_and_seed_alone(city, bound_of):
+    bound, epsilon = bound_of(60), np.full(city.bins, 0.5)
+    first, again = (MadeUpCities(city, bound) for _ in range(2))
+    other = MadeUpCities(city, bound, 2)
+    (mechanism,) = [m for m in MECHANISMS if m.name == "akmv"]
+    errors = [each.error(mechanism, MEAN, epsilon) for each in (first, again, other)]
+    assert errors[0] == errors[1] != errors[2]
+    assert errors[0] == pytest.approx(errors[2], rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({VARIANCE: "two_stage"}, "cannot estimate the variance"),
+        ({MEAN: "huber"}, "allow-idealised-noise huber"),
+        ({MEAN: "guess"}, "unknown mechanism"),
+    ],
+)
+def test_what_cannot_be_released_is_refused_in_words(wanted, message, city, bound_of):
+    with pytest.raises(UsageError, match=message):
+        allocate(city, request_for(bound_of(60), wanted))
+
+
+def recipe_of(city):
+    return MechanismRecipe(
+        {
+            MEAN: Part("pooled", np.linspace(0.1, 0.3, city.bins)),
+            VARIANCE: Part("worst_case_clipping", np.linspace(0.3, 0.2, city.bins) / 3),
+        }
+    )
+
+
+def test_facts_and_publication_lead_back_to_the_recipe_to_the_last_bit(city, bound_of):
+    recipe = recipe_of(city)
+    again = recipe_from_facts(recipe.to_facts())
+    columns = {statistic: {"epsilon": part.epsilon} for statistic, part in recipe.parts.items()}
+    published = recipe_from_published(recipe.published_facts(), columns)
+    assert again.to_facts() == recipe.to_facts() == published.to_facts()
+    events = [each.event(city, bound_of(60)).loss_per_user for each in (recipe, again, published)]
+    np.testing.assert_array_equal(events[0], events[1])
+    np.testing.assert_array_equal(events[0], events[2])
+
+
+@pytest.mark.parametrize("odd", [0.0, -1.0, np.nan, np.inf, 1e10])
+def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
+    recipe = recipe_of(city)
+    recipe.parts[MEAN].epsilon[3] = odd
+    with pytest.raises(UsageError, match="epsilon of a bin is out of range"):
+        recipe.event(city, bound_of(60))
+
+
+def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(occupancy_of, bound_of):
+    city = occupancy_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
+    recipe = MechanismRecipe({VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
+    status = recipe.statuses(city, bound_of(60, "1/100"), 0.125)[VARIANCE].tolist()
+    assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
+    assert recipe.expected_error(VARIANCE, city, bound_of(60, "1/100"))[0] == 0
+    halves = recipe.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]
+    assert halves[0] == 0
+    assert halves[1] == 900
