@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-from trafficdp.config_reading import Table, naming
+from trafficdp.config_reading import Table, exact_number, naming
 from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.adaptive import DETAIL
+from trafficdp.planner.adaptive_map import AdaptiveSettings
 from trafficdp.planner.ladder import RUNGS
 from trafficdp.planner.mechanism_allocation import AUTO, require_releasable
+from trafficdp.privacy.published import DECIMALS
 
 MAP_KEYS = (
     "resolution",
+    "resolutions",
+    "max_half_width",
+    "detail",
     "slot",
     "speed_bound",
     "speed_unit",
@@ -45,7 +52,7 @@ class MapSettings:
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
     is a share of U. ``rung`` is "best" or one of planner.ladder.RUNGS. ``mechanism`` names, a
     statistic, what releases it: "baseline", "auto" or another name of the registry. ``allow_idealised`` is
-    never read from a file: only a command's switch sets it.
+    never read from a file: only a command's switch sets it. ``adaptive`` for a map of several resolutions.
     """
 
     display_unit: SpeedUnit
@@ -58,6 +65,7 @@ class MapSettings:
     rung: str
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
+    adaptive: AdaptiveSettings | None = None
 
     def with_mechanism(
         self, wanted: str | Mapping[Statistic, str], *, allow_idealised: bool = False
@@ -86,9 +94,11 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
     rung = settings.choice("rung", ("best", *RUNGS), "best")
     if rung != "best" and set(mechanism.values()) != {BASELINE}:
         raise settings.wrong("rung", '"best", or mechanism = "baseline": other mechanisms have no rungs')
-    display = settings.text("display_unit", UNITS, bound.unit.value)
+    display = parse_speed_unit(
+        settings.text("display_unit", UNITS, bound.unit.value), where=settings.where("display_unit")
+    )
     return MapSettings(
-        display_unit=parse_speed_unit(display, where=settings.where("display_unit")),
+        display_unit=display,
         min_vehicles=settings.integer("min_vehicles", 1, 10**9, 5),
         statistics=statistics,
         tolerance=_tolerance(settings, statistics, bound),
@@ -97,6 +107,57 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
         publish_counts=settings.flag("publish_counts", False),
         rung=rung,
         mechanism=mechanism,
+        adaptive=_adaptive(settings, bound, display) if settings.has("resolutions") else None,
+    )
+
+
+def finest_resolution(settings: Table) -> int:
+    """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
+    if not settings.has("resolutions"):
+        for key in ("max_half_width", "detail"):
+            if settings.has(key):
+                raise settings.wrong(key, "resolutions = [...] beside it: it is about maps of several")
+        return settings.integer("resolution", 0, 15)
+    several = _resolutions(settings)
+    # a resolution beside them decides nothing, but must not contradict them
+    if settings.has("resolution") and settings.integer("resolution", 0, 15) not in several:
+        raise settings.wrong("resolution", "one of resolutions, or none at all")
+    return several[0]
+
+
+def _resolutions(settings: Table) -> tuple[int, ...]:
+    expected = "a list of H3 resolutions from 0 to 15, such as [6, 7, 8]"
+    given = settings.items("resolutions", expected)
+    if not all(type(item) is int and 0 <= item <= 15 for item in given) or not given:
+        raise settings.wrong("resolutions", expected)
+    if len({*given}) != len(given):
+        raise settings.wrong("resolutions", "every resolution once")
+    return tuple(sorted((int(str(item)) for item in given), reverse=True))
+
+
+def _adaptive(settings: Table, bound: ContributionBound, display: SpeedUnit) -> AdaptiveSettings:
+    expected = 'a width such as "5 km/h", or a number in speed_unit'
+    if not settings.has("max_half_width"):
+        raise settings.wrong("resolutions", "max_half_width beside it: how narrow intervals shall be")
+    word = settings.take("max_half_width", "")
+    unit, number = bound.unit, exact_number(word)
+    if isinstance(word, str):
+        written, _, name = word.strip().partition(" ")
+        unit = parse_speed_unit(name.strip(), where=settings.where("max_half_width"))
+        try:
+            number = exact_number(Decimal(written))
+        except InvalidOperation:
+            number = None
+    if number is None or number <= 0:
+        raise settings.wrong("max_half_width", expected)
+    detail = exact_number(settings.take("detail", "")) if settings.has("detail") else Fraction(DETAIL)
+    if detail is None or detail < 0:
+        raise settings.wrong("detail", "a number of at least 0")
+    return AdaptiveSettings(
+        _resolutions(settings),
+        number * unit.factor_to(bound.unit),
+        display.factor_to(bound.unit) / 10**DECIMALS,
+        float(detail),
     )
 
 

@@ -142,7 +142,7 @@ def _facts(release: Release) -> dict[str, object]:
     grid, bound = release.grid, release.bound
     return {
         "study area": grid.area.hash[:12],
-        "resolution": grid.resolution,
+        "resolution": list(grid.resolutions) if grid.mosaic is not None else grid.resolution,
         "slots": grid.slot_kind.value,
         "day parts": [part.name for part in grid.day_parts] if grid.slot_kind is SlotKind.DAY_PART else None,
         "time zone": grid.period.time_zone,

@@ -41,7 +41,7 @@ def clipping_in_words(bound: str, step: str, unit: str) -> str:
     )
 
 
-def grid_in_words(resolution: int, slots: str, time_zone: str) -> str:
+def grid_in_words(resolution: int | str, slots: str, time_zone: str) -> str:
     """What the bins are."""
     return f"H3 hexagons of resolution {resolution}; slots: {slots}; time zone {time_zone}"
 

@@ -36,7 +36,9 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
         "made": f"{rfc3339(release.created_at)}, {made}",
         "data": listed([str(each["name"]) for each in _rows(release, "data", "sources")] or ["-"]),
         "grid": sentences.grid_in_words(
-            release.grid.resolution,
+            release.grid.resolution
+            if release.grid.mosaic is None
+            else f"{min(release.grid.resolutions)} to {max(release.grid.resolutions)}",
             release.grid.slot_kind.value.replace("_", " "),
             release.grid.period.time_zone,
         ),

@@ -24,7 +24,7 @@ from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Wish, a
 from trafficdp.planner.allocation import Allocation, Request, allocate
 from trafficdp.planner.precision import precision
 
-FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 """Budgets tried for a partition, as multiples of epsilon; the first that does not fit ends the search."""
 RUNGS = ("best", "equal", "blocks")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
