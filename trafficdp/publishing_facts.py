@@ -37,10 +37,10 @@ COMPOSITION = {
     "own loss, the largest of which is the guarantee",
     "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
     "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
-    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     mechanism_recipe.KIND: "every statistic by its mechanism, at the epsilon published for each bin; the "
     "loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is "
     "the guarantee",
+    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
     "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a vehicle "
     "pays the largest of its exact losses in a block, once, added over blocks; the largest is the guarantee",
@@ -128,9 +128,9 @@ def write_order(
             refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
             publish_counts=occasion.publish_counts,
             recipe=recipe.published_facts(),
+            tuning_data=f"{TUNING_DATA} ({allocation.reason})",
             question=occasion.question,
         ),
-            tuning_data=f"{TUNING_DATA} ({allocation.reason})",
     )
 
 

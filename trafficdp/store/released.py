@@ -155,6 +155,8 @@ def _cells_table(release: Release) -> pa.Table:
         for part in _PARTS:
             rows[statistic.stem + part] = published[name + part] if present else np.nan
         rows[f"{statistic.stem}_status"] = published[f"{statistic.stem}_status"] if present else None
+        epsilon = f"{statistic.stem}_epsilon"
+        rows[epsilon] = published.get(epsilon, np.nan)
     # NaN means null here: withheld numbers are absent, not not-a-numbers
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
@@ -197,5 +199,3 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
         return found
 
     return stored.num_rows == expected.num_rows and all(map(same, expected.column_names))
-        epsilon = f"{statistic.stem}_epsilon"
-        rows[epsilon] = published.get(epsilon, np.nan)

@@ -56,12 +56,14 @@ CREATE TABLE cells (
     speed_mean_noise_scale            DOUBLE,
     speed_mean_expected_error         DOUBLE,
     speed_mean_status                 VARCHAR,
+    speed_mean_epsilon                DOUBLE,
     speed_variance                    DOUBLE,
     speed_variance_low                DOUBLE,
     speed_variance_high               DOUBLE,
     speed_variance_noise_scale        DOUBLE,
     speed_variance_expected_error     DOUBLE,
     speed_variance_status             VARCHAR,
+    speed_variance_epsilon            DOUBLE,
     speed_vehicle_mean                DOUBLE,
     speed_vehicle_mean_low            DOUBLE,
     speed_vehicle_mean_high           DOUBLE,
@@ -71,14 +73,12 @@ CREATE TABLE cells (
     speed_vehicle_mean_epsilon        DOUBLE
 );
 COMMENT ON TABLE cells IS 'One row a (release, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
-    speed_mean_epsilon                DOUBLE,
 COMMENT ON COLUMN cells.release_id IS 'The release.';
 COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text.';
 COMMENT ON COLUMN cells.cell IS 'H3 cell as a number.';
 COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';
 COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
 COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
-    speed_variance_epsilon            DOUBLE,
 COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
 COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
 COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
@@ -89,18 +89,18 @@ COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Laplace scale of its noise.';
 COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over fixes, noisy.';
 COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Laplace scale of its noise.';
 COMMENT ON COLUMN cells.speed_variance_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_vehicle_mean IS 'Mean over vehicles of each vehicle''s own mean speed, noisy.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Laplace scale of its noise.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
