@@ -16,7 +16,7 @@ from pathlib import Path
 from trafficdp.audit.trial import MadeUpCities
 from trafficdp.config_analysts import read_analysts
 from trafficdp.config_area import read_area, read_areas
-from trafficdp.config_map import MAP_KEYS, UNITS, MapSettings, read_map
+from trafficdp.config_map import MAP_KEYS, UNITS, MapSettings, finest_resolution, read_map
 from trafficdp.config_reading import (
     Table,
     naming,
@@ -103,11 +103,11 @@ class Config:
             refuse_above=self.map.refuse_above,
             interval_level=self.map.interval_level,
             rung=self.map.rung,
-        )
-
             mechanism=self.map.mechanism,
             trial=MadeUpCities,
             allow_idealised=self.map.allow_idealised,
+        )
+
 
 def template() -> str:
     """Return the commented configuration file that ``trafficdp init`` writes."""
@@ -233,7 +233,7 @@ def _grid(city: Table, settings: Table, time_zone: str, folder: Path) -> Grid:
     first, last = days.day("from"), days.day("to")
     with naming(city.where("period")):
         period = Period(first, last, time_zone)
-    resolution = settings.integer("resolution", 0, 15)
+    resolution = finest_resolution(settings)
     slot_kind = SlotKind(settings.choice("slot", [kind.value for kind in SlotKind], "whole_period"))
     area = read_area(city, "study_area", folder)
     parts = _day_parts(settings) if settings.has("day_parts") else DEFAULT_DAY_PARTS
