@@ -67,7 +67,8 @@ def rows_of(
             (table.column_names[place - 1], "descending" if down else "ascending")
             for place, down in question.order
         ]
-        table = table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_end"))
+        # what has no number comes last, either way
+        table = table.take(pc.sort_indices(table, sort_keys=keys))
     return table if question.limit is None else table.slice(0, question.limit)
 
 
