@@ -1,0 +1,73 @@
+"""`[map] mechanism`: one word for all statistics or one for each, and never an idealised one."""
+
+import dataclasses
+
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import PureDP
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+
+
+def configured(load, minimal, **settings):
+    return load({**minimal, "map": {**minimal["map"], **settings}})
+
+
+def test_left_out_it_is_the_baseline(load, minimal):
+    config = load(minimal)
+    assert config.map.mechanism == {MEAN: "baseline", VARIANCE: "baseline"}
+    request = config.request(PureDP.of(1))
+    assert request.mechanism == config.map.mechanism
+    assert request.trial is not None
+    assert not request.allow_idealised
+
+
+@pytest.mark.parametrize("word", ["auto", "baseline", "pooled", "akmv"])
+def test_one_word_is_for_all_statistics(word, load, minimal):
+    config = configured(load, minimal, mechanism=word)
+    assert config.map.mechanism == {MEAN: word, VARIANCE: word}
+
+
+def test_a_table_names_one_for_each_and_leaves_the_rest_to_the_baseline(load, minimal):
+    config = configured(load, minimal, mechanism={"mean": "levy_best_fit"})
+    assert config.map.mechanism == {MEAN: "levy_best_fit", VARIANCE: "baseline"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mechanism": "akvm"}, ["[map] mechanism", '"akmv"']),
+        ({"mechanism": 3}, ["[map] mechanism"]),
+        ({"mechanism": ["auto"]}, ["[map] mechanism"]),
+        ({"mechanism": {"mean": "guess"}}, ["[map] mechanism.mean", '"auto"']),
+        ({"mechanism": {"median": "auto"}}, ["unknown key [map] mechanism.median"]),
+        ({"mechanism": "levy_best_fit"}, ["[map] mechanism", "cannot estimate the variance", "pooled"]),
+        ({"mechanism": {"variance": "two_stage"}}, ["mechanism.variance", "cannot estimate the variance"]),
+        ({"mechanism": "auto", "rung": "exact"}, ["[map] rung", 'mechanism = "baseline"']),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(settings, words, refusal, minimal):
+    message = refusal({**minimal, "map": {**minimal["map"], **settings}})
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("idealised", [each.name for each in MECHANISMS if each.idealised])
+def test_a_file_never_reaches_idealised_noise_and_says_which_switch_does(idealised, refusal, load, minimal):
+    for given in (idealised, {"mean": idealised}):
+        message = refusal({**minimal, "map": {**minimal["map"], "mechanism": given}})
+        assert f"trafficdp release --allow-idealised-noise {idealised}" in message
+    settings = load(minimal).map
+    with pytest.raises(UsageError, match="no exact sampler"):
+        settings.with_mechanism(idealised)
+    allowed = settings.with_mechanism(idealised, allow_idealised=True)
+    assert allowed.allow_idealised
+    assert dataclasses.replace(allowed, allow_idealised=False, mechanism=settings.mechanism) == settings
+
+
+def test_no_key_of_the_file_allows_it(refusal, minimal):
+    message = refusal({**minimal, "map": {**minimal["map"], "allow_idealised": True}})
+    assert "unknown key [map] allow_idealised" in message
