@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +19,19 @@ from trafficdp.export.columns import unit_label
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.outcomes import Answer, Plan
-from trafficdp.planner.affordable import affordable
-from trafficdp.planner.allocation import Allocation, Request, allocate
+from trafficdp.planner.adaptive_map import AdaptiveSettings, allocate_on, choose_mosaic
+from trafficdp.planner.affordable import Affordable, affordable
+from trafficdp.planner.allocation import Allocation, Request
 from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
-from trafficdp.planner.precision import Reach, least_epsilon, precision
+from trafficdp.planner.precision import Reach, least_epsilon, precision, rounded_up
 from trafficdp.planner.refusal import judge, judged_statistic, passing_epsilon
+from trafficdp.planner.saved_plan import SavedPlan
 from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store import vault_ledger
+from trafficdp.store import saved_plans, vault_ledger
 from trafficdp.store.vault_fixes import DataVersion
 
 IntArray = npt.NDArray[np.int64]
@@ -43,6 +46,7 @@ class Question:
     ``half_width`` (judged statistic's unit): intervals of the median bin, or of every bin (``reach``), must
     be that narrow; alone, the least epsilon is looked for, with ``search_maps`` the finest map at the
     epsilon there is. ``within_budget``: the largest epsilon that every vehicle can pay, if that is less.
+    ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
     """
 
     half_width: float | None = None
@@ -50,6 +54,8 @@ class Question:
     search_maps: bool = False
     within_budget: bool = False
     suggestions: bool = True
+    saved: str | None = None
+    save: str | None = None
 
 
 class Planning:
@@ -60,12 +66,12 @@ class Planning:
         curator: Curator,
         config: Config,
         version: DataVersion,
-        looked_at: LookedAt,
+        looked_at: LookedAt | None = None,
     ) -> None:
         self._curator = curator
         self._config = config
         self._version = version
-        self._looked_at = looked_at
+        self._looked_at = looked_at or (lambda grid: None)
 
     def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
         """Return the answer and the occupancy of all bins of its map.
@@ -73,13 +79,55 @@ class Planning:
         Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
         epsilon is named and none is looked for, and UninformativeReleaseError when no map fits.
         """
+        if question.save is not None:
+            saved_plans.checked_name(question.save)
+        plan, occupancy = self._asked(epsilon, question)
+        if question.save is not None:
+            frozen = SavedPlan.of(
+                question.save, plan.allocation, plan.grid, self._version.digest, datetime.now(UTC)
+            )
+            saved_plans.save(self._curator.store, question.save, frozen.text)
+        return plan, occupancy
+
+    def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
+        if question.saved is not None:
+            if epsilon is not None or question.within_budget:
+                raise UsageError(
+                    "a saved plan has its own epsilon",
+                    got="another wish beside it",
+                    todo="release it as it is, or plan and save again",
+                )
+            return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
         request = self._request(epsilon, question)
         if question.half_width is not None:
             positive(max_half_width=question.half_width)
+            if self._config.map.adaptive is not None:
+                raise UsageError(
+                    "an adaptive map has its half width in the configuration",
+                    got=f"{question.half_width:g} for this plan",
+                    todo="change [map] max_half_width, or remove [map] resolutions",
+                )
             if question.search_maps:
                 return self._finest_map(request, question, question.half_width)
             return self._least(request, question, question.half_width)
+        if self._config.map.adaptive is not None:
+            return self._adaptive(request, question, self._config.map.adaptive)
         return self._at(self._config.grid, request, question)
+
+    def _adaptive(
+        self, request: Request, question: Question, settings: AdaptiveSettings
+    ) -> tuple[Plan, Occupancy]:
+        """The map of several resolutions; at a smaller epsilon it is another, until every vehicle can pay."""
+        fine = self._contributions(self._config.grid).occupancy
+        asked = None
+        while True:
+            chosen = choose_mosaic(fine, settings, request)
+            grid = replace(self._config.grid, mosaic=chosen.mosaic)
+            plan, occupancy = self._at(grid, request, question)
+            if plan.asked is None:
+                return replace(plan, adaptive=chosen, asked=asked), occupancy
+            asked = asked or plan.asked
+            request = replace(request, epsilon=plan.allocation.request.epsilon)
 
     def _request(self, epsilon: PureDP | None, question: Question) -> Request:
         if epsilon is None and self._config.epsilon is None and question.half_width is not None:
@@ -91,36 +139,63 @@ class Planning:
         self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
     ) -> tuple[Plan, Occupancy]:
         here = self._contributions(grid)
-        allocation = allocate(here.occupancy, request)
+        allocation = allocate_on(grid, here.occupancy, request)
         remainders = self._left(here)
-        able = affordable(allocation, remainders, _allocating(here.occupancy, request))
+        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
+        asked = None
         if question.within_budget and able.epsilon is not None and able.epsilon < request.epsilon:
-            request = replace(request, epsilon=able.epsilon)
-            allocation = allocate(here.occupancy, request)
-        verdict = judge(allocation)
+            asked, request = request.epsilon, replace(request, epsilon=able.epsilon)
+            allocation = allocate_on(grid, here.occupancy, request)
+            able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
+        return self._told(grid, question, allocation, remainders, able, answer, asked), here.occupancy
+
+    def _told(
+        self,
+        grid: Grid,
+        question: Question,
+        allocation: Allocation,
+        remainders: IntArray,
+        able: Affordable,
+        answer: Answer | None = None,
+        asked: PureDP | None = None,
+    ) -> Plan:
+        request, verdict = allocation.request, judge(allocation)
         paying = allocation.event.loss_per_user > 0
-        plan = Plan(
+        return Plan(
             allocation=allocation,
             verdict=verdict,
             suggestions=suggest(grid, request, self._occupancy)
-            if verdict.refused and question.suggestions
+            if verdict.refused and question.suggestions and grid.mosaic is None
             else None,
             budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
             grid=grid,
             precision=precision(allocation),
             affordable=able,
             growth=self._growth_of_refused(grid, request)
-            if verdict.refused and question.suggestions and answer is None
+            if verdict.refused and question.suggestions and answer is None and grid.mosaic is None
             else None,
             answer=answer,
+            asked=asked,
         )
-        return plan, here.occupancy
+
+    def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Occupancy]:
+        """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
+        saved.require_data(self._version.digest)
+        grid = saved.grid
+        if grid.area.hash != self._config.grid.area.hash:
+            raise UsageError("the plan was made for another study area", todo="plan again, and save it")
+        here = self._contributions(grid)
+        request = self._config.request(saved.epsilon)
+        allocation = saved.allocation(here.occupancy, request, partial(allocate_on, grid))
+        remainders = self._left(here)
+        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, allocation.request))
+        return self._told(grid, question, allocation, remainders, able), here.occupancy
 
     def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
         """The least epsilon for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
         occupancy = self._contributions(grid).occupancy
-        at = _allocating(occupancy, request)
+        at = _allocating(grid, occupancy, request)
         # an error of the map itself is told before any search
         at(request.epsilon)
         needed = {reach: least_epsilon(at, request.epsilon, width, reach) for reach in Reach}
@@ -190,7 +265,7 @@ class Planning:
         def needed_on(candidate: Grid) -> PureDP | None:
             with suppress(UsageError):
                 found = passing_epsilon(self._occupancy(candidate), request)
-                return None if found is None else PureDP.of(f"{found:.12f}")
+                return None if found is None else PureDP.of(rounded_up(found))
             return None
 
         needed = needed_on(grid)
@@ -201,7 +276,7 @@ class Planning:
             occupancy = self._occupancy(candidate)
             if not bool(np.any(occupancy.users_per_bin >= request.min_vehicles)):
                 return None
-            return least_epsilon(_allocating(occupancy, request), request.epsilon, width, reach)
+            return least_epsilon(_allocating(candidate, occupancy, request), request.epsilon, width, reach)
 
         return needed_on
 
@@ -226,8 +301,19 @@ class Planning:
         return unit_label(judged_statistic(request), self._config.bound.unit)
 
 
-def _allocating(occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:
-    return lambda epsilon: allocate(occupancy, replace(request, epsilon=epsilon))
+def refusal(plan: Plan) -> UninformativeReleaseError:
+    """Return the error that a refused ``plan`` is answered with, and what would pass."""
+    unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
+    return UninformativeReleaseError(
+        "the release would say too little",
+        got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
+        expected=f"at most {plan.verdict.threshold:.3g} {unit}",
+        todo=None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left),
+    )
+
+
+def _allocating(grid: Grid, occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:
+    return lambda epsilon: allocate_on(grid, occupancy, replace(request, epsilon=epsilon))
 
 
 def _settings(option: MapOption) -> str:

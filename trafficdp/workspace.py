@@ -21,8 +21,7 @@ from trafficdp import verification
 from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator
-from trafficdp.errors import DataError, TrafficdpError, UninformativeReleaseError, UsageError
-from trafficdp.export.columns import unit_label
+from trafficdp.errors import DataError, UsageError
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
 from trafficdp.holdings import status_of, summaries
@@ -36,7 +35,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.planner.precision import Reach
-from trafficdp.planning import LookedAt, Planning, Question
+from trafficdp.planning import LookedAt, Planning, Question, refusal
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
 from trafficdp.publication import folder_of
@@ -88,7 +87,7 @@ class Workspace:
         """
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
-            grid = replace(grid, resolution=resolution)
+            grid, settings = replace(grid, resolution=resolution), replace(settings, adaptive=None)
         if slot_kind is not None:
             grid = replace(grid, slot_kind=_slot_kind(slot_kind))
         if min_vehicles is not None:
@@ -128,6 +127,7 @@ class Workspace:
         reach: Reach | str = Reach.MEDIAN,
         search_maps: bool = False,
         within_budget: bool = False,
+        save: str | None = None,
         looked_at: LookedAt | None = None,
     ) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent.
@@ -135,10 +135,11 @@ class Workspace:
         With ``max_half_width`` (unit of the speed bound, squared where only a variance is released) the plan
         is that of the least epsilon with intervals so narrow in the ``reach`` "median" or "every" bin; with
         ``search_maps`` too, of the finest map that is so precise at ``epsilon``. ``within_budget`` takes
-        the largest epsilon that every vehicle on the map can pay, if that is less. ``looked_at`` is told of
-        every map that is tried. See ``planning`` for what is raised.
+        the largest epsilon that every vehicle on the map can pay, if that is less. ``save`` keeps the plan,
+        frozen, for ``release(plan=...)``. ``looked_at`` is told of every map that is tried. See ``planning``
+        for what is raised.
         """
-        question = Question(max_half_width, Reach(reach), search_maps, within_budget, suggestions)
+        question = Question(max_half_width, Reach(reach), search_maps, within_budget, suggestions, save=save)
         with self._curator("plan") as curator:
             return self._planning(curator, looked_at).plan(_loss(epsilon), question)[0]
 
@@ -154,11 +155,13 @@ class Workspace:
         *,
         force: bool = False,
         within_budget: bool = False,
+        plan: str | None = None,
         allow_idealised_noise: str | None = None,
     ) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
 
-        ``within_budget`` takes the largest epsilon that every vehicle can pay, if that is less.
+        ``within_budget`` takes the largest epsilon that every vehicle can pay, if that is less. ``plan``
+        names a saved plan: its very noise is drawn, and it is refused once the data has changed.
         ``allow_idealised_noise`` names a mechanism whose noise has no exact sampler: it then releases the
         statistics that it knows, and the manifest says so. Nothing else ever uses such a mechanism.
 
@@ -173,22 +176,22 @@ class Workspace:
         with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
-            question = Question(within_budget=within_budget, suggestions=not force)
-            plan, occupancy = self._planning(curator).plan(_loss(epsilon), question)
-            if plan.verdict.refused and not force:
-                raise _refusal(plan)
+            question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
+            planned, occupancy = self._planning(curator).plan(_loss(epsilon), question)
+            if planned.verdict.refused and not force:
+                raise refusal(planned)
             version = vault_fixes.data_version(curator.vault)
-            occasion = self._occasion(curator.vault, version, plan.grid)
+            occasion = self._occasion(curator.vault, version, planned.grid)
             for name in finished:
                 order = curator.order_of(name)
-                if same_question(order, occasion, plan.allocation):
+                if same_question(order, occasion, planned.allocation):
                     return ReleasedMap(curator.load(name), folder_of(self.store, name))
-            contributions = curator.contributions(plan.grid, self.config.bound, version)
+            contributions = curator.contributions(planned.grid, self.config.bound, version)
             release = curator.release(
-                plan.allocation,
+                planned.allocation,
                 contributions,
                 self.config.policy,
-                lambda name, before: write_order(occasion, plan.allocation, occupancy, name, before),
+                lambda name, before: write_order(occasion, planned.allocation, occupancy, name, before),
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
@@ -222,7 +225,8 @@ class Workspace:
         with there._curator("sql") as curator:
             curator.vault.check_key(key.fingerprint)
             planning = there._planning(curator)
-            occasion = there._occasion(curator.vault, vault_fixes.data_version(curator.vault))
+            version = vault_fixes.data_version(curator.vault)
+            occasion = there._occasion(curator.vault, version, there.config.grid)
             return asking.answer(curator, planning, occasion)
 
     def releases(self) -> list[ReleaseSummary]:
@@ -238,7 +242,7 @@ class Workspace:
             return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
 
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
-        """Write a release as "geojson", "csv", "geoparquet", "gpkg" or "html"; return the path."""
+        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return the path."""
         export(self.map(release_id).release, format, Path(path))
         return Path(path)
 
@@ -381,13 +385,3 @@ def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:
     except ValueError as error:
         known = ", ".join(kind.value for kind in SlotKind)
         raise UsageError("unknown slot", got=f"slot_kind={slot_kind!r}", expected=known) from error
-
-
-def _refusal(plan: Plan) -> TrafficdpError:
-    unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
-    return UninformativeReleaseError(
-        "the release would say too little",
-        got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
-        expected=f"at most {plan.verdict.threshold:.3g} {unit}",
-        todo=None if plan.suggestions is None else plan.suggestions.in_words(),
-    )

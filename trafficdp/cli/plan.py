@@ -74,6 +74,9 @@ def plan(
         Rungs, typer.Option(help="all: compare every accounting for the means, solvers included.")
     ] = Rungs.QUICK,
     seconds: Annotated[float, typer.Option(min=1.0, help="About how long --rungs all may take.")] = 60.0,
+    save: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Keep the plan for `trafficdp release --plan NAME`.")
+    ] = None,
     chart: Annotated[
         Path | None, typer.Option(metavar="<file>", help="Draw loss against error into this SVG file.")
     ] = None,
@@ -107,6 +110,7 @@ def plan(
             reach=Reach.EVERY if every_bin else Reach.MEDIAN,
             search_maps=max_epsilon is not None,
             within_budget=within_budget,
+            save=save,
             looked_at=looked_at,
         )
         full = None
@@ -122,6 +126,8 @@ def plan(
     facts = plan_facts(result, full)
     output.result(facts)
     show(output, result, facts, full)
+    if save is not None:
+        output.say(f"Saved as {save}: `trafficdp release --plan {save}` draws this very noise.")
 
 
 def _half_width(text: str, bound: ContributionBound, statistics: tuple[Statistic, ...]) -> float:

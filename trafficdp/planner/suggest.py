@@ -10,6 +10,7 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.allocation import Request
 from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
+from trafficdp.privacy.loss import PureDP
 
 # from many slots to few, along which a user would go
 _LONGER = {
@@ -31,8 +32,11 @@ class Suggestions:
     resolution: int | None
     slot_kind: SlotKind | None
 
-    def in_words(self) -> str:
-        """Return the suggestions as one phrase for an error's "what to do"."""
+    def in_words(self, left: PureDP | None = None) -> str:
+        """Return the suggestions as one phrase for an error's "what to do".
+
+        ``left`` is what every vehicle can still spend: an epsilon beyond it is said to be beyond it.
+        """
         levers = []
         if self.resolution is not None:
             levers.append(f"resolution {self.resolution}")
@@ -41,7 +45,11 @@ class Suggestions:
         if self.min_vehicles is not None:
             levers.append(f"min_vehicles {self.min_vehicles}")
         if self.epsilon is not None:
-            levers.append(f"epsilon {self.epsilon:.3g}")
+            beyond = left is not None and self.epsilon > float(left.epsilon)
+            levers.append(
+                f"epsilon {self.epsilon:.3g}"
+                + (f", but every vehicle has only {left} left" if beyond else "")
+            )
         if not levers:
             return "no single setting passes: gather more days or more vehicles"
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
