@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trafficdp.config import Config
+from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
@@ -50,6 +51,7 @@ class Question:
             slot_kind=self.slot_kind,
             period=period,
             selection=self.filter.selection,
+            mosaic=None,
         )
 
     def bound(self, config: Config) -> ContributionBound:
@@ -72,6 +74,7 @@ class Question:
             adaptive=None,
             statistics=self.statistics,
             tolerance=tolerance,
+            mechanism={each: settings.mechanism.get(each, BASELINE) for each in self.statistics},
             min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
             interval_level=settings.interval_level
             if options.interval_level is None
