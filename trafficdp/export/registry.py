@@ -1,7 +1,7 @@
-"""A ready record for the OpenDP deployments registry, tier 3.
+"""A ready record for the OpenDP deployments registry, tier 3. Reviewed and submitted by the publisher.
 
-Field names as in the registry's public records of 2026 (basic, dp_variant, privacy_loss,
-deployment_model, accounting, implementation, administrative). Reviewed and submitted by the publisher.
+Fields and enumerations are those of the registry's public schema and records of 2026, transcribed in
+schemas/registry.schema.json. Its sectors know no transport; the publisher is a government.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
                 "intended_use": "Traffic planning and research on speeds by place and time.",
                 "data_product_type": "Summary statistics",
                 "data_product_region": coverage["place"],
-                "data_product_sector": "Transportation",
-                "description": f"A map of hexagonal cells (H3 resolution {coverage['resolution']}), "
+                "data_product_sector": "Government",
+                "description": f"A map of hexagonal cells (H3 resolution {_resolution(coverage)}), "
                 f"{period['first']} to {period['last']}: {published}.",
                 "publication_date": identity["created_at"][:10],
             },
@@ -83,6 +83,13 @@ def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
             },
         },
     }
+
+
+def _resolution(coverage: Mapping[str, Any]) -> str:
+    if "mosaic" not in coverage:
+        return str(coverage["resolution"])
+    every = sorted(coverage["mosaic"]["resolutions"])
+    return f"{every[0]} to {every[-1]}"
 
 
 def _slug(text: str) -> str:

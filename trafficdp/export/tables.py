@@ -6,17 +6,19 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyogrio
 
 from trafficdp.export.disclosure import rfc3339
 from trafficdp.export.file import replace_file
 from trafficdp.export.frame import to_geodataframe
+from trafficdp.export.qgis_style import add_styles
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 
 LAYER = "trafficdp"
-"""Name of the GeoPackage's one layer."""
+"""Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""
 
 
 def write_csv(release: Release, path: Path) -> None:
@@ -36,7 +38,10 @@ def write_geoparquet(release: Release, path: Path) -> None:
 
 
 def write_gpkg(release: Release, path: Path) -> None:
-    """Write a GeoPackage with one layer for QGIS, dated as the release. Raises as ``replace_file``."""
+    """Write a GeoPackage with one layer and its styles for QGIS, dated as the release.
+
+    Raises what ``replace_file`` raises.
+    """
     replace_file(path, gpkg_bytes(release))
 
 
@@ -58,12 +63,14 @@ def geoparquet_bytes(release: Release) -> bytes:
 
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
-    stream = io.BytesIO()
-    with _dated(rfc3339(release.created_at)):
+    moment = rfc3339(release.created_at).replace("Z", ".000Z")
+    with TemporaryDirectory() as folder, _dated(moment):
+        path = Path(folder) / "map.gpkg"
         to_geodataframe(release).to_file(
-            stream, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
+            path, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
         )
-    return stream.getvalue()
+        add_styles(path, release, LAYER, moment)
+        return path.read_bytes()
 
 
 @contextmanager
@@ -71,7 +78,7 @@ def _dated(moment: str) -> Iterator[None]:
     # GDAL stamps "last_change" with the clock unless told otherwise
     name = "OGR_CURRENT_DATE"
     before = pyogrio.get_gdal_config_option(name)
-    pyogrio.set_gdal_config_options({name: moment.replace("Z", ".000Z")})
+    pyogrio.set_gdal_config_options({name: moment})
     try:
         yield
     finally:

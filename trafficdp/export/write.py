@@ -14,16 +14,19 @@ from trafficdp.export.file import disk_errors, replace_file
 from trafficdp.export.geojson import geojson_bytes, geojson_properties
 from trafficdp.export.html_map import html_bytes
 from trafficdp.export.manifest import build_manifest, manifest_bytes
+from trafficdp.export.registry_file import registry_bytes
 from trafficdp.export.tables import csv_bytes, geoparquet_bytes, gpkg_bytes
 from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"
+LIVE = "live.geojson"
 _RENDER: Mapping[str, Callable[[Release], bytes]] = {
     "geojson": geojson_bytes,
     "csv": csv_bytes,
     "geoparquet": geoparquet_bytes,
     "gpkg": gpkg_bytes,
     "html": html_bytes,
+    "registry": registry_bytes,
 }
 FORMATS = tuple(_RENDER)
 """What ``export`` can write."""
@@ -48,6 +51,26 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
     facts: dict[str, FileFacts] = {}
     for name, kind in _FILES.items():
         content = _RENDER[kind](release)
+        replace_file(folder / name, content)
+        facts[name] = _facts(name, content, _columns(release, kind))
+    manifest = manifest_bytes(build_manifest(release, facts))
+    replace_file(folder / MANIFEST, manifest)
+    return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
+
+
+def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
+    """Write the newest publication of a stream: cells.parquet, map.html, live.geojson and manifest.json.
+
+    Each file replaces its predecessor whole, the manifest last. The page asks for live.geojson beside it
+    every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
+    """
+    facts: dict[str, FileFacts] = {}
+    contents = (
+        ("cells.parquet", "geoparquet", geoparquet_bytes(release)),
+        ("map.html", "html", html_bytes(release, live_seconds=every_seconds)),
+        (LIVE, "geojson", geojson_bytes(release)),
+    )
+    for name, kind, content in contents:
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, _columns(release, kind))
     manifest = manifest_bytes(build_manifest(release, facts))

@@ -8,6 +8,7 @@ from importlib import resources
 import geopandas
 import jsonschema
 import pytest
+import yaml
 
 FILES = ["cells.csv", "cells.parquet", "manifest.json", "map.geojson", "map.html"]
 
@@ -80,7 +81,7 @@ def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, comm
 
 def test_every_format_is_written_and_read_back(released, command):
     bins = len(rows_of(released.store / "releases/r0001/cells.csv"))
-    for name in ("geojson", "csv", "geoparquet", "gpkg", "html"):
+    for name in ("geojson", "csv", "geoparquet", "gpkg", "html", "registry"):
         out = released.folder / f"map.{name}"
         result = command("--json", "export", "r0001", "--to", name, out)
         assert result.json == {
@@ -89,10 +90,11 @@ def test_every_format_is_written_and_read_back(released, command):
             "file": str(out),
             "bytes": out.stat().st_size,
         }
-    for name in ("geojson", "gpkg"):
-        assert len(geopandas.read_file(released.folder / f"map.{name}")) == bins
+    assert len(geopandas.read_file(released.folder / "map.geojson")) == bins
+    assert len(geopandas.read_file(released.folder / "map.gpkg", layer="trafficdp")) == bins
     assert len(geopandas.read_parquet(released.folder / "map.geoparquet")) == bins
     assert len(rows_of(released.folder / "map.csv")) == bins
+    assert yaml.safe_load((released.folder / "map.registry").read_text())["tier"] == 3
     assert (released.folder / "map.html").read_text().lstrip().lower().startswith("<!doctype html>")
 
 

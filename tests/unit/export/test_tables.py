@@ -52,10 +52,11 @@ def test_geoparquet_reads_back_as_the_published_table(any_release):
         assert np.array_equal(read[name].to_numpy(), published[name].to_numpy(), equal_nan=True)
 
 
-def test_geopackage_reads_back_with_one_layer(any_release, tmp_path):
+def test_geopackage_reads_back_with_one_layer_and_its_styles(any_release, tmp_path):
     tables.write_gpkg(any_release, tmp_path / "map.gpkg")
-    assert [name for name, _ in pyogrio.list_layers(tmp_path / "map.gpkg")] == ["trafficdp"]
-    read = geopandas.read_file(tmp_path / "map.gpkg")
+    layers = dict(pyogrio.list_layers(tmp_path / "map.gpkg").tolist())
+    assert layers == {"trafficdp": "MultiPolygon", "layer_styles": None}
+    read = geopandas.read_file(tmp_path / "map.gpkg", layer="trafficdp")
     assert len(read) == any_release.bins
     assert set(published_frame(any_release).columns) < set(read.columns)
 
