@@ -93,7 +93,7 @@ def draw(
         sign = _sign(letter, centres.x[cells], centres.y[cells], centres.radius[cells])
         if sign is not None:
             signs.append(sign)
-    size = max(0.8 * float(np.median(centres.radius)), drawing.width / 28)
+    size = min(max(0.8 * float(np.median(centres.radius)), drawing.width / 28), drawing.width / 16)
     return Picture(
         width=drawing.width,
         height=drawing.height,
@@ -110,7 +110,7 @@ def draw(
 
 def swatch(letter: str) -> Picture:
     """Return a sample of one look for a legend, 60 by 36 units."""
-    centre = Centres(np.array([30.0]), np.array([18.0]), np.array([20.0]))
+    centre = Centres(np.array([30.0]), np.array([18.0]), np.array([16.0]))
     sign = _sign(letter, centre.x, centre.y, centre.radius)
     area = Shape("M0 0h60v36h-60z", fill_of(letter))
     return Picture(60, 36, "", (area,), () if sign is None else (sign,), (), 0.0, None)
