@@ -6,6 +6,7 @@ import numpy as np
 
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import Answer, Plan
+from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.ladder import Rung
 from trafficdp.planner.loss_curves import FullCurves
@@ -64,6 +65,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         },
         "growth": _growth_facts(result.growth),
         "answer": _answer_facts(result.answer),
+        "adaptive": _adaptive_facts(result.adaptive),
         "ladder": [_rung_facts(rung, result, statistic, scale, noise) for rung in allocation.rungs],
         "full_ladder": _full_facts(full),
     }
@@ -98,6 +100,25 @@ def _growth_facts(found: Growth | None) -> dict[str, object] | None:
         "days_measured": found.half_days,
         "epsilon_needed_then": _text(found.half_needed),
         "days_needed": found.days,
+    }
+
+
+def _adaptive_facts(chosen: AdaptiveMap | None) -> dict[str, object] | None:
+    if chosen is None:
+        return None
+    return {
+        "max_half_width": float(chosen.mosaic.half_width),
+        "coverage": chosen.coverage,
+        "worth": chosen.value,
+        "most_worth_with_noise_of_its_own": chosen.bound,
+        "resolutions": [
+            {
+                "resolution": resolution,
+                "bins": bins,
+                "coverage": chosen.coverage_per_resolution[resolution],
+            }
+            for resolution, bins in chosen.mosaic.bins_per_resolution().items()
+        ],
     }
 
 

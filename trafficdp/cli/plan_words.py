@@ -31,6 +31,7 @@ def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurve
     _show_ladder(output, result, facts)
     if full is not None:
         _show_full(output, result, full)
+    _show_adaptive(output, result)
     _show_meaning(output, result, facts)
     _show_price(output, result)
     _show_verdict(output, result)
@@ -98,6 +99,30 @@ def _show_ladder(output: Output, result: Plan, facts: dict[str, object]) -> None
     )
     output.say("epsilon: what each would have to spend for the noise of the best")
     output.say(f"errors: what each would reach with epsilon {request.epsilon}; worst and mean over the bins")
+    output.say("")
+
+
+def _show_adaptive(output: Output, result: Plan) -> None:
+    chosen = result.adaptive
+    if chosen is None:
+        return
+    request = result.allocation.request
+    output.table(
+        f"Hexagons whose intervals are within {float(chosen.mosaic.half_width):.4g} "
+        f"{request.bound.unit.label} on each side",
+        ["resolution", "numbers", "records"],
+        [
+            [resolution, bins, f"{chosen.coverage_per_resolution[resolution]:.1%}"]
+            for resolution, bins in chosen.mosaic.bins_per_resolution().items()
+        ],
+    )
+    output.say(f"They hold {chosen.coverage:.1%} of the records; the others are withheld.")
+    share = chosen.value / chosen.bound if chosen.bound > 0 else 1.0
+    output.say(
+        "No choice of hexagons with noise of their own is worth more."
+        if share >= 1 - 1e-9
+        else f"This is at least {share:.0%} of what any choice of hexagons with noise of their own is worth."
+    )
     output.say("")
 
 

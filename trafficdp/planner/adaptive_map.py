@@ -8,7 +8,7 @@ asked for. Nothing is estimated: ``planner.precision`` takes half widths from th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -47,12 +47,13 @@ class AdaptiveSettings:
 class AdaptiveMap:
     """The mosaic that was chosen and what it shows.
 
-    ``coverage`` is the share of all fixes in published bins. ``value`` is the worth of these bins, in fixes;
-    no mosaic with separate noise in every bin is worth more than ``bound`` (blocks may go beyond).
+    ``coverage`` is the share of all fixes in published bins, in all and a resolution. ``value`` is the worth
+    of these bins, in fixes; no mosaic with separate noise in every bin is worth more than ``bound`` (blocks may go beyond).
     """
 
     mosaic: Mosaic
     coverage: float
+    coverage_per_resolution: Mapping[int, float]
     value: float
     bound: float
 
@@ -95,7 +96,11 @@ def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request)
             f"at epsilon {request.epsilon}",
             todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
         )
-    return AdaptiveMap(_mosaic(best, settings), best.coverage, best.value, bound)
+    fixes = np.bincount(
+        best.level[best.published], weights=best.fixes[best.published], minlength=len(settings.resolutions)
+    )
+    shares = dict(zip(settings.resolutions, (fixes / best.fixes.sum()).tolist(), strict=True))
+    return AdaptiveMap(_mosaic(best, settings), best.coverage, shares, best.value, bound)
 
 
 def allocate_on(grid: Grid, occupancy: Occupancy, request: Request) -> Allocation:
