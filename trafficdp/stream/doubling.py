@@ -1,8 +1,9 @@
 """Continual means when the number of vehicles or samples is not known: start again with twice as many.
 
 Epoch i = 1, 2, ... declares n_i vehicles and m_i samples and has the budget 6 eps/(pi^2 i^2). When a vehicle
-too many comes, n doubles; when a vehicle sends a sample too many, m does: public facts. The new epoch is fed
-all samples from the first on. Every vehicle pays for every epoch, less than eps in all, whatever comes.
+too many comes, or a vehicle sends a sample too many, both numbers double (which are public facts; doubling
+one alone makes more epochs, and each of them costs more than a number that is too large). The new epoch is
+fed all samples from the first on. Every vehicle pays for every epoch, less than eps in all, whatever comes.
 """
 
 from __future__ import annotations
@@ -50,10 +51,8 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
     most = np.maximum.accumulate(arrivals.rank)
     begin = 0
     while begin < len(user):
-        while seen[begin] > users:
-            users *= 2
-        while most[begin] > samples:
-            samples *= 2
+        while seen[begin] > users or most[begin] > samples:
+            users, samples = 2 * users, 2 * samples
         end = min(int(np.searchsorted(seen, users + 1)), int(np.searchsorted(most, samples + 1)))
         found.append(Epoch(begin + 1, end, users, samples))
         begin = end

@@ -16,9 +16,10 @@ with c the arrays of B_l samples that a vehicle may touch: 2 as in the paper, 1 
 (``median``). Utility alone rests on these; privacy on W_l, which is exact.
 
 Past the paper: a level whose 2 D_l >= u B_l gains nothing from truncation, so it needs no median and no
-waiting, and its budget goes to the others; and since the summed variance of the levels is proportional to
-sum (W_l/eps_l)^2, the best split has eps_l proportional to W_l^(2/3) (the derivative of
-W^2/e^2 is -2 W^2/e^3, equal for all levels), with (sum W^(2/3))^3 at the optimum.
+waiting, and its budget goes to the others; medians need not have half of the budget; and since the summed
+variance of the levels is proportional to sum (W_l/eps_l)^2, the best split has eps_l proportional to
+W_l^(2/3) (the derivative of W^2/e^2 is -2 W^2/e^3, equal for all levels), with (sum W^(2/3))^3 at the
+optimum.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from trafficdp.stream.withhold import level_size
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+MEDIAN_SHARES = (0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""Parts of epsilon that medians may get."""
 
 
 @dataclass(frozen=True)
@@ -118,22 +121,23 @@ def paper_plan(
 def best_plan(
     users: int, samples: int, steps: int, epsilon: float, delta: float, *, aligned: bool = True
 ) -> LevelPlan:
-    """Return the same with useless medians skipped, the best split over levels, and aligned arrays.
+    """Return the plan of least sum (W_l/eps_l)^2: medians only where they pay, budgets by W_l^(2/3).
 
-    Levels that gain are found by taking all, and taking out those that do not gain at the medians' share
-    of the rest (which grows, so that the others gain the more) until none is left to take out.
+    Truncation gains the more the larger B_l, so the levels with medians are the last ones: every first such
+    level (or none) and every share of ``MEDIAN_SHARES`` is tried. Levels whose width does not fall, or whose
+    median would wait for more than half of the vehicles, are no candidates.
     """
     last, influence = last_level(samples), 1 if aligned else 2
-    gaining = np.arange(last + 1) > 0
-    while True:
-        some = bool(gaining.any())
-        medians = np.where(gaining, positive(epsilon=epsilon) / 2 / max(int(gaining.sum()), 1), 0.0)
-        plan = _planned(users, samples, steps, delta, np.ones(last + 1), medians, influence)
-        if bool(np.all(plan.truncated[gaining])):
-            share = plan.width ** (2 / 3) / (plan.width ** (2 / 3)).sum()
-            counters = share * (epsilon / 2 if some else epsilon)
-            return _planned(users, samples, steps, delta, counters, medians, influence)
-        gaining = gaining & plan.truncated
+    level, total = np.arange(last + 1), positive(epsilon=epsilon)
+    best = _shared(users, samples, steps, delta, total, np.zeros(last + 1), influence)
+    for first in range(1, last + 1):
+        for share in MEDIAN_SHARES:
+            medians = np.where(level >= first, total * share / (last + 1 - first), 0.0)
+            plan = _shared(users, samples, steps, delta, total * (1 - share), medians, influence)
+            pays = bool(np.all(plan.truncated[first:])) and 2 * int(plan.arrays.max()) <= users
+            if pays and _spread(plan) < _spread(best):
+                best = plan
+    return best
 
 
 def prior_plan(
@@ -182,6 +186,26 @@ def _concentration(users: int, last: int, size: IntArray, delta: float) -> Float
     """How far a sum of B_l samples strays from its expectation, in units of u, for all vehicles at once."""
     rare = in_range(0, 1, delta=delta) / 4
     return np.asarray(np.sqrt(size / 2 * np.log(2 * users * max(1, last) / rare)))
+
+
+def _spread(plan: LevelPlan) -> float:
+    """What the variance of all levels together is proportional to."""
+    return float(((plan.width / plan.counter_epsilon) ** 2).sum())
+
+
+def _shared(
+    users: int,
+    samples: int,
+    steps: int,
+    delta: float,
+    counters: float,
+    medians: FloatArray,
+    influence: int,
+) -> LevelPlan:
+    """The plan whose counters share ``counters`` by W_l^(2/3)."""
+    plan = _planned(users, samples, steps, delta, np.ones(len(medians)), medians, influence)
+    weight = plan.width ** (2 / 3)
+    return _planned(users, samples, steps, delta, counters * weight / weight.sum(), medians, influence)
 
 
 def _planned(

@@ -116,18 +116,24 @@ class Tree:
                 variance[j] = 1 / (1 + 1 / (self.arity * variance[j - 1]))
         return variance
 
-    def path(self, at: IntArray, length: int, scale: float, source: NoiseSource, runs: int = 1) -> FloatArray:
+    def path(
+        self, at: IntArray, length: int, scale: float | FloatArray, source: NoiseSource, runs: int = 1
+    ) -> FloatArray:
         """Return the noise of the running sums of the first ``at`` (K,) elements, shape (runs, K).
 
-        Whole numbers unless AVERAGED. Independent draws, one for every node that lies below the last t.
+        ``scale``: eta, or one a height. Whole numbers unless AVERAGED. Independent draws, one for every node
+        below the last t. Raises UsageError for scales that differ in an AVERAGED tree.
         """
         ends, starts = self.edges(at, length)
+        scales = np.broadcast_to(np.asarray(scale, dtype=np.float64), (len(ends),))
+        if self.kind is TreeKind.AVERAGED and len(np.unique(scales)) > 1:
+            raise UsageError("nodes of different noise are not averaged", expected="one scale")
         own = self.own_weights(len(ends))
         total = np.zeros((runs, len(at)))
         below: FloatArray = np.zeros((runs, 0))
         for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
             size = max(int(end.max(initial=0)), int(start.max(initial=0)))
-            node = source.discrete_laplace(np.full(runs * size, scale)).reshape(runs, size).astype(float)
+            node = source.discrete_laplace(np.full(runs * size, scales[j])).reshape(runs, size).astype(float)
             if self.kind is TreeKind.AVERAGED and j > 0:
                 children = below[:, : size * self.arity].reshape(runs, size, self.arity).sum(axis=2)
                 node = own[j] * node + (1 - own[j]) * children

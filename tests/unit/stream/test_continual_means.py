@@ -19,6 +19,7 @@ from trafficdp.stream.median import activation, array_sums, collectable, private
 from trafficdp.stream.naive import naive_means, naive_scale
 from trafficdp.stream.single import single_means, single_scale
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
+from trafficdp.stream.unbounded import RESERVE, endless_shares, unbounded_means
 from trafficdp.stream.wishful import wishful_half_width, wishful_means, wishful_scale
 
 ORDERS = list(ArrivalOrder)
@@ -168,15 +169,8 @@ def test_levels_that_never_fill_are_left_out():
 def test_epochs_double_what_was_too_small():
     user = np.array([7, 7, 9, 7, 7, 7, 5, 5, 4, 3])
     found = [(each.first, each.last, each.users, each.samples) for each in epochs(user, 1, 1)]
-    assert found == [
-        (1, 1, 1, 1),
-        (2, 2, 1, 2),
-        (3, 3, 2, 2),
-        (4, 5, 2, 4),
-        (6, 6, 2, 8),
-        (7, 9, 4, 8),
-        (10, 10, 8, 8),
-    ]
+    # vehicles so far: 1 1 2 2 2 2 3 3 4 5; samples of the busiest: 1 2 2 3 4 5 5 5 5 5
+    assert found == [(1, 1, 1, 1), (2, 3, 2, 2), (4, 5, 4, 4), (6, 10, 8, 8)]
     assert epochs(user[:0], 1, 1) == []
 
 
@@ -193,6 +187,36 @@ def test_doubling_answers_at_all_times_and_stays_within_its_budget(order):
     np.testing.assert_allclose(found[0], released_means(arrivals))
     noisy, _ = doubling_means(arrivals, "1", plan, SimulatedNoise(1), 2, at, start=(8, 4))
     assert ((noisy >= 0) & (noisy <= 10)).all()
+
+
+def test_endless_shares_never_sum_to_more_than_all():
+    for guessed, count in [(1, 1), (1, 5000), (5, 3), (7, 5000)]:
+        share = endless_shares(np.ones(guessed), count)
+        assert len(share) == count
+        assert (share > 0).all()
+        # the rest is below the integral of 1/x^2
+        rest = RESERVE * 0.61 / max(count - guessed, 1)
+        assert share.sum() + (rest if count > guessed else 0) <= 1 + 1e-4
+    assert endless_shares(np.ones(4), 4).sum() == pytest.approx(1 - RESERVE)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_streams_without_declared_numbers_are_answered_better_than_by_doubling(order):
+    arrivals = stream(order, 64, 32, 100)
+    at = np.arange(1, len(arrivals) + 1)
+    tree = Tree(5, TreeKind.SIGNED)
+    exact = unbounded_means(arrivals, 1.0, (8, 4), tree, Silent(1), 1, at)
+    np.testing.assert_allclose(exact[0], released_means(arrivals))
+
+    def plan(users, samples, epsilon):
+        return best_plan(users, samples, 100, epsilon, 0.05)
+
+    truth = arrivals.running_mean()
+    last = slice(len(at) // 2, None)
+    ours = unbounded_means(arrivals, 50.0, (8, 4), tree, SimulatedNoise(3), 40, at)
+    theirs, _ = doubling_means(arrivals, 50, plan, SimulatedNoise(3), 40, at, start=(8, 4), tree=tree)
+    error = [np.abs(found - truth)[:, last].mean() for found in (ours, theirs)]
+    assert error[0] < error[1]
 
 
 @pytest.mark.parametrize("algorithm", ["naive", "single", "levelled"])

@@ -62,9 +62,14 @@ def test_medians_stay_where_they_gain():
     assert has.any()
     assert not has.all()
     np.testing.assert_array_equal(has, plan.truncated)
+    # they wait for no more than half of the vehicles, and are worth what they cost
+    assert (2 * plan.arrays <= plan.users).all()
+    without = prior_plan(5000, 8192, 65, 3.0, 0.05, prior=False, best_split=True)
     paper = paper_plan(5000, 8192, 65, 3.0, 0.05)
-    assert (plan.arrays[has] < paper.arrays[has] / 2).all()
-    assert (plan.scales() ** 2).sum() < 0.25 * (paper.scales() ** 2).sum()
+    for other, factor in ((without, 6), (paper, 15)):
+        assert (plan.scales() ** 2).sum() * factor < (other.scales() ** 2).sum()
+    # too few vehicles for any median at this epsilon
+    assert not best_plan(300, 8192, 65, 0.5, 0.05).median_epsilon.any()
 
 
 def test_all_epochs_of_doubling_together_stay_within_the_budget():

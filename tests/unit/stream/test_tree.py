@@ -109,3 +109,14 @@ def test_the_best_tree_is_far_better_than_the_binary_mechanism():
 def test_trees_that_do_not_exist_are_refused(arity, kind):
     with pytest.raises(UsageError):
         Tree(arity, kind)
+
+
+def test_heights_may_have_noise_of_their_own_unless_they_are_averaged():
+    tree, at = Tree(3, TreeKind.SIGNED), np.arange(1, 14)
+    scales = np.array([5.0, 20.0, 80.0])
+    path = tree.path(at, 13, scales, SimulatedNoise(1), 60_000)
+    ends, starts = tree.edges(at, 13)
+    expected = sum(2 * s**2 * np.abs(e - b) for s, e, b in zip(scales, ends, starts, strict=True))
+    np.testing.assert_allclose(path.var(axis=0), expected, rtol=0.06)
+    with pytest.raises(UsageError, match="not averaged"):
+        Tree(3, TreeKind.AVERAGED).path(at, 13, scales, SimulatedNoise(1))
