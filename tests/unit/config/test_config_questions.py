@@ -1,6 +1,10 @@
 """Who may ask priced questions, and the areas that questions name."""
 
+import re
+
 import pytest
+
+from trafficdp.config import template
 
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
@@ -20,6 +24,14 @@ def test_analysts_have_a_name_and_a_budget(load, minimal, document_text):
     config = load(document_text(minimal) + TWO)
     assert config.analysts == (Analyst("newsroom", PureDP.of(2)), Analyst("planning", PureDP.of("1.5")))
     assert load(minimal).analysts == ()
+
+
+def test_what_the_template_shows_may_be_uncommented(load, minimal, document_text):
+    shown = re.findall(r"(?m)^# (\[\[\w+\]\]\n(?:#   \w+ = .*\n)+)", template())
+    assert len(shown) == 2
+    config = load(document_text(minimal) + "".join(shown).replace("#  ", " "))
+    assert [analyst.name for analyst in config.analysts] == ["newsroom"]
+    assert list(config.areas) == ["centre"]
 
 
 def test_budgets_of_analysts_may_add_up_to_more_than_a_vehicle_has(load, minimal, document_text):

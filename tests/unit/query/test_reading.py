@@ -1,7 +1,9 @@
 """What the dialect takes, in one normal form, and what it refuses with a line that works."""
 
+import re
 from datetime import date
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -313,3 +315,12 @@ def test_deep_nesting_is_refused_or_read_but_never_fatal(refused, depth):
 def test_a_long_question_is_refused(refused):
     assert "too long" in refused(FORM + "cell, " + "AVG(speed), " * 5000 + "FROM fixes GROUP BY cell")[0]
     assert "too long" in refused(FORM + "cell, " + "a," * 4500 + "AVG(speed) FROM fixes")[0]
+
+
+def test_the_question_of_the_readme_can_be_asked(read):
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r'(?s)"(EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY .*?)"', readme)
+    question = read(text.replace("'centre'", "'west'"))
+    assert question.explain
+    assert question.statistics == (Statistic.MEAN,)
+    assert {hour % 24 for hour in question.filter.selection.hours_of_week} == {7, 8, 9}
