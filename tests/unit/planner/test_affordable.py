@@ -1,0 +1,93 @@
+"""Who can pay: each vehicle its own loss out of its own account."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.affordable import affordable
+from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.ladder import loss
+from trafficdp.privacy.loss import PureDP
+
+PICO = 10**12
+TOLERANCE = {Statistic.MEAN: 1.0}
+
+
+@pytest.fixture(scope="session")
+def planned(occupancy_of, bound_of):
+    """``planned(table, epsilon, rung)``: an allocation and the way to plan the same at another epsilon."""
+
+    def planned(table, epsilon, rung="best"):
+        occupancy = occupancy_of(table)
+
+        def at(total):
+            request = Request(total, bound_of(60), TOLERANCE, 1, 0.125, 0.95, rung)
+            return allocate(occupancy, request)
+
+        return at(PureDP.of(epsilon)), at
+
+    return planned
+
+
+BUSY = [[4, 1, 0], [4, 1, 0], [4, 0, 1]]
+"""Vehicle 0 is everywhere and loses most."""
+
+
+def test_with_full_accounts_everyone_pays(planned):
+    allocation, at = planned(BUSY, 4)
+    found = affordable(allocation, np.full(3, 4 * PICO), at)
+    assert (found.paying, found.short, found.empty) == (3, 0, 0)
+    assert found.epsilon == PureDP.of(4)
+    assert found.bins_without_empty == 3
+
+
+def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned):
+    allocation, at = planned(BUSY, 4)
+    left = np.full(3, 4 * PICO)
+    left[2] = int(allocation.event.loss_per_user[2])
+    assert left[2] < 4 * PICO
+    assert affordable(allocation, left, at).epsilon == PureDP.of(4)
+
+
+@pytest.mark.parametrize("rung", ["basic", "grid_count", "exact", "equal", "blocks"])
+def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, rung):
+    allocation, at = planned(BUSY, 4, rung)
+    left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)
+    found = affordable(allocation, left, at)
+    assert found.short > 0
+    assert np.all(at(found.epsilon).event.loss_per_user <= left)
+    more = PureDP(int(found.epsilon.pico * 1.001))
+    assert np.any(at(more).event.loss_per_user > left)
+
+
+def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned):
+    allocation, at = planned(BUSY, 4)
+    found = affordable(allocation, np.array([4 * PICO, 4 * PICO, 0]), at)
+    assert (found.short, found.empty, found.epsilon) == (1, 1, None)
+    # it drives in the third bin alone
+    assert found.bins_without_empty == 2
+
+
+@given(
+    table=st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4).filter(
+        lambda rows: any(map(any, rows))
+    ),
+    left=st.lists(st.integers(1, 40), min_size=3, max_size=3),
+)
+@settings(max_examples=60, deadline=None)
+def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
+    occupancy_of, bound_of, planned, table, left
+):
+    """The theorem: at the noise that all can pay, some vehicle pays all it has, whatever the scales."""
+    allocation, at = planned(table, 4, "equal")
+    accounts = np.array(left, dtype=np.int64) * (PICO // 10)
+    found = affordable(allocation, accounts, at)
+    assert found.epsilon is not None
+    noise = float(at(found.epsilon).chosen.scales(float(found.epsilon.epsilon))[Statistic.MEAN].max())
+    occupancy = occupancy_of(table)
+    # any scales with a largest of b: the loss is least when all are b
+    at_most = loss(occupancy, bound_of(60), {Statistic.MEAN: np.full(occupancy.bins, noise * (1 - 1e-6))})
+    ceilings = np.minimum(accounts, 4 * PICO) / PICO
+    assert np.any(at_most >= ceilings * (1 - 1e-8))
