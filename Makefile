@@ -26,6 +26,7 @@ check: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(RUN)/python tests/benchmarks/bench_binning.py
 	$(RUN)/python tests/benchmarks/bench_main_job.py
+	$(RUN)/python tests/benchmarks/bench_map.py
 
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready

@@ -1,6 +1,9 @@
   // paints cells by their looks (a letter each) on a canvas under the drawing's own coordinates
   function painter(canvas, svg, shape, box) {
     var paper = canvas.getContext("2d"), patterns = {}, ratio = 0;
+    var shot = document.createElement("canvas"), taken = null, later = 0;
+    // more cells than this are moved and stretched as a picture first, and painted anew when it is quiet
+    var MANY = 4000, QUIET = 90;
 
     function tile(size, background, draw) {
       var small = document.createElement("canvas");
@@ -57,15 +60,40 @@
       paper.closePath();
     }
 
+    // where the drawing lies on the canvas: its scale and its upper left corner
+    function placing() {
+      var around = svg.getBoundingClientRect(), matrix = svg.getScreenCTM();
+      if (!matrix || !around.width) { return null; }
+      if (ratio !== window.devicePixelRatio) { ratio = window.devicePixelRatio; patterns = {}; taken = null; }
+      var width = Math.round(around.width * ratio), height = Math.round(around.height * ratio);
+      if (canvas.width !== width || canvas.height !== height) {
+        canvas.width = width; canvas.height = height;
+        taken = null;
+      }
+      return { k: matrix.a * ratio, left: (matrix.e - around.left) * ratio, top: (matrix.f - around.top) * ratio };
+    }
+
+    // letters are repainted when they are others than before; a mere move may first show the last picture
+    function paint(letters) {
+      var place = placing();
+      if (!place) { return; }
+      window.clearTimeout(later);
+      if (taken && taken.letters === letters && shape.cells > MANY) {
+        var stretch = place.k / taken.k;
+        paper.clearRect(0, 0, canvas.width, canvas.height);
+        paper.setTransform(stretch, 0, 0, stretch, place.left - taken.left * stretch, place.top - taken.top * stretch);
+        paper.drawImage(shot, 0, 0);
+        paper.setTransform(1, 0, 0, 1, 0, 0);
+        later = window.setTimeout(function () { paintAll(letters, placing()); }, QUIET);
+        return;
+      }
+      paintAll(letters, place);
+    }
+
     // few cells a path: a browser paints many short paths faster than one very long one
     var BATCH = 32;
-    function paint(letters) {
-      var around = svg.getBoundingClientRect(), matrix = svg.getScreenCTM();
-      if (!matrix || !around.width) { return; }
-      if (ratio !== window.devicePixelRatio) { ratio = window.devicePixelRatio; patterns = {}; }
-      var width = Math.round(around.width * ratio), height = Math.round(around.height * ratio);
-      if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
-      var k = matrix.a * ratio, left = (matrix.e - around.left) * ratio, top = (matrix.f - around.top) * ratio;
+    function paintAll(letters, place) {
+      var k = place.k, left = place.left, top = place.top, width = canvas.width, height = canvas.height;
       paper.clearRect(0, 0, width, height);
       var groups = {};
       for (var ring = 0; ring < shape.cell.length; ring += 1) {
@@ -87,6 +115,11 @@
           if (lines) { paper.stroke(); }
         }
       });
+      if (shape.cells > MANY) {
+        shot.width = width; shot.height = height;
+        shot.getContext("2d").drawImage(canvas, 0, 0);
+        taken = { k: k, left: left, top: top, letters: letters };
+      }
     }
 
     // whether a point of the drawing lies in a cell: in an odd number of its rings
