@@ -15,7 +15,7 @@ from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive import DETAIL
 from trafficdp.planner.adaptive_map import AdaptiveSettings
-from trafficdp.planner.ladder import RUNGS
+from trafficdp.planner.ladder import BY_NAME
 from trafficdp.planner.mechanism_allocation import AUTO, require_releasable
 from trafficdp.privacy.published import DECIMALS
 
@@ -50,7 +50,7 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
-    is a share of U. ``rung`` is "best" or one of planner.ladder.RUNGS. ``mechanism`` names, a
+    is a share of U. ``rung`` is "best" or one of planner.ladder.BY_NAME. ``mechanism`` names, a
     statistic, what releases it: "baseline", "auto" or another name of the registry. ``allow_idealised`` is
     never read from a file: only a command's switch sets it. ``adaptive`` for a map of several resolutions.
     """
@@ -91,7 +91,7 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
     if refuse_above > 1:
         raise settings.wrong("refuse_above", "a share of U above 0, at most 1")
     mechanism = _mechanism(settings, statistics)
-    rung = settings.choice("rung", ("best", *RUNGS), "best")
+    rung = settings.choice("rung", ("best", *BY_NAME), "best")
     if rung != "best" and set(mechanism.values()) != {BASELINE}:
         raise settings.wrong("rung", '"best", or mechanism = "baseline": other mechanisms have no rungs')
     display = parse_speed_unit(

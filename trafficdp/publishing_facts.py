@@ -42,8 +42,11 @@ COMPOSITION = {
     "the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
-    "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a vehicle "
-    "pays the largest of its exact losses in a block, once, added over blocks; the largest is the guarantee",
+    "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
+    "over the bins it is kept in, mean and variance of a bin priced jointly; the largest is the guarantee",
+    "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
+    "vehicle pays the largest of its exact losses in a block, once, added over blocks; the largest is the "
+    "guarantee",
 }
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 

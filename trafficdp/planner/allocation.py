@@ -15,9 +15,11 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
-from trafficdp.planner.ladder import LaplaceRung, Rung, floor_of_equal_scales
+from trafficdp.planner.ladder import BY_NAME, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
+from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.planner.trial import Trial
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PureDP
@@ -25,6 +27,7 @@ from trafficdp.privacy.loss import PureDP
 FloatArray = npt.NDArray[np.float64]
 
 
+OTHER_NOISE = {"blocks": "block noise", CLIP_USER: "vehicles left out of bins, noise for the rest"}
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 
@@ -107,7 +110,7 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
             expected=f"at least one bin with min_vehicles={request.min_vehicles}",
             todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
         )
-    rungs = all_rungs(kept, request.bound, request.tolerance)
+    rungs = rungs_for(kept, request)
     chosen, recipe = _executed(rungs, kept, request)
     event = recipe.event(kept, request.bound)
     error = chosen.errors(float(request.epsilon.epsilon), request.bound)
@@ -163,6 +166,14 @@ def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tup
     return chosen, chosen.recipe(kept, request.bound, target)
 
 
+def rungs_for(kept: Occupancy, request: Request) -> tuple[Rung, ...]:
+    """Return every rung, and the one that ``request`` names where it is not one that is always looked at."""
+    rungs = all_rungs(kept, request.bound, request.tolerance)
+    if request.rung != CLIP_USER:
+        return rungs
+    return (*rungs, SuppressionRung(kept, request.bound, request.tolerance))
+
+
 def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
     """Return the rung that ``request`` names, or the one with the smallest worst noise ("best").
 
@@ -172,7 +183,7 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
     if request.rung in named:
         return named[request.rung]
     if request.rung != "best":
-        raise UsageError("unknown rung", got=f"rung={request.rung!r}", expected=", ".join(("best", *named)))
+        raise UsageError("unknown rung", got=f"rung={request.rung!r}", expected=", ".join(("best", *BY_NAME)))
     epsilon = float(request.epsilon.epsilon)
 
     def worst(rung: Rung) -> tuple[float, bool]:
@@ -186,7 +197,7 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
 
 
 def _why(chosen: Rung, request: Request) -> str:
-    what = "block noise" if chosen.name == "blocks" else f"baseline, accounting {chosen.name}"
+    what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
     if request.rung != "best":
         return f"{what}: it was asked for by name"
     return f"{what}: of all noise the one whose worst expected size is least, by public counts"

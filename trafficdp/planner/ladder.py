@@ -44,6 +44,8 @@ from trafficdp.privacy.loss import PICO, PureDP
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
 RUNGS = ("basic", "grid_count", "exact", "equal", "blocks")
+BY_NAME = (*RUNGS, "clip_user")
+"""What may be asked for by name; clip_user is never the best where a map says something."""
 HEADROOM = 1e-10
 """Share of epsilon kept free for rounding losses up."""
 
@@ -53,7 +55,7 @@ class Rung(Protocol):
 
     @property
     def name(self) -> str:
-        """One of RUNGS."""
+        """One of BY_NAME."""
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return the expected absolute noise of every bin (Laplace: its scale) that costs ``epsilon``.

@@ -10,6 +10,7 @@ from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
 from trafficdp.planner.recipe import Columns, Recipe
+from trafficdp.planner.suppressed_recipe import SuppressedRecipe
 
 
 class Kind(Protocol):
@@ -22,7 +23,7 @@ class Kind(Protocol):
         """Return the recipe of the numbered bins from the manifest's facts and the published columns."""
 
 
-KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe, "mechanism": MechanismRecipe}
+KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe, "suppressed": SuppressedRecipe, "mechanism": MechanismRecipe}
 
 
 def recipe_from_facts(facts: Mapping[str, Any]) -> Recipe:
