@@ -145,10 +145,19 @@ class _Answering:
 
     def _earlier(self, plan: Plan) -> str | None:
         """Return the newest published release of just this allocation on this data, None without one."""
-        digest = self.occasion.data_version.digest
+        grid = self.there.grid
+        # orders are long: a search for their words first
+        words = (
+            self.occasion.data_version.digest,
+            f'"resolution":{grid.resolution},',
+            f'"slot_kind":"{grid.slot_kind.value}"',
+        )
         for stored in reversed(vault_releases.all_releases(self.curator.vault)):
-            # a text search first: orders are long
-            if stored.withdrawn or not stored.published or digest not in stored.allocation:
+            if (
+                stored.withdrawn
+                or not stored.published
+                or not all(each in stored.allocation for each in words)
+            ):
                 continue
             if same_question(Order.from_json(stored.allocation), self.occasion, plan.allocation):
                 return stored.release_id

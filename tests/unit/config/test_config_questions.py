@@ -5,7 +5,6 @@ import re
 import pytest
 
 from trafficdp.config import template
-
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
 
