@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 import trafficdp
 from trafficdp.audit.accuracy import absolute_errors, true_statistic
+from trafficdp.audit.trial import MadeUpCities
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.baseline import Baseline
@@ -55,6 +56,7 @@ EPSILONS = (1, 4, 16)
 STATISTICS = (Statistic.MEAN, Statistic.VARIANCE)
 DELTA = "0.000001"
 MIN_VEHICLES = 5
+REFUSE_ABOVE = 0.125
 PEERS_RESOLUTION = 7
 RUNS = 20
 SEED = 20161124
@@ -137,10 +139,11 @@ def city_mean(samples: Samples) -> Row:
 def pure_rows(samples: Samples) -> list[Row]:
     """Every mechanism of the registry at its total epsilon, split among the bins as `compare` would."""
     rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in MECHANISMS}
+    tries = MadeUpCities(samples.occupancy, samples.bound)
     for statistic in STATISTICS:
         for epsilon in EPSILONS:
-            found = offers(samples.occupancy, samples.bound, statistic, PureDP.of(epsilon), MECHANISMS)
-            chosen = best_of(found)
+            found = offers(samples.occupancy, samples.bound, statistic, PureDP.of(epsilon), MECHANISMS, tries)
+            chosen = best_of(found, REFUSE_ABOVE * statistic.largest(samples.bound.upper))
             for offer in found:
                 row = rows[offer.mechanism]
                 if offer.fit is None:
@@ -267,7 +270,8 @@ def report(city: trafficdp.Workspace) -> Iterator[str]:
         "against the true ones of the clipped speeds, over the bins with at least "
         f"{MIN_VEHICLES} vehicles; four days, {DAYS[0]} to {DAYS[-1]}; speeds clipped to 30 m/s; noise "
         "simulated. Every figure spends its whole epsilon on the one statistic; no vehicle loses more, over "
-        "all bins together. **Bold**: what `auto` takes, by public counts alone; it is not told these errors."
+        "all bins together. **Bold**: what `auto` takes for the statistic alone, by public counts and "
+        "made-up cities; it is not told these errors."
     )
     yield ""
     for resolution in RESOLUTIONS:
