@@ -25,6 +25,7 @@ from trafficdp.config_reading import (
     refuse_placeholders,
 )
 from trafficdp.config_source import declaration_json, read_sources
+from trafficdp.config_stream import STREAM_KEYS, StreamSettings, read_stream
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -41,7 +42,7 @@ from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 
-_TOP = ("store", "key_file", "city", "privacy", "budget", "map", "source", "analysts", "areas")
+_TOP = ("store", "key_file", "city", "privacy", "budget", "map", "stream", "source", "analysts", "areas")
 _BUDGET = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
 _CITY = ("name", "publisher", "time_zone", "study_area", "period")
 _EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 4"
@@ -77,6 +78,7 @@ class Config:
     store: Path | None
     analysts: tuple[Analyst, ...] = ()
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
+    stream: StreamSettings | None = None
 
     @property
     def budget(self) -> PureDP:
@@ -153,6 +155,7 @@ def load_config(path: Path) -> Config:
         store=store,
         analysts=read_analysts(table.take("analysts", "")) if table.has("analysts") else (),
         areas=read_areas(table.take("areas", ""), path.parent) if table.has("areas") else {},
+        stream=read_stream(table.section("stream", STREAM_KEYS)) if table.has("stream") else None,
     )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -54,9 +55,10 @@ from trafficdp.release_assembly import carry_out
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
-from trafficdp.store import contribution_cache, vault_analysts, vault_ledger, vault_releases
+from trafficdp.store import contribution_cache, vault_analysts, vault_ledger, vault_releases, vault_stream
 from trafficdp.store.head import Head, require
-from trafficdp.store.vault import Vault
+from trafficdp.store.lock import store_lock
+from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion
 
 BOUNDARIES = (
@@ -301,7 +303,23 @@ class Curator:
             for stored in vault_releases.all_releases(self.vault)
             if stored.facts is not None and stored.bins is not None and stored.finished
         ]
-        rebuild_released(self.store, finished)
+        streams = [
+            publication
+            for stream in vault_stream.all_streams(self.vault)
+            for publication in vault_stream.publications(self.vault, stream.release_id)
+        ]
+        rebuild_released(self.store, finished, streams)
+
+
+@contextmanager
+def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterator[Curator]:
+    """Open a store under its lock and close it at the end of the block; ``purpose`` is what others are told.
+
+    Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
+    """
+    require_vault(store)
+    with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
+        yield Curator(store, vault, Head.beside(key_file, vault.store_id))
 
 
 def _unread() -> Samples:

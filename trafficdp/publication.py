@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from trafficdp.export.columns import FileFacts
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
-from trafficdp.store import released
+from trafficdp.privacy.release_codec import decode
+from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import sync_folder
 
@@ -83,9 +85,30 @@ def sweep(store: Path) -> None:
                     shutil.rmtree(leftover)
 
 
-def rebuild_released(store: Path, releases: Sequence[tuple[Release, bool]]) -> None:
-    """Swap in a `released.duckdb` that holds exactly these (release, withdrawn)."""
-    released.build(store, [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases])
+def rebuild_released(
+    store: Path,
+    releases: Sequence[tuple[Release, bool]],
+    publications: Sequence[vault_stream.StoredPublication] = (),
+) -> None:
+    """Swap in a `released.duckdb` with exactly these (release, withdrawn) and publications of streams."""
+    rows = [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases]
+    released.build(store, rows, [published(each) for each in publications])
+
+
+def published(stored: vault_stream.StoredPublication) -> released.Publication:
+    """Return a committed publication of a stream as `released.duckdb` takes it."""
+    release = decode(json.loads(stored.facts), stored.bins)
+    as_of = stream_fact(release.disclosure, "as_of")
+    return released.Publication(
+        stored.number, datetime.fromisoformat(str(as_of)), stored.sequence, release, epsilon_of(release)
+    )
+
+
+def stream_fact(document: Mapping[str, object], name: str) -> object:
+    """Return what a disclosure or manifest says of its stream under ``name``; None for no stream."""
+    recipe = document.get("recipe")
+    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
+    return stream.get(name) if isinstance(stream, Mapping) else None
 
 
 def epsilon_of(release: Release) -> Decimal:

@@ -65,11 +65,11 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
     subject = _Subject(curator, stored)
-    return [_run(name, check) for name, check in subject.checks()]
+    return [run_check(name, check) for name, check in subject.checks()]
 
 
-def _run(name: str, check: Callable[[], str | None]) -> Check:
-    """A check returns what it found wrong, or None."""
+def run_check(name: str, check: Callable[[], str | None]) -> Check:
+    """Return what ``check`` found: it returns what is wrong, or None. Errors are findings too."""
     try:
         wrong = check()
     except TrafficdpError as error:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from trafficdp import verification
 from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
-from trafficdp.curator import Curator
+from trafficdp.curator import Curator, opened
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
@@ -41,11 +41,11 @@ from trafficdp.privacy.loss import PureDP
 from trafficdp.publication import folder_of
 from trafficdp.publishing_facts import Occasion, same_question, source_facts, write_order
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.head import Head
-from trafficdp.store.lock import store_lock
-from trafficdp.store.vault import Vault, require_vault
+from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
 from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
+from trafficdp.stream_verification import verify_stream
+from trafficdp.streaming import LiveStream
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
@@ -261,9 +261,16 @@ class Workspace:
             curator.withdraw(release_id, datetime.now(UTC))
 
     def verify(self, release_id: str) -> list[verification.Check]:
-        """Return every check of a release; see ``verification``."""
+        """Return every check of a release or a stream; see ``verification``, ``stream_verification``."""
         with self._curator("verify") as curator:
+            if release_id.startswith("s"):
+                return verify_stream(curator, release_id)
             return verification.verify(curator, release_id)
+
+    def live(self, *, again: bool = False) -> LiveStream:
+        """Return the stream of [stream]; ``again``: another, where the same is over. See ``streaming``."""
+        key = VehicleKey.load(self.key_file)
+        return LiveStream(self.config, self.store, key, self._curator, again=again)
 
     def ledger(self) -> list[LedgerRow]:
         """Return the ledger, its chain checked."""
@@ -282,9 +289,7 @@ class Workspace:
 
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
-        require_vault(self.store)
-        with store_lock(self.store, purpose=purpose, wait=self._wait), Vault.open(self.store) as vault:
-            curator = Curator(self.store, vault, Head.beside(self.key_file, vault.store_id))
+        with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
             if recover:
                 curator.recover()
             yield curator

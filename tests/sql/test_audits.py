@@ -61,6 +61,8 @@ RELEASED_PLANTED = {
     "cells of an unknown or withdrawn release": CELL.format(
         release="r0009", cell=7, status="released", mean=1, low=0, high=2
     ),
+    "cells of an unknown publication": "UPDATE cells SET publication = 7",
+    "a publication twice or out of order": "INSERT INTO publications VALUES ('s0001', 2, '2026-03-03', 4)",
     "a withheld bin with a number": CELL.format(
         release="r0001", cell=7, status="withheld", mean=1, low=0, high=2
     ),

@@ -18,7 +18,8 @@ TABLES = {
         "vehicle_charges",
         "releases",
     },
-    "tables/released": {"releases", "cells"},
+    "tables/released": {"releases", "publications", "cells"},
+    "tables/stream": {"streams", "stream_state", "stream_files", "stream_counts", "stream_publications"},
 }
 
 

@@ -38,6 +38,7 @@ from trafficdp.cli import (
     report,
     sql,
     status,
+    stream,
     verify,
     withdraw,
 )
@@ -124,6 +125,7 @@ app.command("status", short_help="Show what the store holds and what is spent.")
 app.command("plan", short_help="Show what a release would cost and say. It is free.")(plan.plan)
 app.command("compare", short_help="Show how far each mechanism may be off. It is free.")(compare.compare)
 app.command("release", short_help="Charge every vehicle and publish the map.")(release.release)
+app.command("stream", short_help="Follow arriving files; one epsilon for all of it.")(stream.stream)
 app.command("releases", short_help="List the releases.")(releases.releases)
 app.command("withdraw", short_help="Take a release back; its budget stays spent.")(withdraw.withdraw)
 app.command("export", short_help="Write a release as one file. It is free.")(export.export)
@@ -232,9 +234,9 @@ def main() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    for stream in (sys.stdout, sys.stderr):
+    for each in (sys.stdout, sys.stderr):
         # a name that the locale cannot print is printed with escapes
-        reconfigure = getattr(stream, "reconfigure", None)
+        reconfigure = getattr(each, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])

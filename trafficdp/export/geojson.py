@@ -9,7 +9,7 @@ there with null numbers, its ``status`` and a ``reason``. Metadata is the one fo
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +118,18 @@ def metadata(release: Release) -> dict[str, object]:
         },
         "columns": {name: facts[name].description for name in ("slot", "slot_label", "status")},
         "reasons": reasons(release),
+        **_stream(release),
     }
+
+
+def _stream(release: Release) -> dict[str, object]:
+    """Which publication of a stream this is; nothing for a release that is made once."""
+    recipe = release.disclosure.get("recipe")
+    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
+    if not isinstance(stream, Mapping):
+        return {}
+    names = ("publication", "as_of", "publish_every_minutes")
+    return {"stream": {name: stream[name] for name in names}}
 
 
 def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> list[float]:

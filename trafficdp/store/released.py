@@ -7,8 +7,10 @@ copied from the vault: the only way in is a Release.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,26 +28,66 @@ from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import sync_folder
-from trafficdp.store.statements import query, registered, run, script
+from trafficdp.store.statements import number, query, registered, run, script
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN = ("h3", "resolution", "slot", "slot_label", "status", "vehicles", "fixes")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
-def build(folder: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> None:
+@dataclass(frozen=True)
+class Publication:
+    """One publication of a stream: the map as it stood at ``as_of``; ``sequence`` is its ledger entry."""
+
+    number: int
+    as_of: datetime
+    sequence: int
+    release: Release
+    epsilon: Decimal
+
+
+def build(
+    folder: Path,
+    releases: Sequence[tuple[Release, Decimal, bool]],
+    publications: Sequence[Publication] = (),
+) -> None:
     """Write `released.duckdb` in ``folder`` anew from (release, epsilon, withdrawn), in one move.
 
-    Raises StoreDamagedError when the result fails its audits (and leaves the old file in place).
+    ``publications`` are those of all streams, in order. Raises StoreDamagedError when the result fails its
+    audits (and leaves the old file in place).
     """
+    _swap(folder, lambda path: _fill(path, releases, publications))
+
+
+def append(folder: Path, publications: Sequence[Publication]) -> bool:
+    """Add publications to a copy of `released.duckdb` and swap it in; False where that cannot be done.
+
+    That is when there is no such file, another version wrote it, or the publications do not follow those that
+    it holds: then ``build`` it. What is in the file stays as it is, apart from the stream's newest words.
+    """
+    if not (folder / RELEASED_NAME).exists() or not publications:
+        return not publications
+    try:
+        _swap(folder, lambda path: _extend(folder, path, publications))
+    except _NotToBeExtended:
+        return False
+    return True
+
+
+class _NotToBeExtended(Exception):
+    pass
+
+
+def _swap(folder: Path, make: Callable[[Path], None]) -> None:
     half_made = folder / f".{RELEASED_NAME}.new"
     with store_failures("writing released.duckdb"):
         sweep(folder)
         try:
-            _fill(half_made, releases)
+            make(half_made)
             with open(half_made, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(half_made, folder / RELEASED_NAME)
@@ -63,7 +105,9 @@ def sweep(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def _fill(path: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> None:
+def _fill(
+    path: Path, releases: Sequence[tuple[Release, Decimal, bool]], publications: Sequence[Publication]
+) -> None:
     """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
     connection = _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'")
     try:
@@ -74,18 +118,67 @@ def _fill(path: Path, releases: Sequence[tuple[Release, Decimal, bool]]) -> None
             _insert_release(connection, release, epsilon, withdrawn)
             if not withdrawn:
                 _insert_cells(connection, release)
-        connection.commit()
-        # all of it into the one file: a log beside it would not be swapped in
-        run(connection, "CHECKPOINT released")
-        problems = run(connection, script("audits/released"))
-        run(connection, "USE memory")
-        run(connection, "DETACH released")
+        for publication in publications:
+            _insert_publication(connection, publication)
+        _finish(connection)
     finally:
         connection.close()
+
+
+def _extend(folder: Path, path: Path, publications: Sequence[Publication]) -> None:
+    shutil.copyfile(folder / RELEASED_NAME, path)
+    connection = _attached(path, "READ_WRITE")
+    try:
+        columns = run(connection, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'cells'")
+        needed = {"publication", *_cells_table(publications[0].release).column_names}
+        if not needed <= {name for (name,) in columns}:
+            raise _NotToBeExtended
+        before = number(
+            connection,
+            "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?",
+            [publications[0].release.id],
+        )
+        if publications[0].number != before + 1:
+            raise _NotToBeExtended
+        connection.begin()
+        for publication in publications:
+            _insert_publication(connection, publication)
+        _finish(connection)
+    finally:
+        connection.close()
+
+
+def _finish(connection: duckdb.DuckDBPyConnection) -> None:
+    """Commit, and let go of the file; raise StoreDamagedError when it fails its audits."""
+    connection.commit()
+    # all of it into the one file: a log beside it would not be swapped in
+    run(connection, "CHECKPOINT released")
+    problems = run(connection, script("audits/released"))
+    run(connection, "USE memory")
+    run(connection, "DETACH released")
     if problems:
         raise StoreDamagedError(
             "released.duckdb fails its audits", got="; ".join(str(problem[0]) for problem in problems)
         )
+
+
+def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publication) -> None:
+    """The first makes the stream's row in releases, every later one renews what is said there."""
+    release = publication.release
+    if publication.number == 1:
+        _insert_release(connection, release, publication.epsilon, withdrawn=False)
+    else:
+        run(
+            connection,
+            "UPDATE releases SET disclosure = ? WHERE release_id = ?",
+            [canonical(release.disclosure), release.id],
+        )
+    run(
+        connection,
+        "INSERT INTO publications VALUES (?, ?, ?, ?)",
+        [release.id, publication.number, publication.as_of, publication.sequence],
+    )
+    _insert_cells(connection, release, publication.number)
 
 
 def _attached(path: Path, option: str) -> duckdb.DuckDBPyConnection:
@@ -145,7 +238,7 @@ def _cells_table(release: Release) -> pa.Table:
         {
             "release_id": pd.Series([release.id] * len(published), dtype="str"),
             "cell": release.cell,
-            **{name: published[name] for name in ("h3", "slot", "slot_label", "status", "vehicles", "fixes")},
+            **{name: published[name] for name in _PLAIN},
             **{name: pd.to_datetime(published[name], utc=True) for name in ("slot_start", "slot_end")},
         }
     )
@@ -161,9 +254,15 @@ def _cells_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
-def _insert_cells(connection: duckdb.DuckDBPyConnection, release: Release) -> None:
+def _insert_cells(
+    connection: duckdb.DuckDBPyConnection, release: Release, publication: int | None = None
+) -> None:
     with registered(connection, "incoming_cells", _cells_table(release)):
-        run(connection, "INSERT INTO cells BY NAME SELECT * FROM incoming_cells")
+        run(
+            connection,
+            "INSERT INTO cells BY NAME SELECT *, $publication AS publication FROM incoming_cells",
+            {"publication": publication},
+        )
 
 
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
@@ -193,9 +292,45 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     def same(name: str) -> bool:
         column = expected.column(name)
         if name not in stored.column_names:
-            # written before the column was there: it has nothing to say
-            return bool(column.null_count == len(column))
+            # written before the column was there: it has nothing to say (a cell knows its resolution)
+            return name == "resolution" or bool(column.null_count == len(column))
         found: bool = stored.column(name).equals(column.cast(stored.schema.field(name).type))
         return found
 
     return stored.num_rows == expected.num_rows and all(map(same, expected.column_names))
+
+
+def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
+    """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
+    name = publications[0].release.id
+    with store_failures("reading released.duckdb"):
+        connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
+        try:
+            listed = run(
+                connection,
+                "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
+                "WHERE release_id = ? ORDER BY number",
+                [name],
+            )
+            expected = [
+                (each.number, (each.as_of - _EPOCH) // timedelta(microseconds=1), each.sequence)
+                for each in publications
+            ]
+            if listed != expected:
+                return False
+            return all(_publication_matches(connection, each) for each in publications)
+        finally:
+            connection.close()
+
+
+def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
+    stored = query(
+        connection,
+        "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
+        [publication.release.id, publication.number],
+    )
+    expected = _cells_table(publication.release)
+    return stored.num_rows == expected.num_rows and all(
+        stored.column(name).equals(expected.column(name).cast(stored.schema.field(name).type))
+        for name in expected.column_names
+    )

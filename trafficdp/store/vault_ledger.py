@@ -118,7 +118,7 @@ def _instants(vault: Vault) -> dict[int, datetime]:
     return {
         row.sequence: datetime.fromisoformat(str(row.facts["at"]))
         for row in rows(vault)
-        if row.facts["kind"] == "charge"
+        if row.facts["kind"] in ("charge", "stream")
     }
 
 
@@ -137,7 +137,8 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
     """Raise StoreDamagedError unless every vehicle's account is what the entries of ``ledger`` say.
 
-    The chain guards the entries, and each entry guards the accounts of its charge.
+    The chain guards the entries, and each entry guards the accounts of its charge. A stream charges every
+    vehicle the same, when its first fix is taken.
     """
     table = query(
         vault.connection,
@@ -153,7 +154,16 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
                 got=f"other accounts for the charge at entry {number_of_charge}",
                 todo="restore the newest complete backup of the store",
             )
-    if not set(np.unique(sequence).tolist()) <= stated.keys():
+    streams = {row.sequence: row.facts["epsilon_pico"] for row in ledger if row.facts["kind"] == "stream"}
+    for number_of_charge, each in streams.items():
+        here = slice(*np.searchsorted(sequence, [number_of_charge, number_of_charge + 1]))
+        if not bool(np.all(loss[here] == each)):
+            raise StoreDamagedError(
+                "the vehicles' accounts are not those of the ledger",
+                got=f"other accounts for the stream at entry {number_of_charge}",
+                todo="restore the newest complete backup of the store",
+            )
+    if not set(np.unique(sequence).tolist()) <= stated.keys() | streams.keys():
         raise StoreDamagedError(
             "vehicles' accounts name a charge that is not in the ledger",
             todo="restore the newest complete backup of the store",

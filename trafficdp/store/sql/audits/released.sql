@@ -1,11 +1,24 @@
 -- Audits of the released database: every query selects bad rows and must return none.
 -- Grain: one row a problem.
 SELECT 'a bin twice in a release' AS problem, count(*) AS found
-FROM (SELECT release_id, cell, slot FROM cells GROUP BY ALL HAVING count(*) > 1)
+FROM (SELECT release_id, publication, cell, slot FROM cells GROUP BY ALL HAVING count(*) > 1)
 HAVING count(*) > 0
 UNION ALL
 SELECT 'cells of an unknown or withdrawn release', count(*)
 FROM cells ANTI JOIN (SELECT release_id FROM releases WHERE status = 'published') USING (release_id)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'cells of an unknown publication', count(*)
+FROM cells ANTI JOIN publications
+    ON cells.release_id = publications.release_id AND cells.publication = publications.number
+WHERE cells.publication IS NOT NULL
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a publication twice or out of order', count(*)
+FROM (
+    SELECT number, row_number() OVER (PARTITION BY release_id ORDER BY as_of, number) AS place FROM publications
+)
+WHERE number <> place
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a withheld bin with a number', count(*)

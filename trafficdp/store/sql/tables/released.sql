@@ -26,7 +26,7 @@ COMMENT ON COLUMN releases.created_at IS 'When its charge was made.';
 COMMENT ON COLUMN releases.status IS 'published or withdrawn.';
 COMMENT ON COLUMN releases.epsilon IS 'Privacy loss of the release: the largest over vehicles.';
 COMMENT ON COLUMN releases.relation IS 'Neighbouring relation of the guarantee.';
-COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells.';
+COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells; the finest one of a map of several.';
 COMMENT ON COLUMN releases.slot_kind IS 'How time is cut.';
 COMMENT ON COLUMN releases.period_from IS 'First local day.';
 COMMENT ON COLUMN releases.period_to IS 'Last local day, included.';
@@ -39,10 +39,24 @@ COMMENT ON COLUMN releases.ledger_sequence IS 'Number of the charge in the ledge
 COMMENT ON COLUMN releases.ledger_head IS 'Hash of the ledger up to that charge.';
 COMMENT ON COLUMN releases.disclosure IS 'Everything the manifest says but the files.';
 
+CREATE TABLE publications (
+    release_id      VARCHAR     NOT NULL,
+    number          INTEGER     NOT NULL,
+    as_of           TIMESTAMPTZ NOT NULL,
+    ledger_sequence BIGINT      NOT NULL
+);
+COMMENT ON TABLE publications IS 'One row a publication of a stream: the map as it stood then. No further loss: one epsilon covers all.';
+COMMENT ON COLUMN publications.release_id IS 'The stream.';
+COMMENT ON COLUMN publications.number IS '1, 2, ... in order.';
+COMMENT ON COLUMN publications.as_of IS 'End of the step that it closed: fixes up to then.';
+COMMENT ON COLUMN publications.ledger_sequence IS 'Its entry in the ledger.';
+
 CREATE TABLE cells (
     release_id                        VARCHAR NOT NULL,
+    publication                       INTEGER,
     h3                                VARCHAR NOT NULL,
     cell                              UBIGINT NOT NULL,
+    resolution                        INTEGER NOT NULL,
     slot                              BIGINT  NOT NULL,
     slot_label                        VARCHAR NOT NULL,
     slot_start                        TIMESTAMPTZ,
@@ -72,10 +86,12 @@ CREATE TABLE cells (
     speed_vehicle_mean_status         VARCHAR,
     speed_vehicle_mean_epsilon        DOUBLE
 );
-COMMENT ON TABLE cells IS 'One row a (release, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
+COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
 COMMENT ON COLUMN cells.release_id IS 'The release.';
+COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
 COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text.';
 COMMENT ON COLUMN cells.cell IS 'H3 cell as a number.';
+COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell: (cell >> 52) & 15.';
 COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';
 COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
 COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
@@ -86,21 +102,21 @@ COMMENT ON COLUMN cells.fixes IS 'GPS fixes; null unless counts are published.';
 COMMENT ON COLUMN cells.speed_mean IS 'Mean speed over fixes, noisy; null when withheld or not released.';
 COMMENT ON COLUMN cells.speed_mean_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over fixes, noisy.';
 COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_variance_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_vehicle_mean IS 'Mean over vehicles of each vehicle''s own mean speed, noisy.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Laplace scale of its noise.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';

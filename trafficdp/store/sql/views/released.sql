@@ -2,14 +2,20 @@
 -- Manifest fields are read from releases.disclosure. Only functions that DuckDB has had since 1.2.
 
 CREATE VIEW latest_cells AS
--- One row a bin of the newest release that is not withdrawn.
+-- One row a bin of the newest release that is not withdrawn; of a stream, its newest publication.
 SELECT cells.*
 FROM cells
 WHERE release_id = (
-    SELECT max_by(release_id, ledger_sequence) FROM releases WHERE status = 'published'
-);
-COMMENT ON VIEW latest_cells IS 'The cells of the newest release that is not withdrawn.';
-COMMENT ON COLUMN latest_cells.release_id IS 'The newest release.';
+    -- the city's own maps come before answers to single questions
+    SELECT release_id FROM releases WHERE status = 'published'
+    ORDER BY (disclosure ->> '$.identity.question') IS NOT NULL, ledger_sequence DESC
+    LIMIT 1
+)
+AND (publication IS NULL OR publication = (
+    SELECT max(number) FROM publications WHERE publications.release_id = cells.release_id
+));
+COMMENT ON VIEW latest_cells IS 'The cells of the newest map that is not withdrawn (of the newest answer to a question, where there is no map); of a stream, its newest publication.';
+COMMENT ON COLUMN latest_cells.release_id IS 'The release.';
 COMMENT ON COLUMN latest_cells.h3 IS 'H3 cell as hexadecimal text; the other columns are those of cells.';
 
 CREATE VIEW manifest AS
@@ -19,6 +25,8 @@ SELECT
     disclosure ->> '$.identity.publisher'                                AS publisher,
     disclosure ->> '$.coverage.place'                                    AS place,
     disclosure ->> '$.identity.supersedes'                               AS supersedes,
+    disclosure ->> '$.identity.question'                                 AS question,
+    disclosure ->> '$.coverage.selection.in_words'                       AS selection,
     disclosure ->> '$.identity.software.version'                         AS software_version,
     disclosure ->> '$.guarantee.definition'                              AS definition,
     disclosure ->> '$.guarantee.in_words'                                AS guarantee,
@@ -38,6 +46,8 @@ COMMENT ON COLUMN manifest.release_id IS 'The release.';
 COMMENT ON COLUMN manifest.publisher IS 'Who answers for it.';
 COMMENT ON COLUMN manifest.place IS 'What it is a map of.';
 COMMENT ON COLUMN manifest.supersedes IS 'The release that it replaces, if any.';
+COMMENT ON COLUMN manifest.question IS 'The priced question that it answers; null for the city''s own maps.';
+COMMENT ON COLUMN manifest.selection IS 'Which hours and places count; null when all of area and period do.';
 COMMENT ON COLUMN manifest.software_version IS 'Version of trafficdp that made it.';
 COMMENT ON COLUMN manifest.definition IS 'Kind of guarantee.';
 COMMENT ON COLUMN manifest.guarantee IS 'The guarantee in words.';

@@ -1,0 +1,315 @@
+"""Kills a stream at random instants and says what became of it. Run as a program.
+
+    python stream_driver.py FOLDER COUNT SEED     COUNT deaths in all, by SIGKILL
+    python stream_driver.py FOLDER boundaries     die at every named boundary
+
+Streams of a small city are killed again and again until they have come to their end. Half of them draw noise
+that depends on the step alone, through a door that only this program opens: what they published is compared
+with a stream that nobody killed. The others draw real noise: what was committed before a death is compared
+with what is committed afterwards. Prints one JSON object.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import duckdb
+import small_city
+
+from trafficdp import streaming
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.stream_feeds import follow_folder
+from trafficdp.stream_files import digest_of
+
+STREAM = """
+[stream]
+epsilon = 8
+publish_every = 5
+lateness = 3
+fixes_per_vehicle = 9
+fixes_per_step = 2
+
+[[source]]"""
+FILES = 24
+LIMIT_SECONDS = 120
+
+
+def prepare(folder):
+    """Make a city, and the files of its first day in which some fixes come twice, late or out of order."""
+    city = small_city.City(folder / "city", budget=10, last="2026-03-03")
+    text = city.config.read_text(encoding="utf-8")
+    city.config.write_text(text.replace("[[source]]", STREAM.lstrip(), 1), encoding="utf-8")
+    city.open()
+    header, *rows = city.days[1].read_text(encoding="utf-8").splitlines()
+    rows.sort(key=lambda row: row.split(",")[1])
+    mixed = random.Random(5)
+    order = sorted(range(len(rows)), key=lambda place: place + mixed.uniform(0, 12))
+    rows = [rows[place] for place in order]
+    rows += [rows[place] for place in (3, 30, 90)]
+    size = -(-len(rows) // FILES)
+    arriving = city.folder / "arriving"
+    arriving.mkdir()
+    for number in range(FILES):
+        part = rows[number * size : (number + 1) * size] + rows[number * size : number * size + 1]
+        path = arriving / f"f{number:02d}.csv"
+        path.write_text("\n".join([header, *part]) + "\n", encoding="utf-8")
+    return city.folder
+
+
+def run(city, *, known_noise, by_folder):
+    """Take all files and end the stream; what was taken before is passed over."""
+    if known_noise:
+        streaming.LiveStream._noise = lambda self: SimulatedNoise(self._stream.closed)
+    workspace = city.open()
+    live = workspace.live()
+    try:
+        live.begin()
+    except streaming.UsageError as error:
+        if "is over" in str(error):
+            return
+        raise
+    if by_folder:
+        follow_folder(
+            live,
+            city.folder / "arriving",
+            once=True,
+            stop=lambda: False,
+            tell=print_nothing,
+            warn=print_nothing,
+        )
+    else:
+        for path in sorted((city.folder / "arriving").iterdir()):
+            digest = digest_of(path)
+            live.take([live.read(path, digest)], live=False)
+    live.end()
+
+
+def print_nothing(_):
+    pass
+
+
+def forked(work):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001 - told to the parent
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return child
+
+
+def wait_for(child):
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hung"
+
+
+def committed(city):
+    """What the vault holds, read from a copy: looking must not be what recovers its log."""
+    copy = city.folder / "copy"
+    copy.mkdir()
+    try:
+        for name in ("vault.duckdb", "vault.duckdb.wal"):
+            if (city.store / name).exists():
+                shutil.copy(city.store / name, copy)
+        with duckdb.connect(str(copy / "vault.duckdb")) as connection:
+
+            def ask(sql):
+                return connection.execute(sql).fetchall()
+
+            tables = {name for (name,) in ask("SELECT table_name FROM duckdb_tables()")}
+            if "streams" not in tables:
+                return {"publications": [], "charges": [], "counts": 0, "streams": 0, "rows": 0, "values": ""}
+            publications = [
+                (number, step, hashlib.sha256(bins).hexdigest(), json.loads(facts)["disclosure"]["data"])
+                for number, step, bins, facts in ask(
+                    "SELECT number, step, bins, facts FROM stream_publications ORDER BY number"
+                )
+            ]
+            return {
+                "publications": [
+                    [number, step, values, data["data_version"]]
+                    for number, step, values, data in publications
+                ],
+                "charges": ask(
+                    "SELECT vehicle_id, sum(loss_pico)::BIGINT FROM vehicle_charges GROUP BY ALL ORDER BY 1"
+                ),
+                "counts": ask("SELECT count(*), sum(fixes)::BIGINT FROM stream_counts")[0],
+                "streams": ask("SELECT count(*) FROM streams")[0][0],
+                "rows": ask("SELECT sum(rows_taken)::BIGINT FROM stream_files")[0][0],
+                "kinds": dict(
+                    Counter(json.loads(entry)["kind"] for (entry,) in ask("SELECT entry FROM ledger"))
+                ),
+            }
+    finally:
+        shutil.rmtree(copy)
+
+
+def shown(city):
+    """The publication that a reader of live.geojson sees, 0 for none; it must always be whole."""
+    path = city.store / "releases" / "s0001" / "live.geojson"
+    if not path.exists():
+        return 0
+    return json.loads(path.read_text(encoding="utf-8"))["trafficdp"]["stream"]["publication"]
+
+
+def autopsy(city):
+    """Raise AssertionError for what is not as promised once a stream is at its end."""
+    workspace = city.open()
+    failed = [check for check in workspace.verify("s0001") if not check.passed]
+    assert not failed, failed
+    after = committed(city)
+    assert after["streams"] == 1
+    assert {loss for _, loss in after["charges"]} == {8 * 10**12}
+    assert after["kinds"] == {
+        "stream": 1,
+        "stream_end": 1,
+        "stream_publication": len(after["publications"]),
+    }, after["kinds"]
+    cells = city.sql("SELECT max(publication), count(DISTINCT publication) FROM cells", database="released")
+    assert cells == [(len(after["publications"]),) * 2], cells
+    assert shown(city) == len(after["publications"])
+    top = {path.name for path in city.store.iterdir()}
+    assert top <= {".lock", "vault.duckdb", "released.duckdb", "releases"}, top
+    names = {path.name for path in (city.store / "releases" / "s0001").iterdir()}
+    assert names == {"cells.parquet", "live.geojson", "manifest.json", "map.html"}, names
+
+
+def lives(template, number, generator, whole, expected, most, *, known_noise, boundary=None):
+    """Kill one stream until it ends (or ``most`` times); return how often, and what was wrong."""
+    folder = template.parent / f"trial{number}"
+    shutil.copytree(template, folder)
+    city = small_city.at(folder)
+    deaths, problems, by_folder = [], [], generator.random() < 0.5
+    while True:
+        before, seen = committed(city), shown(city)
+        if seen > len(before["publications"]):
+            problems.append("a reader saw what was not committed")
+        delay = generator.uniform(0.0, whole) if len(deaths) < most else None
+        child = forked(partial(run_or_die, city, boundary, known_noise=known_noise, by_folder=by_folder))
+        if delay is not None and boundary is None:
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        status = wait_for(child)
+        after = committed(city)
+        if after["publications"][: len(before["publications"])] != before["publications"]:
+            problems.append("a committed publication changed")
+        if status == -signal.SIGKILL:
+            deaths.append([len(after["publications"]), after["rows"]])
+            boundary = None
+            continue
+        if status != 0:
+            problems.append(f"a restart failed with {status}")
+        break
+    verdict = wait_for(forked(lambda: autopsy(city)))
+    if verdict != 0:
+        problems.append("the autopsy failed")
+    final = committed(city)
+    if known_noise and final["publications"] != expected["publications"]:
+        problems.append("other values than of the stream that nobody killed")
+    for name in ("charges", "counts", "rows"):
+        if final[name] != expected[name]:
+            problems.append(f"other {name} than of the stream that nobody killed")
+    shutil.rmtree(folder)
+    return deaths, problems
+
+
+def run_or_die(city, boundary, **options):
+    if boundary is not None:
+        name, count = boundary
+        left = [count]
+
+        def reached(here):
+            left[0] -= here == name
+            if here == name and left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        streaming.reached = reached
+    run(city, **options)
+
+
+def main(arguments):
+    folder = Path(arguments[0])
+    template = prepare(folder)
+    whole_folder = folder / "whole"
+    shutil.copytree(template, whole_folder)
+    began = time.monotonic()
+    if wait_for(forked(lambda: run(small_city.at(whole_folder), known_noise=True, by_folder=False))) != 0:
+        raise SystemExit("the stream does not run")
+    whole = time.monotonic() - began
+    city = small_city.at(whole_folder)
+    expected = committed(city)
+    if wait_for(forked(lambda: autopsy(city))) != 0:
+        raise SystemExit("the stream that nobody killed is not sound")
+    generator = random.Random(7)
+    deaths, problems, streams = [], [], 0
+    if arguments[1] == "boundaries":
+        cases = [
+            (name, count)
+            for name in streaming.BOUNDARIES
+            for count in (1, 2, 5)
+            if name != "charged" or count == 1
+        ]
+        for case in cases:
+            streams += 1
+            died, wrong = lives(
+                template, streams, generator, whole, expected, 0, known_noise=True, boundary=case
+            )
+            deaths += died
+            problems += [f"{case}: {each}" for each in wrong]
+    else:
+        count, generator = int(arguments[1]), random.Random(int(arguments[2]))
+        while len(deaths) < count:
+            streams += 1
+            died, wrong = lives(
+                template,
+                streams,
+                generator,
+                whole,
+                expected,
+                count - len(deaths),
+                known_noise=streams % 2 == 1,
+            )
+            deaths += died
+            problems += wrong
+    stages = Counter("before the first" if n == 0 else f"after {n} publications" for n, _ in deaths)
+    print(
+        json.dumps(
+            {
+                "deaths": len(deaths),
+                "streams": streams,
+                "problems": problems,
+                "publications": len(expected["publications"]),
+                "fixes": expected["counts"][1],
+                "rows": expected["rows"],
+                "seconds_whole": whole,
+                "stages": stages,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
