@@ -161,9 +161,9 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     what = released if full is None else f"every accounting for means alone; planned: {released}"
     return LossChart(
         title=f"Privacy loss against error: {city}",
-        subtitle=f"{what.replace('_', ' ')}; {allocation.occupancy.bins} bins at resolution "
-        f"{result.grid.resolution}, slot {result.grid.slot_kind.value.replace('_', ' ')}, at least "
-        f"{request.min_vehicles} vehicles; from public counts",
+        subtitle=f"{what.replace('_', ' ')}; {allocation.occupancy.bins} bins, resolution "
+        f"{result.grid.resolution}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
+        f"{request.min_vehicles} vehicles",
         unit=unit_in_words(result),
         lines=tuple(
             Line(NAMES[curve.name], curve.points, chosen=curve.name == allocation.chosen.name)

@@ -31,7 +31,7 @@ def city(occupancy_of):
         parts = 2 ** min(max(0, grid.resolution - 3), 6)
         random = np.random.default_rng(1)
         fine = random.poisson(1.0, (2**6, 60)) * (random.random((2**6, 60)) < 0.3)
-        slots = {SlotKind.WHOLE_PERIOD: 1, SlotKind.DAY_PART: 5, SlotKind.HOUR_OF_DAY: 24}[grid.slot_kind]
+        slots = {SlotKind.WHOLE_PERIOD: 1, SlotKind.DAY_PART: 2, SlotKind.HOUR_OF_DAY: 3}[grid.slot_kind]
         return occupancy_of(np.repeat(fine.reshape(parts, -1, 60).sum(axis=1), slots, axis=0))
 
     return city
