@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy ladder clean
+.PHONY: demo test check bench accuracy ladder continual clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -35,6 +35,10 @@ accuracy: $(VENV)/.ready
 # What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
 ladder: $(VENV)/.ready
 	$(RUN)/python pipelines/ladder.py
+
+# Error over time of continual means, on four arrival orders and a day of Austin; needs TRAFFICDP_REAL_DATA.
+continual: $(VENV)/.ready
+	$(RUN)/python pipelines/continual.py
 
 clean:
 	rm -rf $(VENV) demo build
