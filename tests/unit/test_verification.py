@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import datetime, timedelta, timezone
 
 import pandas as pd
 import pytest
@@ -163,6 +164,43 @@ def test_a_finer_draw_in_the_published_file_costs_more_than_was_charged(released
     column("half_width", lambda width: width // 2)(pd.read_parquet(path)).to_parquet(path)
     found = failed(released)["the published scales cost no vehicle more than it was charged"]
     assert found.startswith("10 vehicles")
+
+
+def write_uneven_day(city, small_city):
+    """One vehicle with ten fixes in each of four cells, and ten in each that drive nowhere else."""
+    start = datetime(2026, 3, 3, 8, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    rows = ["plate,at,latitude,longitude,speed"]
+    for place, (latitude, longitude) in enumerate(small_city.CELLS):
+        drivers = ["KA 1 HEAVY"] * 10 + [f"KA {place + 2} L {light}" for light in range(10)]
+        for number, plate in enumerate(drivers):
+            at = start + timedelta(seconds=150 * (20 * place + number))
+            rows.append(f"{plate},{at.isoformat()},{latitude},{longitude},{20 + number}")
+    path = city.folder / "uneven.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_release_that_leaves_vehicles_out_is_verified_from_counts_and_its_files(city, small_city):
+    workspace = city.open(rung="clip_user", statistics='"mean"')
+    workspace.ingest([write_uneven_day(city, small_city)])
+    release = workspace.release("0.5", force=True)
+    assert all(check.passed for check in workspace.verify("r0001"))
+    text = manifest_of(city).read_text(encoding="utf-8")
+    manifest = json.loads(text)
+    assert manifest["recipe"]["kind"] == "suppressed"
+    assert manifest["guarantee"]["epsilon"] == "0.5"
+    # the heavy vehicle is left out of every bin but one, and who that is stays in the vault
+    frozen = json.loads(city.sql("SELECT allocation FROM releases")[0][0])["recipe"]
+    assert len(frozen["left_out"]) == 3
+    assert "left_out" not in text
+    assert [each["mechanism"] for each in manifest["mechanisms"]] == ["clip_user"]
+    assert release.to_frame()["speed_mean_kmh"].notna().sum() == 4
+
+    def nobody(document):
+        document["recipe"]["epsilon_per_bin"] = 0
+
+    edit(city, nobody)
+    assert "the published scales cost no vehicle more than it was charged" in failed(city)
 
 
 def test_a_recipe_of_another_kind_in_the_manifest_is_caught(released):

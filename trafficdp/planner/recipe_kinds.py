@@ -23,7 +23,12 @@ class Kind(Protocol):
         """Return the recipe of the numbered bins from the manifest's facts and the published columns."""
 
 
-KINDS: dict[str, Kind] = {"blocks": BlockRecipe, "lattice": LatticeRecipe, "suppressed": SuppressedRecipe, "mechanism": MechanismRecipe}
+KINDS: dict[str, Kind] = {
+    "blocks": BlockRecipe,
+    "lattice": LatticeRecipe,
+    "suppressed": SuppressedRecipe,
+    "mechanism": MechanismRecipe,
+}
 
 
 def recipe_from_facts(facts: Mapping[str, Any]) -> Recipe:
