@@ -21,6 +21,7 @@ from trafficdp.privacy.release import Release
 from trafficdp.publishing_facts import Occasion, same_question, write_order
 from trafficdp.query.answer import Answered, rows_of
 from trafficdp.query.explanation import Explanation, explained
+from trafficdp.query.filter import without_restriction
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
 from trafficdp.sensitive.contributions import Contributions
@@ -109,6 +110,7 @@ class _Answering:
     def answer(self) -> Answered | Explanation:
         if not self.question.statistics:
             return self._counts()
+        self._require_bins(self._contributions().occupancy)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
         plan, occupancy = self.planning.plan(self.question.options.epsilon, plan_question)
         earlier = self._earlier(plan)
@@ -121,6 +123,23 @@ class _Answering:
         by = "" if self.analyst is None else f" as {self.analyst.name}"
         note = f"charged{by}: at most epsilon {plan.loss} of any vehicle, kept as release {release.id}"
         return self._answered(release, occupancy, plan.loss, note)
+
+    def _require_bins(self, occupancy: Occupancy) -> None:
+        """Raise UsageError, with a line that would work, when no hexagon can have a number."""
+        fewest = self.there.map.min_vehicles
+        most = int(occupancy.users_per_bin.max(initial=0))
+        if most >= fewest:
+            return
+        if most:
+            options = replace(self.question.options, min_vehicles=most)
+            offered = replace(self.question, options=options)
+            what, got = "no hexagon has so many vehicles", f"at most {most}, where {fewest} are needed"
+        else:
+            period = self.asking.config.grid.period
+            offered = replace(self.question, filter=without_restriction(period))
+            what, got = "no fix meets the conditions", self.there.grid.selection.in_words()
+        line = offered.to_sql(self.asking.config)
+        raise UsageError(what, got=got, todo=f"this would work: {line}")
 
     def _counts(self) -> Answered | Explanation:
         occupancy = self._contributions().occupancy

@@ -138,6 +138,21 @@ def test_an_ordinary_release_answers_the_question_that_it_is(city, clause):
     assert len(charges(city)) == 1
 
 
+def test_the_citys_own_map_stays_the_latest_and_the_question_is_in_the_manifest(city, clause):
+    workspace = city.open()
+    newest = "SELECT DISTINCT release_id FROM latest_cells"
+    workspace.ask(clause + MEAN, analyst="newsroom")
+    assert city.sql(newest, database="released") == [("r0001",)]
+    workspace.release("2", force=True)
+    workspace.ask(clause + "cell, AVG(speed) FROM fixes WHERE hour = 8 GROUP BY cell", analyst="planning")
+    assert city.sql(newest, database="released") == [("r0002",)]
+    said = dict(city.sql("SELECT release_id, selection FROM manifest", database="released"))
+    assert said == {"r0001": None, "r0002": None, "r0003": "Tuesday and Wednesday 08:00-09:00"}
+    asked = dict(city.sql("SELECT release_id, question FROM manifest", database="released"))
+    assert asked["r0002"] is None
+    assert asked["r0003"].endswith("FROM fixes WHERE hour = 8 GROUP BY h3(7)")
+
+
 def test_conditions_restrict_what_is_counted_and_the_manifest_says_so(city, clause):
     workspace = city.open()
     everything = workspace.ask(clause + "cell, COUNT(*) AS n FROM fixes GROUP BY cell").to_frame()
@@ -300,6 +315,24 @@ def test_an_answer_that_says_too_little_is_refused_with_one_that_would_not(city,
     facts = explained(workspace.ask("EXPLAIN " + line, analyst="newsroom"))
     assert facts["verdict"] == "may be answered"
     assert charges(city) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "what"),
+    [
+        ("WHERE in_box(1, 1, 2, 2)", "", "no fix meets the conditions; got within in_box"),
+        ("WHERE hour = 3", "", "no fix meets the conditions; got Tuesday and Wednesday 03:00-04:00"),
+        ("", ", min_vehicles = 1000", "no hexagon has so many vehicles; got at most "),
+    ],
+)
+def test_a_question_without_any_bin_is_refused_with_one_that_has(city, where, options, what):
+    workspace = city.open()
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE{options}) cell, AVG(speed) "
+    with pytest.raises(UsageError) as caught:
+        workspace.ask(text + f"FROM fixes {where} GROUP BY cell", analyst="newsroom")
+    assert what in str(caught.value)
+    offered = caught.value.todo.removeprefix("this would work: ")
+    assert workspace.ask(offered, analyst="newsroom").release_id == "r0001"
 
 
 @pytest.mark.parametrize("boundary", door.BOUNDARIES)
