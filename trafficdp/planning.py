@@ -160,20 +160,17 @@ class Planning:
         asked: PureDP | None = None,
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
+        advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
         paying = allocation.event.loss_per_user > 0
         return Plan(
             allocation=allocation,
             verdict=verdict,
-            suggestions=suggest(grid, request, self._occupancy)
-            if verdict.refused and question.suggestions and grid.mosaic is None
-            else None,
+            suggestions=suggest(grid, request, self._occupancy) if advised else None,
             budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
             grid=grid,
             precision=precision(allocation),
             affordable=able,
-            growth=self._growth_of_refused(grid, request)
-            if verdict.refused and question.suggestions and answer is None and grid.mosaic is None
-            else None,
+            growth=self._growth_of_refused(grid, request) if advised and answer is None else None,
             answer=answer,
             asked=asked,
         )

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import duckdb
 import jsonschema
@@ -259,3 +261,27 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
         counts = allocation.occupancy.samples_per_bin.tolist()
         recipes.append((counts, allocation.reason, allocation.loss))
     assert recipes[0] == recipes[1] == recipes[2]
+
+
+def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled):
+    def told(name, *arguments):
+        opened(filled, name)
+        done = subprocess.run(
+            [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "plan", *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return " ".join(done.stdout.split())
+
+    text = told("akmv")
+    assert "Released by akmv, not by a rung of the table." in text
+    assert "Why: mean: akmv was asked for by name" in text
+    assert opened(filled, "akmv").plan().suggestions is None
+    assert "Why: auto: " not in told("baseline")
+    assert "by rung" in told("baseline")
+    # what passes by joint noise passes under auto: it prefers what says enough
+    hopeless = filled.open().with_map(mechanism="auto")
+    suggested = hopeless.plan("0.5").suggestions
+    assert suggested.epsilon is not None
+    assert not hopeless.plan(str(suggested.epsilon), suggestions=False).verdict.refused

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from trafficdp.cli.output import Output
+from trafficdp.mechanisms import baseline
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import Answer, Plan
+from trafficdp.planner import mechanism_recipe
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.loss_curves import FullCurves
 from trafficdp.planner.precision import Reach
@@ -180,10 +182,16 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         f"{allocation.occupancy.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
     )
-    output.say(
-        f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
-        f"{allocation.chosen.name}. Equal Laplace noise of means is never below {allocation.floor:.4g} here."
-    )
+    if allocation.recipe.kind == mechanism_recipe.KIND:
+        output.say(f"Released by {allocation.event.mechanism}, not by a rung of the table.")
+    else:
+        output.say(
+            f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
+            f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
+            f"{allocation.floor:.4g} here."
+        )
+    if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
+        output.say(f"Why: {allocation.reason}.")
 
 
 def _show_price(output: Output, result: Plan) -> None:

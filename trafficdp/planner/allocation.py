@@ -59,6 +59,11 @@ class Request:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
         return self.mechanism.get(statistic, BASELINE)
 
+    @property
+    def free_to_choose(self) -> bool:
+        """Whether noise by ``rung`` may be executed: only then says what would pass by it what would pass."""
+        return {self.mechanism_of(statistic) for statistic in self.tolerance} <= {BASELINE, AUTO}
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -134,7 +139,7 @@ def _with_mechanisms(plain: Allocation, wanted: Mapping[Statistic, str]) -> Allo
         allow_idealised=request.allow_idealised,
     )
     reason = fitted.reason
-    if set(wanted.values()) <= {BASELINE, AUTO}:
+    if request.free_to_choose:
         scales = plain.chosen.scales(float(request.epsilon.epsilon))
         better, comparison = beats_laplace(
             fitted,
