@@ -1,0 +1,102 @@
+"""How much of Austin a map of several resolutions shows, against every single one, at one width and epsilon.
+
+    TRAFFICDP_REAL_DATA=FOLDER python pipelines/adaptive.py [--into data/adaptive]
+
+FOLDER holds ``capmetro/YYYY-MM-DD.csv.gz``: CapMetro open data, archived by scascketta/CapMetrics (MIT). The
+four days around Thanksgiving 2016, means alone. Public counts only: nothing is released and nothing spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import trafficdp
+from trafficdp.binning.cells import area_km2
+from trafficdp.errors import TrafficdpError, UninformativeReleaseError, UsageError
+from trafficdp.model.slot import SlotKind
+from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
+from trafficdp.privacy.loss import PureDP
+from trafficdp.workspace import Workspace
+
+CONFIG = Path(__file__).with_name("austin.toml")
+DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
+EPSILON = PureDP.of(4)
+WIDTHS = (5, 10)
+SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
+CHOICES = ((5,), (6,), (7,), (8,), (8, 7, 6), (8, 7, 6, 5))
+DETAILS = (0.1, 0.5)
+HEADER = """# How much of Austin's buses several resolutions show
+
+Made by `python pipelines/adaptive.py` from public counts (no speed is read for it, nothing is spent):
+CapMetro buses, 24 to 27 November 2016, {vehicles} vehicles, {fixes:,} records, means at epsilon {epsilon},
+hexagons with at least {least} vehicles. Only hexagons count whose 95 % interval is at most so wide on each
+side; for a single resolution, as many of its hexagons are chosen as the budget allows, by the same program.
+
+covered: share of the records in a hexagon with a number | by resolution: numbers, from fine to coarse |
+area: of the hexagon that an average covered record is in | detail: what a level is worth (see README).
+
+| slot | half width | resolutions | detail | covered | by resolution | area (km2) |
+|---|---|---|---|---|---|---|
+"""
+
+
+def run(into: Path) -> None:
+    """Ingest, count, choose, write the table."""
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        raise UsageError(
+            "TRAFFICDP_REAL_DATA is not set",
+            expected="the folder that holds capmetro/YYYY-MM-DD.csv.gz",
+            todo="get the files from scascketta/CapMetrics and set the variable",
+        )
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        city = trafficdp.open(CONFIG, store=Path(scratch) / "store", create=True)
+        city.ingest([Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS])
+        whole = city.occupancy()
+        text = HEADER.format(
+            vehicles=whole.users,
+            fixes=int(whole.count.sum()),
+            epsilon=EPSILON,
+            least=city.config.map.min_vehicles,
+        )
+        text += "".join(
+            line(city, slot, width, resolutions, detail) + "\n"
+            for slot in SLOTS
+            for width in WIDTHS
+            for resolutions in CHOICES
+            for detail in (DETAILS if len(resolutions) > 1 else DETAILS[:1])
+        )
+    (into / "austin.md").write_text(text, encoding="utf-8")
+
+
+def line(city: Workspace, slot: SlotKind, width: int, resolutions: tuple[int, ...], detail: float) -> str:
+    """Return one line of the table; ``width`` in km/h."""
+    fine = city.occupancy(replace(city.config.grid, resolution=resolutions[0], slot_kind=slot))
+    settings = AdaptiveSettings(resolutions, Fraction(width * 10, 36), Fraction(1, 1000), detail)
+    names = ", ".join(str(each) for each in reversed(resolutions))
+    head = f"| {slot.value.replace('_', ' ')} | {width} km/h | {names} | "
+    head += f"{detail:g} | " if len(resolutions) > 1 else "- | "
+    try:
+        chosen = choose_mosaic(fine, settings, city.config.request(EPSILON))
+    except UninformativeReleaseError:
+        return head + "0.0 % | - | - |"
+    numbers = " + ".join(str(bins) for bins in chosen.mosaic.bins_per_resolution().values())
+    area = sum(share * area_km2(resolution) for resolution, share in chosen.coverage_per_resolution.items())
+    return f"{head}{chosen.coverage:.1%} | {numbers} | {area / chosen.coverage:.1f} |".replace("%", " %")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--into", type=Path, default=Path("data/adaptive"))
+    try:
+        run(parser.parse_args().into)
+    except TrafficdpError as error:
+        print(f"trafficdp: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
