@@ -19,14 +19,22 @@ from trafficdp.export.registry import registry_record
 from trafficdp.export.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED, guarantee_in_words
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
+from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
 from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import PureDP, decimal_text
 from trafficdp.privacy.release import BinStatus, Release
 
 TUNING_DATA = "none: chosen from public counts"
+MOSAIC = (
+    "Hexagons have different resolutions, chosen from numbers of records alone so that every published "
+    "interval of the mean is within the half width asked for. They are a partition by H3 index: a record counts "
+    "in the one bin that holds its cell of the finest resolution. Bins that the budget did not reach are "
+    "withheld."
+)
 
 
 def disclosure(
@@ -63,6 +71,7 @@ def disclosure(
     recipe: Mapping[str, object],
     tuning_data: str = TUNING_DATA,
     question: str | None = None,
+    policy: BudgetPolicy | None = None,
 ) -> dict[str, object]:
     """Return the field groups of the manifest that are fixed at charge time, as plain JSON values.
 
@@ -77,6 +86,7 @@ def disclosure(
     question : the SQL that the release answers; None for one that was not asked for by a question.
     refuse_above, refusal_value : the threshold and the median over bins of the expected error, both as
         shares of the range [0, U]; forced means released although the value exceeds the threshold.
+    policy : the whole budget where it has ceilings a year or a month as well.
     recipe : what, with the recipe's columns of the published table, says exactly how noise was drawn.
 
     Raises UsageError for a ``created_at`` without offset.
@@ -91,7 +101,7 @@ def disclosure(
             "supersedes": supersedes,
             **({} if question is None else {"question": question}),
         },
-        "coverage": _coverage(grid, place, relation, min_vehicles, status),
+        "coverage": _coverage(grid, bound, display_unit, place, relation, min_vehicles, status),
         "data": {"sources": [source.as_json() for source in sources], "data_version": data_version},
         "unit": {
             "privacy_unit": "vehicle",
@@ -124,6 +134,7 @@ def disclosure(
             "sum_of_maxima_after": decimal_text(after.pico),
             "budget_per_vehicle": decimal_text(budget_per_vehicle.pico),
             "left_for_every_vehicle": decimal_text(max(0, budget_per_vehicle.pico - after.pico)),
+            **_periodic(policy),
         },
         "post_processing": list(post_processing),
         "uncertainty": {
@@ -184,8 +195,34 @@ def bin_numbers(status: npt.NDArray[np.object_]) -> dict[str, int]:
     return {"total": len(texts), **{each.value: int((texts == each.value).sum()) for each in BinStatus}}
 
 
+def _periodic(policy: BudgetPolicy | None) -> dict[str, object]:
+    """The calendar's part of the budget, nothing where it has none."""
+    if policy is None or not policy.periodic:
+        return {}
+    a_year, a_month = (
+        None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)
+    )
+    return {"periodic_budget": {"a_year": a_year, "a_month": a_month, "time_zone": policy.time_zone}}
+
+
+def _mosaic(mosaic: Mosaic, bound: ContributionBound, display_unit: SpeedUnit) -> dict[str, object]:
+    """The resolutions of a map of several, how many bins of each are published, and what was asked."""
+    return {
+        "resolutions": list(mosaic.resolutions),
+        "published_bins": [
+            {"resolution": resolution, "bins": bins}
+            for resolution, bins in mosaic.bins_per_resolution().items()
+        ],
+        "max_half_width": exact_text(mosaic.half_width * bound.unit.factor_to(display_unit)),
+        "unit": display_unit.label,
+        "in_words": MOSAIC,
+    }
+
+
 def _coverage(
     grid: Grid,
+    bound: ContributionBound,
+    display_unit: SpeedUnit,
     place: str,
     relation: NeighbouringRelation,
     min_vehicles: int,
@@ -197,6 +234,7 @@ def _coverage(
         "study_area": grid.area.to_geojson(),
         "study_area_sha256": grid.area.hash,
         "resolution": grid.resolution,
+        **({} if grid.mosaic is None else {"mosaic": _mosaic(grid.mosaic, bound, display_unit)}),
         "period": {
             "first": grid.period.first.isoformat(),
             "last": grid.period.last.isoformat(),

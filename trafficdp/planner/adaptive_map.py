@@ -26,6 +26,9 @@ from trafficdp.planner.precision import precision
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 """Budgets tried for a partition, as multiples of epsilon; the first that does not fit ends the search."""
+FACTORS_OF_LARGE = (1.0, 2.0)
+LARGE = 2_000_000
+"""Pairs (finest bin, vehicle) beyond which only a few are tried: a partition then takes seconds."""
 RUNGS = ("best", "equal", "blocks")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
 
@@ -79,7 +82,7 @@ def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request)
         (parents_of(fine.cell, resolution), fine.slot) for resolution in settings.resolutions[1:]
     ]
     best, bound = None, 0.0
-    for factor in FACTORS:
+    for factor in FACTORS if fine.pairs <= LARGE else FACTORS_OF_LARGE:
         partition = adapt(fine, coarser, replace(wish, epsilon=wish.epsilon * factor))
         if factor == 1:
             bound = partition.bound
