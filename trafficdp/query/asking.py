@@ -28,6 +28,8 @@ from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_analysts, vault_releases
 
 NOTHING = PureDP(0)
+LARGEST_STEP = 2
+"""Resolutions that a refused question is offered at most, before longer slots are: 49 hexagons in one."""
 COUNTS_NOTE = (
     "counts are exact: how many fixes and vehicles are where is public by assumption (counts_public)"
 )
@@ -200,7 +202,8 @@ class _Answering:
         notes = [note]
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())
         if withheld:
-            notes.append(f"{withheld} bins are withheld: fewer than {release.min_vehicles} vehicles")
+            bins = "1 bin is" if withheld == 1 else f"{withheld} bins are"
+            notes.append(f"{bins} withheld: fewer than {release.min_vehicles} vehicles")
         if any(column.kind.counts for column in self.question.columns):
             notes.append(COUNTS_NOTE)
         return Answered(rows, release, charged, charged == NOTHING, tuple(notes))
@@ -218,13 +221,19 @@ class _Answering:
     def _mildest(self, plan: Plan) -> Question:
         """Return the question with the mildest change that passes; forced when nothing else does."""
         found, question = plan.suggestions, self.question
-        if found is not None and found.resolution is not None:
-            return replace(question, resolution=found.resolution)
-        if found is not None and found.slot_kind is not None:
-            return replace(question, slot_kind=found.slot_kind)
         options = question.options
-        if found is not None and found.min_vehicles is not None:
+        forced = replace(question, options=replace(options, force=True))
+        if found is None:
+            return forced
+        coarser = found.resolution
+        if coarser is not None and question.resolution - coarser <= LARGEST_STEP:
+            return replace(question, resolution=coarser)
+        if found.slot_kind is not None:
+            return replace(question, slot_kind=found.slot_kind)
+        if found.min_vehicles is not None:
             return replace(question, options=replace(options, min_vehicles=found.min_vehicles))
-        if found is not None and found.epsilon is not None:
+        if coarser is not None:
+            return replace(question, resolution=coarser)
+        if found.epsilon is not None:
             return replace(question, options=replace(options, epsilon=PureDP.of(f"{found.epsilon:.12f}")))
-        return replace(question, options=replace(options, force=True))
+        return forced

@@ -77,14 +77,21 @@ def _present(period: Period) -> Week:
 def _week_to_sql(hours_of_week: tuple[int, ...], days_there_are: int) -> str:
     groups = []
     for days, hours in by_day(hours_of_week):
-        conditions = (
-            []
-            if len(days) == days_there_are
-            else [_one_of("weekday", [f"'{DAY_NAMES[day]}'" for day in days])]
-        )
-        conditions += [] if len(hours) == 24 else [_one_of("hour", [str(hour) for hour in hours])]
+        conditions = []
+        if len(days) < days_there_are:
+            conditions.append(_numbers_to_sql("weekday", days, [f"'{name}'" for name in DAY_NAMES]))
+        if len(hours) < 24:
+            conditions.append(_numbers_to_sql("hour", hours, [str(hour) for hour in range(24)]))
         groups.append(" AND ".join(conditions))
     return groups[0] if len(groups) == 1 else "(" + " OR ".join(f"({group})" for group in groups) + ")"
+
+
+def _numbers_to_sql(name: str, numbers: list[int], spelled: list[str]) -> str:
+    """Return that ``name`` is one of ``numbers``, whose texts are in ``spelled``."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 2 and last - first + 1 == len(numbers):
+        return f"{name} BETWEEN {spelled[first]} AND {spelled[last]}"
+    return _one_of(name, [spelled[number] for number in numbers])
 
 
 def _places_to_sql(clause: tuple[Place, ...]) -> str:
