@@ -14,8 +14,8 @@ where a variance was cut to mean (U - mean), since the published interval takes 
 **Average.** For independent noises the average of n truths lies within ``sum_half_width`` (plus the average
 bias) of the average of the n unclamped estimates r_i. Of those only bounds are known: r_i = v_i inside the
 range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An end of the average's interval
-that would need an unknown r_i, or independence where there is none (block noise), falls back on the average
-of the simultaneous intervals.
+that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
+items are independent only given their block, has a bound of its own there.
 
 All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
 be checked by eye.

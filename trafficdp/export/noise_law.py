@@ -9,7 +9,7 @@ they are clamped to their range; each lies within noise and a bias of the truth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,12 @@ import numpy.typing as npt
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_half_width
-from trafficdp.noise.sum_tail import lattice_shift, sum_half_width, two_noises_half_width
+from trafficdp.noise.sum_tail import (
+    block_sum_half_width,
+    lattice_shift,
+    sum_half_width,
+    two_noises_half_width,
+)
 from trafficdp.noise.tail import half_width
 from trafficdp.privacy.release import Release
 
@@ -43,6 +48,9 @@ class NoiseLaw(Protocol):
 
     def times(self, factor: float) -> NoiseLaw:
         """Return the law in another unit: all lengths times ``factor``."""
+
+    def average_half_width(self, error: float) -> float:
+        """Return h with P(|average of the noises| > h) <= ``error``, without bias."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +81,21 @@ class LatticeLaw:
 
     def times(self, factor: float) -> LatticeLaw:
         """See NoiseLaw."""
-        return LatticeLaw(self.lattice_scale, self.step * factor, self.bias * factor)
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw."""
+        return sum_half_width(self.scale / len(self.scale), error)
 
 
 @dataclass(frozen=True)
 class BlockLaw:
     """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block_tail``.
 
-    ``width`` a and ``size`` d of the block in whole numbers, its ``scale`` s, ``step`` of the lattice.
+    ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
     """
 
+    block: IntArray
     width: IntArray
     size: IntArray
     scale: FloatArray
@@ -97,11 +110,17 @@ class BlockLaw:
 
     def at(self, rows: IntArray) -> BlockLaw:
         """See NoiseLaw."""
-        return BlockLaw(self.width[rows], self.size[rows], self.scale[rows], self.step[rows], self.bias[rows])
+        block, width, size = (each[rows] for each in (self.block, self.width, self.size))
+        return BlockLaw(block, width, size, self.scale[rows], self.step[rows], self.bias[rows])
 
     def times(self, factor: float) -> BlockLaw:
         """See NoiseLaw."""
-        return BlockLaw(self.width, self.size, self.scale, self.step * factor, self.bias * factor)
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. For bins that all have noise."""
+        weight = self.step / len(self.step)
+        return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
 
 
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
@@ -131,14 +150,15 @@ def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> Fl
 def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
     """Return h with P(|average of all estimates - that of the truths| > h) <= ``error``: all laws added.
 
-    For signed sums over several laws too: the average is over the bins of one, each law adding its noise.
-    Infinite where some noises are not independent: then only intervals themselves can be averaged.
+    Each law adds its noise, with either sign, over as many bins as it has. The laws are independent of one
+    another: lattices are bounded together, else each gets an equal part of the error.
     """
+    bias = float(sum(law.bias.mean() for law in laws))
     lattices = [law for law in laws if isinstance(law, LatticeLaw)]
-    if len(lattices) < len(laws):
-        return float("inf")
-    scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
-    return sum_half_width(scales, error) + float(sum(law.bias.mean() for law in lattices))
+    if len(lattices) == len(laws):
+        scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
+        return sum_half_width(scales, error) + bias
+    return sum(law.average_half_width(error / len(laws)) for law in laws) + bias
 
 
 def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
@@ -167,7 +187,7 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
     floored = np.asarray(estimate.recipe["shift"], dtype=np.int64) < 0
     bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
-    return BlockLaw(width, size, scale, step, bias)
+    return BlockLaw(block, width, size, scale, step, bias)
 
 
 def _factor(release: Release, statistic: Statistic) -> float:

@@ -15,16 +15,25 @@ P(|s Z - s' Z'| > h) <= T(h - s d - s' d').
 **Many noises.** E e^(t Z_B) <= 1/(1 - t^2 B^2) = E e^(t L_B), because (cosh x - 1)/x^2 grows in x > 0. So
 P(|sum Z_i| > h) <= 2 exp(-t h) prod 1/(1 - t^2 b_i^2) for every 0 < t < 1/max b (Chernoff); the t used is
 chosen from the scales alone, so that the bound holds as it is.
+
+**Block noise** (``noise.block``). In a block of d items with scale s, given the block's k, the z_i are
+independent and uniform on -a_i k..a_i k. Z + U, U uniform on +-1/2, is then uniform on +-(a k + 1/2), and
+E e^(t Z) <= E e^(t (Z + U)) = sinh(x)/x <= e^(x^2/6), x = t (a k + 1/2): so a weighted sum is sub-Gaussian
+with V = sum w_i^2 (a_i k_i + 1/2)^2 / 3. And k is stochastically at most s Gamma(d + 1) + 1
+(``noise.block_tail``). With K the quantile of that at error e/(2B) for each of B blocks, |sum w_i z_i| is at
+most sqrt(2 V(K) ln(4/e)) but with probability e.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammainccinv
 
 from trafficdp._validate import in_range
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 _ROUNDING = 1 + 2.0**-40
 _NEARLY_EQUAL = 1e-3
 """Scales closer than this share are both taken as the larger: the tail only grows, nothing cancels."""
@@ -88,3 +97,21 @@ def sum_half_width(scales: FloatArray, error: float) -> float:
     exponent = -(np.log1p(-np.outer(share**2, distinct)) @ times)
     bounds = (np.log(2 / error) + exponent) / share
     return float(bounds.min() * largest * (1 + 1e-9))
+
+
+def block_sum_half_width(
+    weight: FloatArray, half_width: IntArray, block: IntArray, size: IntArray, scale: FloatArray, error: float
+) -> float:
+    """Return h with P(|sum of weight z| > h) <= ``error`` for block noise, see "Block noise".
+
+    All arrays have shape (n,), one entry an item: its a, the number of its block (blocks are independent),
+    the number d of all items of that block, whether they are summed or not, and the block's s.
+    Raises UsageError unless 0 < error < 1.
+    """
+    in_range(0, 1, error=error)
+    if not len(weight):
+        return 0.0
+    blocks = len(np.unique(block))
+    farthest = scale * gammainccinv(size + 1.0, error / (2 * blocks)) * (1 + 1e-9) + 1
+    variance = float(((weight * (half_width * farthest + 0.5)) ** 2).sum()) / 3
+    return float(np.sqrt(2 * variance * np.log(4 / error)) * (1 + 1e-9))

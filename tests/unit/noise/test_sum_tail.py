@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
+from trafficdp.noise.source import SimulatedNoise
 from trafficdp.noise.sum_tail import (
+    block_sum_half_width,
     lattice_shift,
     sum_half_width,
     two_noises_half_width,
@@ -90,6 +92,23 @@ def test_an_average_of_many_is_far_narrower_than_one():
     one, many = sum_half_width(np.ones(1), 0.05), sum_half_width(np.full(100, 1 / 100), 0.05)
     assert many < one / 8
     assert many > 2 * np.sqrt(2 / 100)
+
+
+@pytest.mark.parametrize(("blocks", "each", "scale"), [(1, 1, 30.0), (1, 20, 400.0), (5, 4, 60.0)])
+def test_a_sum_of_block_noise_leaves_the_half_width_as_rarely_as_it_says(blocks, each, scale):
+    random = np.random.default_rng(blocks * 100 + each)
+    items, runs, error = blocks * each, 2000, 0.1
+    width, weight = random.integers(1, 9, items), random.uniform(0.1, 1, items)
+    block = np.repeat(np.arange(blocks), each)
+    size, scales = np.full(items, each), np.full(items, scale)
+    h = block_sum_half_width(weight, width, block, size, scales, error)
+    noise = SimulatedNoise(5)
+    many = np.concatenate([block + run * blocks for run in range(runs)])
+    drawn = noise.block(np.tile(width, runs), many, np.full(runs * blocks, scale))
+    sums = (drawn.reshape(runs, items) * weight).sum(axis=1)
+    assert (np.abs(sums) > h).mean() <= error
+    # not far wider than needed, least of all in large blocks
+    assert np.quantile(np.abs(sums), 1 - error) > h / (3.2 if each == 20 else 5)
 
 
 def test_no_noise_needs_no_width():
