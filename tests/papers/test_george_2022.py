@@ -1,6 +1,7 @@
 """What paper 002 (arXiv 2212.09980) claims of continual means, measured.
 
-Its formulas with explicit constants for values in 0..u. Speeds are independent and uniform over 0..u. Noise is simulated with fixed seeds.
+Its formulas with explicit constants for values in 0..u. Speeds are independent and uniform over 0..u. Noise
+is simulated with fixed seeds.
 """
 
 import numpy as np

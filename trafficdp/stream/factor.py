@@ -42,7 +42,7 @@ from trafficdp.privacy.zcdp import ZCDP
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BITS = 20
-SETTLED = 1e-7
+SETTLED = 1e-3
 """Relative change of all prices at which the optimised factor is taken as found."""
 LONGEST = 4096
 """Dense factors are for streams of at most this many elements; ``binned`` has no such limit."""

@@ -166,6 +166,16 @@ def test_levels_that_never_fill_are_left_out():
     np.testing.assert_allclose(found[:, -1], first.mean())
 
 
+def test_a_release_draws_exact_noise_and_exact_medians():
+    arrivals = stream(ArrivalOrder.ROUND_ROBIN, 60, 8, 10)
+    plan = paper_plan(60, 8, 10, 200.0, 0.05)
+    assert (activations(arrivals, plan) <= len(arrivals)).all()
+    at = np.array([1, 100, 480])
+    for tree in (BINARY, Tree(5, TreeKind.SIGNED), Tree(3, TreeKind.AVERAGED)):
+        found = full_means(arrivals, plan, SecureNoise(), 2, at, tree)
+        assert np.abs(found[:, -1] - arrivals.value.mean()).max() < 3
+
+
 def test_epochs_double_what_was_too_small():
     user = np.array([7, 7, 9, 7, 7, 7, 5, 5, 4, 3])
     found = [(each.first, each.last, each.users, each.samples) for each in epochs(user, 1, 1)]
