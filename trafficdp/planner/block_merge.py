@@ -30,34 +30,96 @@ CHUNK = 20_000
 
 def merge_rounds(items: Items, beta: float, share: float) -> IntArray:
     """Return a partition (I,) into blocks 0.., at most ``share`` of the blocks merging in a round."""
-    shape = (items.number, items.users)
-    rows = sparse.csr_matrix((items.cost, items.user, items.start), shape=shape)
-    block = np.arange(items.number)
-    size = np.ones(items.number)
+    pool = _Pool(items)
     while True:
-        first, second = _best_merges(rows, size, beta, share)
+        first, second = _best_merges(pool.rows, pool.size, pool.alive, beta, share)
         if not len(first):
-            return block
-        rows, block, size = _merged(rows, block, size, first, second)
+            return pool.partition()
+        pool.merge(first, second)
+
+
+class _Pool:
+    """The rows of all blocks there ever were: merged ones are zeroed where they lie, new ones appended.
+
+    So a round touches what it merges and not the whole city. ``alive`` counts the blocks that there are;
+    ``rows`` and ``size`` have a line for each that was, in the order of their making. When the room is
+    used up the zeroed ones are cleared away.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self._users = items.users
+        self._entries, self._used = len(items.user), items.number
+        room = self._entries + self._entries // 2 + 16
+        self._cost, self._user = np.empty(room), np.empty(room, dtype=np.int32)
+        self._cost[: self._entries], self._user[: self._entries] = items.cost, items.user
+        self._start = items.start.astype(np.int64)
+        self._block = np.arange(items.number)
+        self.size = np.ones(items.number)
+        self.alive = items.number
+
+    @property
+    def rows(self) -> sparse.csr_matrix:
+        """The costs, shape (blocks, users); no copy."""
+        parts = self._cost[: self._entries], self._user[: self._entries], self._start
+        return sparse.csr_matrix(parts, shape=(len(self._start) - 1, self._users), copy=False)
+
+    def partition(self) -> IntArray:
+        """Return the block of every item, 0.. without gaps, in the order of their making."""
+        return np.unique(self._block, return_inverse=True)[1].astype(np.int64)
+
+    def merge(self, first: IntArray, second: IntArray) -> None:
+        """Join every ``first`` with its ``second``."""
+        rows = self.rows
+        joined = rows[first].maximum(rows[second])
+        for gone in np.concatenate([first, second]).tolist():
+            self._cost[self._start[gone] : self._start[gone + 1]] = 0.0
+        renumber = np.arange(len(self.size))
+        renumber[first] = renumber[second] = len(self.size) + np.arange(len(first))
+        self._block = renumber[self._block]
+        size = self.size[first] + self.size[second]
+        self.size[first] = self.size[second] = 0.0
+        self.size = np.concatenate([self.size, size])
+        self.alive -= len(first)
+        if self._entries + joined.nnz > len(self._cost):
+            # a union is no larger than its parts: there is room then
+            self._clear()
+        end = self._entries + joined.nnz
+        self._cost[self._entries : end], self._user[self._entries : end] = joined.data, joined.indices
+        self._start = np.concatenate([self._start, self._entries + joined.indptr[1:].astype(np.int64)])
+        self._entries = end
+
+    def _clear(self) -> None:
+        """Move what is not zero to the front; lines of blocks that are gone stay, empty."""
+        there = np.flatnonzero(self._cost[: self._entries])
+        owner = np.searchsorted(self._start, there, side="right") - 1
+        self._start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(self._start) - 1))])
+        self._entries = len(there)
+        self._cost[: self._entries] = self._cost[there]
+        self._user[: self._entries] = self._user[there]
 
 
 def _best_merges(
-    rows: sparse.csr_matrix, size: FloatArray, beta: float, share: float
+    rows: sparse.csr_matrix, size: FloatArray, alive: int, beta: float, share: float
 ) -> tuple[IntArray, IntArray]:
     load = np.asarray(rows.T @ ((size + 1) / 2))
     largest = float(load.max())
     weight = np.exp(beta * (load / largest - 1))
     active = np.flatnonzero(weight > 1e-4)
     narrow = sparse.csr_matrix(rows[:, active])
+    # blocks that are gone
+    narrow.eliminate_zeros()
     price = weight[active]
-    first, second = _alike(narrow, price, size)
+    first, second = _alike(narrow, price, size, alive)
     gain = _gains(narrow, price, size, first, second)
     gains = np.flatnonzero(gain > 0)
     order = gains[np.lexsort((second[gains], first[gains], -gain[gains]))]
-    return _greedy(rows, size, first[order], second[order], load, largest, beta, share)
+    most = max(1, int(alive * share))
+    return _greedy(rows, size, first[order], second[order], load, largest, beta, most)
 
 
-def _alike(rows: sparse.csr_matrix, price: FloatArray, size: FloatArray) -> tuple[IntArray, IntArray]:
+def _alike(
+    rows: sparse.csr_matrix, price: FloatArray, size: FloatArray, alive: int
+) -> tuple[IntArray, IntArray]:
     """Pairs a < b of blocks whose gain may be positive, at most PARTNERS a block on average.
 
     w min(M_a, M_b) <= w sqrt(M_a M_b), which a sparse product gives for all pairs at once.
@@ -74,7 +136,7 @@ def _alike(rows: sparse.csr_matrix, price: FloatArray, size: FloatArray) -> tupl
     a, b = product.row[upper].astype(np.int64), product.col[upper].astype(np.int64)
     gain = (size[a] + size[b] + 1) / 2 * product.data[upper] - size[b] / 2 * paid[a] - size[a] / 2 * paid[b]
     chosen = np.flatnonzero(gain > 0)
-    most = PARTNERS * rows.shape[0]
+    most = PARTNERS * alive
     if len(chosen) > most:
         chosen = chosen[np.argpartition(-gain[chosen], most)[:most]]
     return a[chosen], b[chosen]
@@ -101,13 +163,12 @@ def _greedy(
     load: FloatArray,
     largest: float,
     beta: float,
-    share: float,
+    most: int,
 ) -> tuple[IntArray, IntArray]:
     """Take merges in order while blocks are free and the potential falls."""
     load, taken = load.copy(), np.zeros(rows.shape[0], dtype=np.bool_)
     change = np.zeros(rows.shape[1])
     done: list[int] = []
-    most = max(1, int(rows.shape[0] * share))
     for pair, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         if taken[a] or taken[b]:
             continue
@@ -130,15 +191,3 @@ def _greedy(
             if len(done) >= most:
                 break
     return first[done], second[done]
-
-
-def _merged(
-    rows: sparse.csr_matrix, block: IntArray, size: FloatArray, first: IntArray, second: IntArray
-) -> tuple[sparse.csr_matrix, IntArray, FloatArray]:
-    stays = np.ones(rows.shape[0], dtype=np.bool_)
-    stays[first] = stays[second] = False
-    renumber = np.cumsum(stays) - 1
-    renumber[first] = renumber[second] = np.count_nonzero(stays) + np.arange(len(first))
-    joined = rows[first].maximum(rows[second])
-    sizes = np.concatenate([size[stays], size[first] + size[second]])
-    return sparse.csr_matrix(sparse.vstack([rows[stays], joined])), renumber[block], sizes

@@ -20,14 +20,20 @@ def loads(items: Items, block: IntArray) -> FloatArray:
     """Return every user's load (epsilon * E, shape (users,)) for ``block`` (I,), from scratch."""
     if not len(items.user):
         return np.zeros(items.users)
-    key = block[items.of_entry] * items.users + items.user
+    size = np.bincount(block, minlength=int(block.max(initial=0)) + 1)
+    shared = (size[block] > 1)[items.of_entry]
+    # who is alone in a block pays by itself
+    alone = np.bincount(items.user[~shared], weights=items.cost[~shared], minlength=items.users)
+    if not bool(np.any(shared)):
+        return alone.astype(np.float64)
+    key = block[items.of_entry[shared]] * items.users + items.user[shared]
     order = np.argsort(key, kind="stable")
     key = key[order]
     first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    most = np.maximum.reduceat(items.cost[order], first)
+    most = np.maximum.reduceat(items.cost[shared][order], first)
     of, user = np.divmod(key[first], items.users)
-    factor = (np.bincount(block, minlength=int(block.max(initial=0)) + 1) + 1) / 2
-    return np.bincount(user, weights=most * factor[of], minlength=items.users).astype(np.float64)
+    together = np.bincount(user, weights=most * ((size + 1) / 2)[of], minlength=items.users)
+    return (alone + together).astype(np.float64)
 
 
 class Partition:
