@@ -27,6 +27,7 @@ bench: $(VENV)/.ready
 	$(RUN)/python tests/benchmarks/bench_binning.py
 	$(RUN)/python tests/benchmarks/bench_main_job.py
 	$(RUN)/python tests/benchmarks/bench_map.py
+	$(RUN)/python tests/benchmarks/bench_stream.py
 
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready

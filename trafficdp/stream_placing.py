@@ -33,7 +33,14 @@ def placed(store: Path, release_id: str) -> int:
 
 
 def place_newest(curator: Curator, release_id: str, before: int, every_seconds: int) -> int:
-    """Add the publications after ``before`` to `released.duckdb` and renew the files; return the newest."""
+    """Add the publications after ``before`` to `released.duckdb` and renew the files; return the newest.
+
+    What a process that died was writing is removed.
+    """
+    folder = folder_of(curator.store, release_id)
+    with store_failures("tidying the files of the stream"):
+        for leftover in folder.glob(".*.partial") if folder.is_dir() else ():
+            leftover.unlink(missing_ok=True)
     newest = vault_stream.newest_publication(curator.vault, release_id)
     if newest == before:
         return newest
@@ -41,7 +48,6 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
     if not released.append(curator.store, missing):
         # it is not there, or does not hold just the ones before: all of it is written anew
         curator.tidy()
-    folder = folder_of(curator.store, release_id)
     with store_failures("writing the files of the stream"):
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)

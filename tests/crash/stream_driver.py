@@ -41,7 +41,7 @@ fixes_per_vehicle = 9
 fixes_per_step = 2
 
 [[source]]"""
-FILES = 24
+FILES = 14
 LIMIT_SECONDS = 120
 
 

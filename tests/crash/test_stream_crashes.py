@@ -1,0 +1,38 @@
+"""Streams killed at any instant say what they would have said."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).with_name("stream_driver.py")
+
+
+def findings_of(folder, *arguments):
+    command = [sys.executable, "-W", "error", str(DRIVER), str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, done.stderr[-2000:]
+    findings = json.loads(done.stdout)
+    print({name: findings[name] for name in ("deaths", "streams", "stages")})
+    return findings, done.stderr
+
+
+@pytest.mark.slow
+def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path):
+    count = int(os.environ.get("TRAFFICDP_CRASH_COUNT", "25"))
+    findings, said = findings_of(tmp_path, str(count), "20260303")
+    assert findings["problems"] == [], said[-2000:]
+    assert findings["deaths"] == count
+    assert findings["publications"] >= 5
+    # deaths are spread over the life of a stream
+    assert len(findings["stages"]) >= 3
+
+
+@pytest.mark.slow
+def test_a_stream_that_dies_at_a_boundary_goes_on(tmp_path):
+    findings, said = findings_of(tmp_path, "boundaries")
+    assert findings["problems"] == [], said[-2000:]
+    assert findings["deaths"] == 13
