@@ -2,13 +2,16 @@
 
     python tests/benchmarks/bench_planner.py [--pairs N ...]
 
-A made-up city of N / 100 vehicles and N / 200 bins: every vehicle visits about 100 bins round a place of its
-own, most of its fixes in few of them, and a few vehicles go everywhere. Each step is a fresh process:
+A made-up city of N / 100 vehicles and N / 200 hexagons: every vehicle visits about 100 hexagons round a place
+of its own, most of its fixes in few of them, and a few vehicles go everywhere. Each step is a fresh process:
 
-* ``best rung``: the ladder, the choice, exact losses and intervals of mean and variance (``allocate``);
-* ``blocks``: the partition into l-infinity blocks as a release looks for them (``blocks_of``), with the bound that certifies it.
+* ``ladder``: the four accountings of Laplace noise, for mean and variance together;
+* ``plan``: what `trafficdp plan` does for one map - the ladder, the blocks with the bound that certifies
+  them, the best of all as noise that can be drawn, every vehicle's exact loss, the widths of all intervals;
+* ``adaptive``: the map of three resolutions whose intervals of the mean are all within 2 m/s at epsilon 4.
 
-``growth`` is the time over the time before, divided by the pairs over the pairs before: 1 is linear.
+Seconds are of the processor, in one thread. ``growth`` is the time over the time before, divided by the pairs
+over the pairs before: 1 is linear.
 """
 
 from __future__ import annotations
@@ -20,21 +23,39 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
 
+from trafficdp.binning.cells import cells_of
+from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
 from trafficdp.planner.allocation import Request, allocate
-from trafficdp.planner.block_rung import blocks_of
+from trafficdp.planner.block_rung import BlockRung
+from trafficdp.planner.ladder import ladder
+from trafficdp.planner.precision import precision
 from trafficdp.privacy.loss import PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
-TOLERANCE = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 30.0}
+RESOLUTIONS = (9, 8, 7)
+GRID = Grid(
+    RESOLUTIONS[0],
+    SlotKind.WHOLE_PERIOD,
+    StudyArea.from_bbox(-98.5, 29.5, -96.0, 32.0),
+    Period(date(2026, 3, 1), date(2026, 3, 31), "America/Chicago"),
+)
+BOTH = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 30.0}
 VISITS = 100
+SPACING = 0.0045
+"""Degrees between neighbouring places: more than an edge of a hexagon of resolution 9."""
 SEED = 7
 
 
@@ -42,7 +63,12 @@ def city(pairs: int) -> Occupancy:
     """Return a city of about ``pairs`` pairs, the same each time."""
     random = np.random.default_rng(SEED)
     vehicles, bins = pairs // VISITS, pairs // VISITS // 2
-    # one in a hundred visits ten times as many bins as the rest
+    side = int(np.ceil(np.sqrt(bins * 1.1)))
+    north, east = np.divmod(np.arange(side * side), side)
+    # in the order of their indices, neighbouring hexagons follow one another
+    cell = np.unique(cells_of(30.0 + SPACING * north, -98.0 + SPACING * east, RESOLUTIONS[0]))[:bins]
+    bins = len(cell)
+    # one in a hundred visits ten times as many hexagons as the rest
     visits = np.where(random.random(vehicles) < 0.01, 10 * VISITS, VISITS)
     user = np.repeat(np.arange(vehicles), visits)
     home = np.repeat(random.integers(0, bins, vehicles), visits)
@@ -53,7 +79,7 @@ def city(pairs: int) -> Occupancy:
     bin_index, user_index = np.divmod(key, vehicles)
     visited, bin_index = np.unique(bin_index, return_inverse=True)
     return Occupancy(
-        visited.astype(np.uint64),
+        cell[visited],
         np.zeros(len(visited), dtype=np.int64),
         bin_index.astype(np.int64),
         user_index.astype(np.int64),
@@ -62,32 +88,46 @@ def city(pairs: int) -> Occupancy:
     )
 
 
-def best_rung(occupancy: Occupancy) -> dict[str, float]:
-    """Plan the configured map."""
-    request = Request(PureDP.of(4), BOUND, TOLERANCE, 5, 0.125, 0.95, "equal")
-    return {"loss": float(allocate(occupancy, request).loss.epsilon)}
-
-
-def blocks(occupancy: Occupancy) -> dict[str, float]:
-    """Find blocks; return how far they are from one a statistic and from the bound."""
+def rungs(occupancy: Occupancy) -> str:
+    """Compute the ladder; say how far apart its ends are."""
     kept = occupancy.select(occupancy.users_per_bin >= 5)
-    found = blocks_of(kept, BOUND, TOLERANCE)
-    alone = float(np.bincount(found.items.user, weights=found.items.cost).max())
-    return {"saved": 1 - found.factor / alone, "bound": found.lower_bound / found.factor}
+    first, *_, last = ladder(kept, BOUND, BOTH)
+    ends = (rung.worst_relative_scale(1.0, BOTH) for rung in (first, last))
+    return f"basic over equal: {next(ends) / next(ends):.3g}"
 
 
-STEPS: dict[str, Callable[[Occupancy], dict[str, float]]] = {"best rung": best_rung, "blocks": blocks}
+def plan(occupancy: Occupancy) -> str:
+    """Plan one map; say how much blocks save and how much any blocks could."""
+    made = allocate(occupancy, Request(PureDP.of(4), BOUND, BOTH, 5, 0.125, 0.95))
+    widths = precision(made)
+    found = next(rung.blocks for rung in made.rungs if isinstance(rung, BlockRung))
+    return (
+        f"{made.chosen.name}, epsilon {made.loss}, half width {widths.median:.3g}; blocks within "
+        f"{found.factor / found.lower_bound:.3g} of the bound"
+    )
+
+
+def adaptive(occupancy: Occupancy) -> str:
+    """Choose the map of several resolutions; say what it covers."""
+    settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
+    request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.125, 0.95)
+    chosen = choose_mosaic(GRID, occupancy, settings, request)
+    bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
+    return f"{chosen.coverage:.0%} of the fixes, bins {bins}"
+
+
+STEPS: dict[str, Callable[[Occupancy], str]] = {"ladder": rungs, "plan": plan, "adaptive": adaptive}
 
 
 def measure(step: str, pairs: int) -> None:
     """Print one measurement as JSON."""
     occupancy = city(pairs)
-    began = time.perf_counter()
-    facts = STEPS[step](occupancy)
-    seconds = time.perf_counter() - began
+    began = time.process_time()
+    found = STEPS[step](occupancy)
+    seconds = time.process_time() - began
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     shape = {"pairs": occupancy.pairs, "vehicles": occupancy.users, "bins": occupancy.bins}
-    print(json.dumps({"seconds": seconds, "megabytes": megabytes, **shape, **facts}))
+    print(json.dumps({"seconds": seconds, "megabytes": megabytes, "found": found, **shape}))
 
 
 def main() -> None:
@@ -96,31 +136,30 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         measure(options.measure[0], int(options.measure[1]))
         return
-    print(f"{'step':<10} {'pairs':>10} {'vehicles':>8} {'bins':>7} {'seconds':>8} {'MB':>6} {'growth':>6}")
-    for step in STEPS:
-        before: dict[str, float] | None = None
+    print(
+        f"{'step':<9} {'pairs':>10} {'vehicles':>8} {'bins':>7} {'seconds':>8} {'MB':>6} {'growth':>6}  found"
+    )
+    for step in options.steps:
+        before: tuple[float, int] | None = None
         for pairs in options.pairs:
             command = [sys.executable, __file__, "--measure", step, str(pairs)]
             answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            found: dict[str, float] = json.loads(answer.stdout)
+            one = json.loads(answer.stdout)
             growth = ""
             if before is not None:
-                ratio = found["seconds"] / before["seconds"] / (found["pairs"] / before["pairs"])
-                growth = f"{ratio:.2f}"
-            extra = ", ".join(
-                f"{name} {found[name]:.3g}" for name in ("loss", "saved", "bound") if name in found
-            )
+                growth = f"{one['seconds'] / before[0] / (one['pairs'] / before[1]):.2f}"
             print(
-                f"{step:<10} {found['pairs']:>10,.0f} {found['vehicles']:>8,.0f} {found['bins']:>7,.0f}"
-                f" {found['seconds']:>8.2f} {found['megabytes']:>6,.0f} {growth:>6}  {extra}",
+                f"{step:<9} {one['pairs']:>10,} {one['vehicles']:>8,} {one['bins']:>7,}"
+                f" {one['seconds']:>8.2f} {one['megabytes']:>6,.0f} {growth:>6}  {one['found']}",
                 flush=True,
             )
-            before = found
+            before = one["seconds"], one["pairs"]
 
 
 if __name__ == "__main__":
