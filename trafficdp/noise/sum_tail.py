@@ -22,7 +22,7 @@ E e^(t Z) <= E e^(t (Z + U)) = sinh(x)/x <= e^(x^2/6), x = t (a k + 1/2): so a w
 with V = sum w_i^2 (a_i k_i + 1/2)^2 / 3. And k is stochastically at most s Gamma(d + 1) + 1
 (``noise.block_tail``). With K the quantile of that at error e/(2B) for each of B blocks, |sum w_i z_i| is at
 most sqrt(2 V(K) ln(4/e)) but with probability e. Or by Chernoff: with u uniform on +-1 and r ~ Gamma(d + 1),
-E e^(t w z) <= E e^(t w u (a s r + a + 1/2)) <= e^(t w (a + 1/2)) E (1 - x u)^-(d + 1) for x = t w a s < 1, the
+E e^(t w z) <= E e^(t w u (a s r + a + 1/2)) <= e^(t w (a + 1/2)) E (1 - x u)^-(d + 1), x = t w a s < 1, the
 last factor being ((1 - x)^-d - (1 + x)^-d)/(2 d x); for m summed items of one block Hoelder gives the product
 of the m-th roots at m t. Which of the two is taken depends on public numbers alone.
 """
