@@ -142,7 +142,11 @@ def _placed(node: exp.Expr, select: exp.Select, words: GridWords) -> Meaning:
     node = unwrapped(node)
     if isinstance(node, exp.Literal):
         # the numbering of what was written, not of what could be read
-        place = integer_of(node, 1, max(1, len(select.expressions)), "a place in the list")
+        if not select.expressions:
+            raise UnreadableError(
+                "there is no list to count places in", text_of(node), "columns after the clause"
+            )
+        place = integer_of(node, 1, len(select.expressions), "a place in the list")
         written = select.expressions[place - 1]
         return meaning_of(
             written.this if isinstance(written, exp.Alias) else written, _aliases(select), words

@@ -181,6 +181,7 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes GROUP BY ROLLUP (cell)", "cannot be asked"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell, date", "no such column"),
         ("cell, AVG(speed) FROM fixes GROUP BY 3", "out of range"),
+        ("FROM fixes GROUP BY 1", "no statistic"),
         ("h3(7), AVG(speed) FROM fixes GROUP BY h3(8)", "one resolution at a time"),
         ("h3(16), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
         ("h3(6.5), AVG(speed) FROM fixes GROUP BY 1", "resolution is out of range"),
