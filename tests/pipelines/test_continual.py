@@ -67,6 +67,32 @@ def test_what_goes_past_the_paper_halves_the_error_of_what_the_paper_can_do_with
             assert rows["levels, matrix factor"][place][1] < ours[1], title
 
 
+def cells(section, width):
+    """The rows of a section's table whose first cells are text and whose others hold numbers."""
+    text = (
+        (DATA / "errors.md").read_text(encoding="utf-8").partition(f"\n## {section}")[2].partition("\n## ")[0]
+    )
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    return [row for row in rows if len(row) == width and row[1].replace(".", "").isdigit()]
+
+
+def test_a_joint_price_halves_the_error_of_means_with_variances():
+    rows = cells("Variance beside the mean", 6)
+    assert len(rows) == 2
+    for row in rows:
+        mean, variance, half_mean, half_variance = (float(cell.split(" / ")[0]) for cell in row[2:])
+        assert mean < 0.6 * half_mean
+        assert variance < 0.7 * half_variance
+
+
+def test_windows_are_best_with_the_best_tree():
+    rows = cells("The last minutes", 6)
+    assert len(rows) == 6
+    for row in rows:
+        binary, each_step, best = (float(cell) for cell in row[2:5])
+        assert best <= each_step < binary
+
+
 def test_made_up_streams_are_what_the_header_says(continual):
     for order in ArrivalOrder:
         arrivals = continual.made_up(order, 200, 50, 3)
@@ -98,7 +124,10 @@ def test_without_the_feed_it_says_what_to_do(tmp_path):
 def test_the_replayed_day_is_austins(continual):
     if not os.environ.get("TRAFFICDP_REAL_DATA"):
         pytest.skip("TRAFFICDP_REAL_DATA is not set")
-    arrivals = continual.austin()
+    arrivals, minute = continual.austin()
+    assert len(minute) == len(arrivals)
+    assert (np.diff(minute) >= 0).all()
+    assert 1200 < minute.max() <= 1500
     assert (len(arrivals), arrivals.users, arrivals.samples) == (45_377, 329, 350)
     np.testing.assert_array_equal(np.unique(arrivals.user), np.arange(329))
 
