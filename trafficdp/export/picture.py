@@ -46,7 +46,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Picture:
-    """One map: its size in drawing units, and what is drawn in that order."""
+    """One map: its size in drawing units, and what is drawn in that order; ``line`` is the widest sign."""
 
     width: int
     height: int
@@ -56,6 +56,7 @@ class Picture:
     badges: tuple[Badge, ...]
     badge_size: float
     bar: ScaleBar | None
+    line: float
 
 
 def ink_on(letter: str) -> str:
@@ -105,6 +106,7 @@ def draw(
         ),
         badge_size=size,
         bar=drawing.scale_bar if bar else None,
+        line=0.17 * float(np.median(centres.radius)),
     )
 
 
@@ -113,7 +115,7 @@ def swatch(letter: str) -> Picture:
     centre = Centres(np.array([30.0]), np.array([18.0]), np.array([16.0]))
     sign = _sign(letter, centre.x, centre.y, centre.radius)
     area = Shape("M0 0h60v36h-60z", fill_of(letter))
-    return Picture(60, 36, "", (area,), () if sign is None else (sign,), (), 0.0, None)
+    return Picture(60, 36, "", (area,), () if sign is None else (sign,), (), 0.0, None, 2.7)
 
 
 def _sign(letter: str, x: FloatArray, y: FloatArray, radius: FloatArray) -> Shape | None:
