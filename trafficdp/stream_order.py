@@ -115,10 +115,10 @@ class StreamOrder:
         return _EPOCH + timedelta(microseconds=self.horizon.end_of(step))
 
     def same_question(self, other: StreamOrder) -> bool:
-        """Return whether both ask for the same, apart from name, time and spending before."""
+        """Return whether both ask for the same; name, time, spending before and budget may differ."""
         facts = (self.facts(), other.facts())
         for each in facts:
-            for name in ("release_id", "created_at", "spent_before_pico", "tree"):
+            for name in ("release_id", "created_at", "spent_before_pico", "budget_pico", "tree"):
                 each.pop(name)
         return canonical(facts[0]) == canonical(facts[1])
 

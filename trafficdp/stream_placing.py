@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from trafficdp.curator import Curator
-from trafficdp.errors import StoreDamagedError
+from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.write import write_live
+from trafficdp.privacy.release import Release
 from trafficdp.publication import folder_of, manifests, published, stream_fact
 from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
@@ -54,3 +55,13 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
         sync_folder(curator.store)
     write_live(missing[-1].release, folder, every_seconds)
     return newest
+
+
+def newest_release(curator: Curator, release_id: str) -> Release:
+    """Return the newest committed publication of a stream; raise UsageError when there is none."""
+    name = vault_stream.stream_named(curator.vault, release_id).release_id
+    number = vault_stream.newest_publication(curator.vault, name)
+    if not number:
+        raise UsageError("nothing was published of this stream yet", got=release_id)
+    (stored,) = vault_stream.publications(curator.vault, release_id, number - 1)
+    return published(stored).release

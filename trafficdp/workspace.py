@@ -44,6 +44,7 @@ from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
 from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
+from trafficdp.stream_placing import newest_release
 from trafficdp.stream_verification import verify_stream
 from trafficdp.streaming import LiveStream
 
@@ -235,8 +236,11 @@ class Workspace:
             return summaries(curator, self.store)
 
     def map(self, release_id: str) -> ReleasedMap:
-        """Return a published release."""
+        """Return a published release, or the newest publication of a stream."""
         with self._curator("export") as curator:
+            if release_id.startswith("s"):
+                newest = newest_release(curator, release_id)
+                return ReleasedMap(newest, folder_of(self.store, release_id))
             if vault_releases.release_named(curator.vault, release_id).withdrawn:
                 raise UsageError("this release was withdrawn", got=release_id)
             return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
