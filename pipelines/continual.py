@@ -76,8 +76,8 @@ VARIANCES = """Algorithm 5 without a prior, best split and best tree. Jointly: t
 times the first's, which costs nothing; half: what either has when each gets half of epsilon. Means in % of U,
 variances in % of U^2/4.
 """
-WINDOWS = """Fresh budget every so many minutes; mean absolute error of the mean over all minutes, in % of U. Last
-column: what a bus loses over the whole day with the best tree.
+WINDOWS = """Fresh budget every so many minutes; mean absolute error of the mean over all minutes, in % of U.
+Last column: what a bus loses over the whole day with the best tree.
 """
 
 
@@ -209,9 +209,7 @@ def window_table(arrivals: Arrivals, minute: IntArray) -> list[str]:
             means = np.clip(sums[:, there] / inside[there], 0, arrivals.steps)
             error = np.abs(means - exact[there] / inside[there]).mean() / arrivals.steps
             cells.append(f"{100 * error:.2f}")
-            loss = (
-                window.loss_per_vehicle(arrivals.user, minute, arrivals.steps, scale, arrivals.users) / 1e12
-            )
+            pico = window.loss_per_vehicle(arrivals.user, minute, arrivals.steps, scale, arrivals.users)
         lines.append(
             f"| {size} minutes | {epsilon:g} | "
             + " | ".join(cells)

@@ -33,7 +33,9 @@ def tables():
     for section in (DATA / "errors.md").read_text(encoding="utf-8").split("\n## ")[1:]:
         title, _, body = section.partition("\n")
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
-        rows = [row for row in rows if len(row) > 2 and "/" in row[-1]]
+        rows = [row for row in rows if len(row) > 2 and "/" in row[-1] and row[0] != "algorithm"]
+        if not any(row[0] == "A2" for row in rows):
+            continue
         epsilons = dict.fromkeys(row[1].strip("(").split(",")[0] for row in rows if row[1] != "-")
         for row in rows:
             if row[1] == "-":
