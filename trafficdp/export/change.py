@@ -145,6 +145,8 @@ def _facts(release: Release) -> dict[str, object]:
         "resolution": list(grid.resolutions) if grid.mosaic is not None else grid.resolution,
         "slots": grid.slot_kind.value,
         "day parts": [part.name for part in grid.day_parts] if grid.slot_kind is SlotKind.DAY_PART else None,
+        "longer slots": None if grid.mosaic is None else sorted(grid.mosaic.longer),
+        "selection of records": grid.selection.key,
         "time zone": grid.period.time_zone,
         "display unit": release.display_unit.label,
         "speed bound": f"{float(bound.upper * bound.unit.metres_per_second):.6g} m/s",

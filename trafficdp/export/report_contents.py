@@ -69,7 +69,7 @@ class Contents:
             ),
             generator=f"{software['name']} {software['version']}",
             warnings=(sentences.FORCED,) if forced else (),
-            messages=tuple(messages),
+            messages=(*self._selected(), *messages),
             main=self._section(sentences.HEADINGS["map"], first, marks),
             times=times if self.lists.several else None,
             others=tuple(self._other(each) for each in rest),
@@ -81,6 +81,10 @@ class Contents:
             facts=facts_of(release),
             full_account=sentences.FULL_ACCOUNT,
         )
+
+    def _selected(self) -> tuple[str, ...]:
+        selection = self.release.grid.selection
+        return () if selection.everything else (sentences.only_records(selection.in_words()),)
 
     def _messages(self, each: StatisticFindings) -> list[str]:
         release, words, things = self.release, WORDS[each.statistic], self.lists.things

@@ -369,3 +369,8 @@ def change_map_caption(words: Words, earlier: str, when: str | None) -> str:
 def all_caption(things: Things, number: int) -> str:
     """Caption of the list of all numbers, where they are few."""
     return f"All {things.count(number)}, from north to south" if number > 1 else capital(things.one)
+
+
+def only_records(selection: str) -> str:
+    """Which records count, where not all do."""
+    return f"Only these records count: {selection}."

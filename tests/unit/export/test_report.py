@@ -19,6 +19,7 @@ from trafficdp.export.classes import COLOURS, HATCHED, PLAIN
 from trafficdp.export.findings import findings
 from trafficdp.export.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR, ink_on
 from trafficdp.export.report import pdf_writer, report_html, report_pdf, write_report
+from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
@@ -199,6 +200,15 @@ def test_a_forced_release_says_so(city):
     forced = replace(city, disclosure={**city.disclosure, "honesty": honesty})
     assert sentences.FORCED in page_of(forced)
     assert sentences.FORCED not in page_of(city)
+
+
+def test_which_records_count_is_said_and_must_be_the_same_for_a_change(city, earlier_city):
+    assert "Only these records count" not in page_of(city)
+    mornings = replace(city.grid, selection=Selection(hours_of_week=(7, 8)))
+    selected = replace(city, grid=mornings)
+    assert sentences.only_records(mornings.selection.in_words()) in text_of(page_of(selected))
+    with pytest.raises(UsageError, match="selection of records"):
+        report_html(selected, earlier_city)
 
 
 def test_the_promise_is_the_manifests(city):

@@ -98,6 +98,7 @@ CASES = {
     sentences.panel_title: [(MEAN, "P1: 4.1 km north")],
     sentences.section_heading: [(VARIANCE,), (WORDS[Statistic.VEHICLE_MEAN],)],
     sentences.value_and_unit: [(MEAN, "km/h")],
+    sentences.only_records: [("Monday 08:00-09:00",)],
     sentences.what_it_is: [(each.description, "km/h") for each in Statistic],
     fact_sentences.sum_of_releases: [("8", "12")],
     fact_sentences.noise_in_words: [
