@@ -76,19 +76,26 @@ def run(into: Path) -> None:
     (into / "austin.md").write_text(text, encoding="utf-8")
 
 
-def line(city: Workspace, slot: SlotKind, width: int, resolutions: tuple[int, ...], detail: float) -> str:
+def line(
+    city: Workspace,
+    slot: SlotKind,
+    width: int,
+    resolutions: tuple[int, ...],
+    detail: float,
+    longer: tuple[SlotKind, ...] = (),
+) -> str:
     """Return one line of the table; ``width`` in km/h."""
-    fine = city.occupancy(replace(city.config.grid, resolution=resolutions[0], slot_kind=slot))
-    settings = AdaptiveSettings(resolutions, Fraction(width * 10, 36), Fraction(1, 1000), detail)
+    grid = replace(city.config.grid, resolution=resolutions[0], slot_kind=slot)
+    settings = AdaptiveSettings(resolutions, Fraction(width * 10, 36), Fraction(1, 1000), detail, longer)
     names = ", ".join(str(each) for each in reversed(resolutions))
     head = f"| {slot.value.replace('_', ' ')} | {width} km/h | {names} | "
     head += f"{detail:g} | " if len(resolutions) > 1 else "- | "
     try:
-        chosen = choose_mosaic(fine, settings, city.config.request(EPSILON))
+        chosen = choose_mosaic(grid, city.occupancy(grid), settings, city.config.request(EPSILON))
     except UninformativeReleaseError:
         return head + "0.0 % | - | - |"
-    numbers = " + ".join(str(bins) for bins in chosen.mosaic.bins_per_resolution().values())
-    area = sum(share * area_km2(resolution) for resolution, share in chosen.coverage_per_resolution.items())
+    numbers = " + ".join(str(bins) for bins in (level.bins for level in chosen.levels))
+    area = sum(level.coverage * area_km2(level.resolution) for level in chosen.levels)
     return f"{head}{chosen.coverage:.1%} | {numbers} | {area / chosen.coverage:.1f} |".replace("%", " %")
 
 

@@ -11,6 +11,8 @@ from trafficdp.config_reading import Table, exact_number, naming
 from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.longer_slot import LONGER
+from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive import DETAIL
@@ -23,6 +25,7 @@ MAP_KEYS = (
     "resolution",
     "resolutions",
     "max_half_width",
+    "longer_slots",
     "detail",
     "slot",
     "speed_bound",
@@ -114,7 +117,7 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
 def finest_resolution(settings: Table) -> int:
     """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
     if not settings.has("resolutions"):
-        for key in ("max_half_width", "detail"):
+        for key in ("max_half_width", "longer_slots", "detail"):
             if settings.has(key):
                 raise settings.wrong(key, "resolutions = [...] beside it: it is about maps of several")
         return settings.integer("resolution", 0, 15)
@@ -153,11 +156,18 @@ def _adaptive(settings: Table, bound: ContributionBound, display: SpeedUnit) -> 
     detail = exact_number(settings.take("detail", "")) if settings.has("detail") else Fraction(DETAIL)
     if detail is None or detail < 0:
         raise settings.wrong("detail", "a number of at least 0")
+    kind = SlotKind(settings.choice("slot", [kind.value for kind in SlotKind], "whole_period"))
+    known = [longer.value for longer in LONGER[kind]]
+    expected = f"a list of {', '.join([*known] or [kind.value])}: what slots of kind {kind.value} add up to"
+    longer = settings.texts("longer_slots", expected) if settings.has("longer_slots") else ()
+    if not set(longer) <= {*known, kind.value}:
+        raise settings.wrong("longer_slots", expected, got=", ".join(longer)[:60])
     return AdaptiveSettings(
         _resolutions(settings),
         number * unit.factor_to(bound.unit),
         display.factor_to(bound.unit) / 10**DECIMALS,
         float(detail),
+        tuple(each for each in LONGER[kind] if each.value in longer),
     )
 
 

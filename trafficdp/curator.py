@@ -332,8 +332,9 @@ def _require_covered(text: str, occupancy: Occupancy, loss: npt.NDArray[np.int64
     A second opinion (``planner.check``): from the counts of all bins and the frozen recipe alone.
     """
     order = Order.from_json(text)
-    chosen = occupancy.select(occupancy.users_per_bin >= order.min_vehicles)
-    check_recipe(order.recipe, chosen, order.bound, loss)
+    keep = occupancy.users_per_bin >= order.min_vehicles
+    keep &= order.grid.may_publish(occupancy.cell, occupancy.slot)
+    check_recipe(order.recipe, occupancy.select(keep), order.bound, loss)
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

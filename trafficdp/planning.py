@@ -121,7 +121,7 @@ class Planning:
         fine = self._contributions(self._config.grid).occupancy
         asked = None
         while True:
-            chosen = choose_mosaic(fine, settings, request)
+            chosen = choose_mosaic(self._config.grid, fine, settings, request)
             grid = replace(self._config.grid, mosaic=chosen.mosaic)
             plan, occupancy = self._at(grid, request, question)
             if plan.asked is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.slots import slot_facts
+from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -69,7 +69,7 @@ def assemble(
         vehicles=occupancy.users_per_bin if order.publish_counts else None,
         fixes=occupancy.samples_per_bin if order.publish_counts else None,
         estimates=spread,
-        slots=slot_facts(slots, order.grid.slot_kind, order.grid.period, order.grid.day_parts),
+        slots=slot_facts_of(order.grid, slots),
         ledger=ledger,
         disclosure=order.disclosure,
     )

@@ -11,7 +11,7 @@ import pytest
 import shapely
 
 from trafficdp.binning.cells import cells_from_text, parents_of, polygons_of
-from trafficdp.binning.mosaic import cells_in_mosaic
+from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.errors import ConfigError, UninformativeReleaseError, UsageError
 from trafficdp.model.mosaic import resolution_of
 
@@ -50,6 +50,26 @@ def adaptive(small_city, tmp_path):
 
 
 @pytest.fixture
+def hourly(small_city, tmp_path):
+    """Returns a city by the hour of day, with longer slots to fall back on."""
+
+    def build(longer, epsilon="16"):
+        more = f"longer_slots = {longer}\ndetail = 0.5" if longer else "detail = 0.5"
+        city = small_city.City(
+            tmp_path / "city", resolution=several(more=more), statistics='"mean"', epsilon=epsilon
+        )
+        drive(city)
+        text = city.config.read_text(encoding="utf-8").replace(
+            '"whole_period"\nspeed', '"hour_of_day"\nspeed'
+        )
+        city.config.write_text(text, encoding="utf-8")
+        city.open().ingest(list(city.days.values()))
+        return city
+
+    return build
+
+
+@pytest.fixture
 def mapped(adaptive):
     return adaptive, adaptive.open().release()
 
@@ -84,9 +104,8 @@ def test_every_fix_is_counted_in_one_bin(mapped):
 
 def test_its_counts_are_those_of_the_finest_bins_together(mapped):
     city, released = mapped
-    mosaic = released.release.grid.mosaic
     fine = finest_cells(city)
-    merged = fine.merged(cells_in_mosaic(mosaic, fine.cell, fine.slot), fine.slot).occupancy
+    merged = fine.merged(*bins_in_mosaic(released.release.grid, fine.cell, fine.slot)).occupancy
     there = city.open().occupancy(released.release.grid)
     assert np.array_equal(there.cell, merged.cell)
     assert np.array_equal(there.count, merged.count)
@@ -132,6 +151,7 @@ def test_the_manifest_says_what_was_asked_and_how_many_of_each(mapped):
     assert {each["resolution"]: each["bins"] for each in mosaic["published_bins"]} == {
         resolution: counted.get(resolution, 0) for resolution in (8, 7, 6, 5)
     }
+    assert {each["slot_kind"] for each in mosaic["published_bins"]} == {"whole_period"}
 
 
 def test_sql_knows_every_cells_resolution(mapped):
@@ -168,17 +188,38 @@ def test_the_same_release_is_planned_whatever_the_speeds(small_city, tmp_path):
     assert mosaics[0] == mosaics[1]
 
 
-def test_slots_have_hexagons_of_their_own(small_city, tmp_path):
-    city = small_city.City(tmp_path / "city", resolution=several(), statistics='"mean"', epsilon="16")
-    drive(city)
-    text = city.config.read_text(encoding="utf-8").replace('"whole_period"', '"hour_of_day"')
-    city.config.write_text(text, encoding="utf-8")
-    city.open().ingest(list(city.days.values()))
+def test_slots_have_hexagons_of_their_own(hourly):
+    city = hourly([])
     released = city.open().release()
     table = released.to_frame()
     assert len(set(table["slot"])) > 1
     assert not table.duplicated(["h3", "slot"]).any()
     assert all(check.passed for check in city.open().verify(released.id))
+
+
+def test_longer_slots_cover_what_hours_cannot(hourly):
+    city = hourly('["day_part", "whole_period"]', epsilon="0.5")
+    released = city.open().release()
+    table = released.to_frame()
+    published = table[table["status"] != "withheld"]
+    assert "day_part" in set(published["slot_kind"])
+    assert set(published[published["slot_kind"] == "day_part"]["slot_label"]) == {
+        "morning peak (06:00-10:00)"
+    }
+    assert city.sql("SELECT DISTINCT slot_label FROM cells WHERE slot < 0", database="released")
+    assert all(check.passed for check in city.open().verify(released.id))
+    half = (published["speed_mean_kmh_high"] - published["speed_mean_kmh_low"]) / 2
+    assert float(half.max()) <= WIDTH
+    plan = city.open().plan()
+    assert {
+        (level.resolution, level.slot_kind.value): level.bins for level in plan.adaptive.levels if level.bins
+    } == (published.groupby(["resolution", "slot_kind"]).size().to_dict())
+    assert plan.adaptive.coverage == pytest.approx(sum(level.coverage for level in plan.adaptive.levels))
+    fine = city.open().occupancy()
+    there = city.open().occupancy(released.release.grid)
+    assert there.count.sum() == fine.count.sum()
+    assert (released.folder / "map.html").stat().st_size > 0
+    city.open().city_report(released.id, released.folder.parent / "report.html")
 
 
 def test_a_release_that_died_is_finished_with_the_same_hexagons(adaptive, monkeypatch):
@@ -233,6 +274,8 @@ def test_one_resolution_may_be_chosen_instead(adaptive):
         ("5\nresolutions = [7, 8]\nmax_half_width = 5", "resolution"),
         ("8\nmax_half_width = 5", "max_half_width"),
         ("8\ndetail = 5", "detail"),
+        ('8\nlonger_slots = ["whole_period"]', "longer_slots"),
+        ('8\nresolutions = [7, 8]\nmax_half_width = 5\nlonger_slots = ["day"]', "longer_slots"),
         ('8\nresolutions = [7, 8]\nmax_half_width = "five km/h"', "max_half_width"),
         ('8\nresolutions = [7, 8]\nmax_half_width = "5 knots"', "max_half_width"),
         ("8\nresolutions = [7, 8]\nmax_half_width = -5", "max_half_width"),

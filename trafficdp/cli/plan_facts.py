@@ -111,13 +111,14 @@ def _adaptive_facts(chosen: AdaptiveMap | None) -> dict[str, object] | None:
         "coverage": chosen.coverage,
         "worth": chosen.value,
         "most_worth_with_noise_of_its_own": chosen.bound,
-        "resolutions": [
+        "levels": [
             {
-                "resolution": resolution,
-                "bins": bins,
-                "coverage": chosen.coverage_per_resolution[resolution],
+                "resolution": level.resolution,
+                "slot": level.slot_kind.value,
+                "bins": level.bins,
+                "coverage": level.coverage,
             }
-            for resolution, bins in chosen.mosaic.bins_per_resolution().items()
+            for level in chosen.levels
         ],
     }
 

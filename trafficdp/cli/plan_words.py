@@ -112,10 +112,10 @@ def _show_adaptive(output: Output, result: Plan) -> None:
     output.table(
         f"Hexagons whose intervals are within {float(chosen.mosaic.half_width):.4g} "
         f"{request.bound.unit.label} on each side",
-        ["resolution", "numbers", "records"],
+        ["resolution", "slot", "numbers", "records"],
         [
-            [resolution, bins, f"{chosen.coverage_per_resolution[resolution]:.1%}"]
-            for resolution, bins in chosen.mosaic.bins_per_resolution().items()
+            [level.resolution, level.slot_kind.value, level.bins, f"{level.coverage:.1%}"]
+            for level in chosen.levels
         ],
     )
     output.say(f"They hold {chosen.coverage:.1%} of the records; the others are withheld.")

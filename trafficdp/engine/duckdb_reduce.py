@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from trafficdp.binning.cell_table import CellTable
-from trafficdp.binning.mosaic import cells_in_mosaic
+from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError, DataError
@@ -71,8 +71,7 @@ def reduce_fixes(
     )
     if grid.mosaic is None:
         return finest
-    cell, slot = finest.occupancy.cell, finest.occupancy.slot
-    return finest.merged(cells_in_mosaic(grid.mosaic, cell, slot), slot)
+    return finest.merged(*bins_in_mosaic(grid, finest.occupancy.cell, finest.occupancy.slot))
 
 
 def ask_binned(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import numpy as np
 
-from trafficdp.binning.mosaic import cells_in_mosaic
+from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.engine.duckdb_reduce import ask_binned
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
@@ -26,7 +26,7 @@ def read_samples(
     rows = ask_binned(connection, grid, bound, up_to_ingest, "samples")
     cell, slot, vehicle, value = (rows[name].to_numpy() for name in ("cell", "slot", "vehicle_id", "value"))
     if grid.mosaic is not None:
-        cell = cells_in_mosaic(grid.mosaic, cell, slot)
+        cell, slot = bins_in_mosaic(grid, cell, slot)
         order = np.lexsort((vehicle, slot, cell))
         cell, slot, vehicle, value = cell[order], slot[order], vehicle[order], value[order]
     first = np.ones(len(cell), dtype=np.bool_)

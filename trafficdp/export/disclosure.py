@@ -31,9 +31,9 @@ from trafficdp.privacy.release import BinStatus, Release
 TUNING_DATA = "none: chosen from public counts"
 MOSAIC = (
     "Hexagons have different resolutions, chosen from numbers of records alone so that every published "
-    "interval of the mean is within the half width asked for. They are a partition by H3 index: a record counts "
-    "in the one bin that holds its cell of the finest resolution. Bins that the budget did not reach are "
-    "withheld."
+    "interval of the mean is within the half width asked for. They are a partition by H3 index: a record "
+    "counts in the one bin that holds its cell of the finest resolution and its slot. Bins that the budget "
+    "did not reach are withheld."
 )
 
 
@@ -205,13 +205,15 @@ def _periodic(policy: BudgetPolicy | None) -> dict[str, object]:
     return {"periodic_budget": {"a_year": a_year, "a_month": a_month, "time_zone": policy.time_zone}}
 
 
-def _mosaic(mosaic: Mosaic, bound: ContributionBound, display_unit: SpeedUnit) -> dict[str, object]:
+def _mosaic(
+    grid: Grid, mosaic: Mosaic, bound: ContributionBound, display_unit: SpeedUnit
+) -> dict[str, object]:
     """The resolutions of a map of several, how many bins of each are published, and what was asked."""
     return {
         "resolutions": list(mosaic.resolutions),
         "published_bins": [
-            {"resolution": resolution, "bins": bins}
-            for resolution, bins in mosaic.bins_per_resolution().items()
+            {"resolution": resolution, "slot_kind": kind.value, "bins": bins}
+            for (resolution, kind), bins in mosaic.bins_per_level(grid.slot_kind).items()
         ],
         "max_half_width": exact_text(mosaic.half_width * bound.unit.factor_to(display_unit)),
         "unit": display_unit.label,
@@ -228,13 +230,14 @@ def _coverage(
     min_vehicles: int,
     status: npt.NDArray[np.object_],
 ) -> dict[str, object]:
-    parts = grid.day_parts if grid.slot_kind is SlotKind.DAY_PART else ()
+    kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
+    parts = grid.day_parts if SlotKind.DAY_PART in kinds else ()
     return {
         "place": place,
         "study_area": grid.area.to_geojson(),
         "study_area_sha256": grid.area.hash,
         "resolution": grid.resolution,
-        **({} if grid.mosaic is None else {"mosaic": _mosaic(grid.mosaic, bound, display_unit)}),
+        **({} if grid.mosaic is None else {"mosaic": _mosaic(grid, grid.mosaic, bound, display_unit)}),
         "period": {
             "first": grid.period.first.isoformat(),
             "last": grid.period.last.isoformat(),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
+from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING, Selection
@@ -69,6 +70,13 @@ class Grid:
                 "the finest resolution of the mosaic is not that of the grid",
                 got=self.mosaic.resolutions[0],
                 expected=self.resolution,
+            )
+        known = LONGER[self.slot_kind]
+        if self.mosaic is not None and [k for k in known if k in self.mosaic.longer] != [*self.mosaic.longer]:
+            raise UsageError(
+                f"slots of kind {self.slot_kind.value} do not add up to longer ones of these kinds",
+                got=", ".join(self.mosaic.longer),
+                expected=", ".join(known) or "none",
             )
         covered = sorted(hour for part in self.day_parts for hour in part.hours)
         if covered != list(range(24)):

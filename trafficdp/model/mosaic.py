@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
+from trafficdp.model.longer_slot import kinds_of
+from trafficdp.model.slot import SlotKind
 
 CellArray = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -24,13 +26,16 @@ class Mosaic:
 
     None of them lies within another (not checked). A finest bin in none of them lies, withheld, in its
     largest ancestor that holds none of them (``binning.mosaic``). ``half_width`` is what was asked of every
-    interval, in the unit of the speed bound.
+    interval, in the unit of the speed bound. Bins may also be of ``longer`` slots (``model.longer_slot``);
+    going up from the finest bins, cells grow before slots do when ``cells_first``, after them otherwise.
     Raises UsageError for resolutions that do not fall, and bins of other resolutions or out of order.
     """
 
     resolutions: tuple[int, ...]
     bins: tuple[tuple[int, int], ...]
     half_width: Fraction
+    longer: tuple[SlotKind, ...] = ()
+    cells_first: bool = True
 
     def __post_init__(self) -> None:
         for resolution in self.resolutions:
@@ -68,19 +73,55 @@ class Mosaic:
 
     def to_facts(self) -> dict[str, object]:
         """Return the mosaic as plain JSON values."""
-        return {
+        facts: dict[str, object] = {
             "resolutions": list(self.resolutions),
             "bins": [[format(cell, "x"), slot] for cell, slot in self.bins],
             "half_width": str(self.half_width),
         }
+        if self.longer:
+            facts |= {"longer": [kind.value for kind in self.longer], "cells_first": self.cells_first}
+        return facts
 
     @classmethod
     def from_facts(
-        cls, resolutions: Iterable[int], bins: Iterable[tuple[str, int]], half_width: str
+        cls,
+        resolutions: Iterable[int],
+        bins: Iterable[tuple[str, int]],
+        half_width: str,
+        longer: Iterable[str] = (),
+        cells_first: bool = True,
     ) -> Mosaic:
         """Return the mosaic that ``to_facts`` wrote; called with its members as keywords."""
         pairs = tuple((int(cell, 16), slot) for cell, slot in bins)
-        return cls(tuple(resolutions), pairs, Fraction(half_width))
+        kinds = tuple(SlotKind(name) for name in longer)
+        return cls(tuple(resolutions), pairs, Fraction(half_width), kinds, cells_first)
+
+    def levels(self, kind: SlotKind) -> tuple[tuple[int, SlotKind], ...]:
+        """Return (resolution, kind of slot) of every level, from the finest, whose slots are of ``kind``."""
+        return levels_of(self.resolutions, (kind, *self.longer), self.cells_first)
+
+    def bins_per_level(self, kind: SlotKind) -> dict[tuple[int, SlotKind], int]:
+        """Return how many published bins each level has."""
+        resolution, kinds = resolution_of(self.cell), kinds_of(self.slot, kind)
+        return {
+            level: int(np.count_nonzero((resolution == level[0]) & (kinds == level[1])))
+            for level in self.levels(kind)
+        }
+
+
+def levels_of(
+    resolutions: tuple[int, ...], kinds: tuple[SlotKind, ...], cells_first: bool
+) -> tuple[tuple[int, SlotKind], ...]:
+    """Return the levels from (finest, shortest) to (coarsest, longest): along cells first, or slots first."""
+    if cells_first:
+        return (
+            *((resolution, kinds[0]) for resolution in resolutions),
+            *((resolutions[-1], kind) for kind in kinds[1:]),
+        )
+    return (
+        *((resolutions[0], kind) for kind in kinds),
+        *((resolution, kinds[-1]) for resolution in resolutions[1:]),
+    )
 
 
 def resolution_of(cells: CellArray) -> IntArray:

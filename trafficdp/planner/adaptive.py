@@ -43,7 +43,6 @@ from trafficdp.planner.canonical import canonical_order
 from trafficdp.planner.items import Items
 from trafficdp.planner.ladder import pair_loss
 from trafficdp.planner.packing import Forest, Packing, pack
-from trafficdp.planner.packing_program import ENTRIES, solve
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -266,7 +265,7 @@ def _packed(forest: Forest) -> Packing:
     place = np.empty(forest.number + 1, dtype=np.int64)
     place[order] = np.arange(forest.number)
     place[-1] = -1
-    packing = _best(
+    packing = pack(
         Forest(
             canonical.tolerance,
             forest.level[order],
@@ -280,18 +279,6 @@ def _packed(forest: Forest) -> Packing:
     chosen = np.zeros(forest.number, dtype=np.bool_)
     chosen[order] = packing.chosen
     return Packing(chosen, packing.value, packing.bound)
-
-
-def _best(forest: Forest) -> Packing:
-    """The better of prices and, where the city is small enough, the integer program; and the lower bound."""
-    packing = pack(forest)
-    if len(forest.cost) > ENTRIES or packing.value >= packing.bound:
-        return packing
-    solved = solve(forest)
-    if solved is None:
-        return packing
-    better = solved if solved.value > packing.value else packing
-    return Packing(better.chosen, better.value, max(better.value, min(packing.bound, solved.bound)))
 
 
 def _partition(pool: _Pool, fine: Occupancy, published: BoolArray, packing: Packing) -> AdaptivePartition:

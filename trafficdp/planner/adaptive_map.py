@@ -8,18 +8,20 @@ asked for. Nothing is estimated: ``planner.precision`` takes half widths from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from trafficdp.binning.cells import parents_of
+from trafficdp.binning.mosaic import lengthened
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.model.grid import Grid
-from trafficdp.model.mosaic import Mosaic
+from trafficdp.model.mosaic import Mosaic, levels_of
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.slot import SlotKind
 from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Wish, adapt
 from trafficdp.planner.allocation import Allocation, Request, allocate
 from trafficdp.planner.precision import precision
@@ -38,34 +40,48 @@ class AdaptiveSettings:
     """``resolutions`` falls from the finest; ``half_width`` in the speed bound's unit, as is ``rounding``.
 
     ``rounding`` is how much publishing may widen an interval on each side; ``detail`` see planner.adaptive.
+    ``longer`` are the kinds of slot to fall back on, from short to long.
     """
 
     resolutions: tuple[int, ...]
     half_width: Fraction
     rounding: Fraction
     detail: float = DETAIL
+    longer: tuple[SlotKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MapLevel:
+    """Hexagons of one resolution in slots of one kind: how many get numbers, and their share of all fixes."""
+
+    resolution: int
+    slot_kind: SlotKind
+    bins: int
+    coverage: float
 
 
 @dataclass(frozen=True)
 class AdaptiveMap:
     """The mosaic that was chosen and what it shows.
 
-    ``coverage`` is the share of all fixes in published bins, in all and a resolution. ``value`` is the worth
-    of these bins, in fixes; no mosaic with separate noise in every bin is worth more than ``bound`` (blocks may go beyond).
+    ``levels`` go from the finest; ``coverage`` is the share of all fixes in published bins. ``value`` is the
+    worth of these bins, in fixes; no mosaic of these levels with separate noise in every bin is worth more
+    than ``bound`` (blocks may go beyond).
     """
 
     mosaic: Mosaic
+    levels: tuple[MapLevel, ...]
     coverage: float
-    coverage_per_resolution: Mapping[int, float]
     value: float
     bound: float
 
 
-def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
-    """Return the mosaic for ``request``, from the counts ``fine`` at the finest resolution alone.
+def choose_mosaic(grid: Grid, fine: Occupancy, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
+    """Return the mosaic for ``request``, from the counts ``fine`` on ``grid``, the finest, alone.
 
-    Raises UsageError for a rung or mechanism with uneven noise or a width that rounding takes up, and
-    UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
+    With longer slots two ways up are tried, larger cells first and longer slots first, and the one that is
+    worth more is taken. Raises UsageError for a rung or mechanism with uneven noise or a width that rounding
+    takes up, and UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)
@@ -78,8 +94,47 @@ def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request)
         request.interval_level,
         settings.detail,
     )
+    kinds = (grid.slot_kind, *settings.longer)
+    found = [
+        _along(grid, fine, settings, request, wish, levels_of(settings.resolutions, kinds, cells_first))
+        for cells_first in ((True, False) if settings.longer else (True,))
+    ]
+    fitting = [(way, *best) for way, best in zip((True, False), found, strict=False) if best is not None]
+    if not fitting:
+        raise UninformativeReleaseError(
+            "no hexagon can have so narrow an interval",
+            got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
+            f"at epsilon {request.epsilon}",
+            todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
+        )
+    cells_first, best, bound = max(fitting, key=lambda each: (each[1].value, each[0]))
+    levels = levels_of(settings.resolutions, kinds, cells_first)
+    numbers = best.bins_per_level(len(levels))
+    fixes = np.bincount(best.level[best.published], weights=best.fixes[best.published], minlength=len(levels))
+    return AdaptiveMap(
+        _mosaic(best, settings, cells_first),
+        tuple(
+            MapLevel(resolution, kind, int(bins), float(share))
+            for (resolution, kind), bins, share in zip(levels, numbers, fixes / best.fixes.sum(), strict=True)
+        ),
+        best.coverage,
+        best.value,
+        bound,
+    )
+
+
+def _along(
+    grid: Grid,
+    fine: Occupancy,
+    settings: AdaptiveSettings,
+    request: Request,
+    wish: Wish,
+    levels: tuple[tuple[int, SlotKind], ...],
+) -> tuple[AdaptivePartition, float] | None:
+    """The best partition of these levels that fits, and the bound at epsilon; None when nothing fits."""
     coarser: list[Level] = [
-        (parents_of(fine.cell, resolution), fine.slot) for resolution in settings.resolutions[1:]
+        (parents_of(fine.cell, resolution), lengthened(grid, fine.slot, kind))
+        for resolution, kind in levels[1:]
     ]
     best, bound = None, 0.0
     for factor in FACTORS if fine.pairs <= LARGE else FACTORS_OF_LARGE:
@@ -88,22 +143,11 @@ def choose_mosaic(fine: Occupancy, settings: AdaptiveSettings, request: Request)
             bound = partition.bound
         if not partition.published.any():
             continue
-        if not _fits(fine, partition, request, width):
+        if not _fits(fine, partition, request, wish.half_width):
             break
         if best is None or partition.value > best.value:
             best = partition
-    if best is None:
-        raise UninformativeReleaseError(
-            "no hexagon can have so narrow an interval",
-            got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
-            f"at epsilon {request.epsilon}",
-            todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
-        )
-    fixes = np.bincount(
-        best.level[best.published], weights=best.fixes[best.published], minlength=len(settings.resolutions)
-    )
-    shares = dict(zip(settings.resolutions, (fixes / best.fixes.sum()).tolist(), strict=True))
-    return AdaptiveMap(_mosaic(best, settings), best.coverage, shares, best.value, bound)
+    return None if best is None else (best, bound)
 
 
 def allocate_on(grid: Grid, occupancy: Occupancy, request: Request) -> Allocation:
@@ -139,7 +183,7 @@ def _fits(fine: Occupancy, partition: AdaptivePartition, request: Request, width
     return precision(allocate(merged.occupancy.select(published), request)).worst <= width
 
 
-def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings) -> Mosaic:
+def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings, cells_first: bool) -> Mosaic:
     published: Sequence[tuple[int, int]] = sorted(
         zip(
             partition.cell[partition.published].tolist(),
@@ -147,4 +191,4 @@ def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings) -> Mosaic:
             strict=True,
         )
     )
-    return Mosaic(settings.resolutions, tuple(published), settings.half_width)
+    return Mosaic(settings.resolutions, tuple(published), settings.half_width, settings.longer, cells_first)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from trafficdp.model.longer_slot import kinds_of
 from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Estimate, Release
@@ -35,7 +36,7 @@ def published_frame(release: Release) -> pd.DataFrame:
         if release.grid.mosaic is not None
         else np.full(release.bins, release.grid.resolution, dtype=np.int64),
         "slot": release.slot,
-        "slot_kind": pd.Series([release.grid.slot_kind.value] * release.bins, dtype="str"),
+        "slot_kind": pd.Series(_slot_kinds(release), dtype="str"),
         "slot_label": pd.Series([facts.label for facts in labels], dtype="str"),
         "slot_start": pd.Series([facts.start for facts in labels], dtype="str"),
         "slot_end": pd.Series([facts.end for facts in labels], dtype="str"),
@@ -47,6 +48,12 @@ def published_frame(release: Release) -> pd.DataFrame:
         if statistic in release.estimates:
             columns |= _statistic_columns(release, release.estimates[statistic])
     return pd.DataFrame(columns)
+
+
+def _slot_kinds(release: Release) -> list[str]:
+    if release.grid.mosaic is None:
+        return [release.grid.slot_kind.value] * release.bins
+    return [kind.value for kind in kinds_of(release.slot, release.grid.slot_kind)]
 
 
 def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:

@@ -11,6 +11,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, among, resolution_of
+from trafficdp.model.slot import SlotKind
 
 EIGHT, SEVEN = 0x88754E6499FFFFF, 0x87754E649FFFFFF
 """A cell of resolution 8 and its parent."""
@@ -23,6 +24,16 @@ def test_resolutions_are_in_the_index():
 def test_it_survives_json():
     mosaic = Mosaic((8, 7), ((SEVEN, 3), (EIGHT, 0)), Fraction(5, 36))
     assert Mosaic.from_facts(**mosaic.to_facts()) == mosaic
+    longer = replace(mosaic, longer=(SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD), cells_first=False)
+    assert Mosaic.from_facts(**longer.to_facts()) == longer
+
+
+def test_levels_grow_along_cells_or_along_slots_first():
+    hour, whole = SlotKind.HOUR_OF_DAY, SlotKind.WHOLE_PERIOD
+    mosaic = Mosaic((8, 7), ((SEVEN, -1), (EIGHT, 5)), Fraction(5), (whole,))
+    assert mosaic.levels(hour) == ((8, hour), (7, hour), (7, whole))
+    assert replace(mosaic, cells_first=False).levels(hour) == ((8, hour), (8, whole), (7, whole))
+    assert mosaic.bins_per_level(hour) == {(8, hour): 1, (7, hour): 0, (7, whole): 1}
 
 
 def test_bins_are_counted_by_resolution():
