@@ -18,6 +18,8 @@ READ_ONLY = [
     ("status",),
     ("plan",),
     ("plan", "--epsilon", "0.5"),
+    ("plan", "--max-half-width", "3", "--max-epsilon", "2", "--save", "found"),
+    ("plan", "--rungs", "all", "--chart", "plan.svg"),
     ("releases",),
     ("ledger",),
     ("verify", "r0001"),
@@ -228,3 +230,28 @@ def test_plain_keeps_letters_and_drops_controls():
 
 def test_instants_are_shown_to_the_minute_in_utc():
     assert minute("2026-03-02T01:02:59+05:30") == "2026-03-01 19:32"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_steps_show_on_a_terminal_how_far_it_is_unless_quiet(monkeypatch, quiet):
+    leader, follower = pty.openpty()
+    with monkeypatch.context() as patched, os.fdopen(follower, "w", encoding="utf-8") as stream:
+        patched.setenv("TERM", "xterm")
+        patched.setattr(sys, "stderr", stream)
+        output = Output(as_json=False, quiet=quiet)
+        with output.steps("looking round") as step:
+            step("third of seven", 3, 7)
+    with os.fdopen(leader, "rb", buffering=0) as screen:
+        shown = b""
+        with suppress(OSError):
+            while part := screen.read(65536):
+                shown += part
+    assert (b"third of seven" in shown) == (not quiet)
+    assert (shown == b"") == quiet
+
+
+def test_steps_say_nothing_into_a_pipe(capsys):
+    with Output(as_json=False, quiet=False).steps("looking round") as step:
+        step("third of seven", 3, 7)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
