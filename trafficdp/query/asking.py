@@ -83,8 +83,8 @@ class Asking:
         The same question of the same data again is answered from its first release, for nothing. Raises
         UninformativeReleaseError, InsufficientBudgetError and AnalystBudgetError before anything is charged.
         """
-        text = replace(self.question, explain=False).to_sql(self.config)
-        return _Answering(self, curator, planning, replace(occasion, question=text), text).answer()
+        published = replace(occasion, question=self.question.plain(self.config).to_sql(self.config))
+        return _Answering(self, curator, planning, published).answer()
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,6 @@ class _Answering:
     curator: Curator
     planning: Planning
     occasion: Occasion
-    text: str
 
     @property
     def question(self) -> Question:
@@ -159,7 +158,8 @@ class _Answering:
             remaining = PureDP(int(least.min(initial=self.analyst.budget.pico)))
         selection = self.there.grid.selection.in_words()
         unit = self.there.map.display_unit
-        return explained(self.text, selection, occupancy, plan, earlier, remaining, unit)
+        text = replace(self.question, explain=False).to_sql(self.asking.config)
+        return explained(text, selection, occupancy, plan, earlier, remaining, unit)
 
     def _contributions(self) -> Contributions:
         return self.curator.contributions(self.there.grid, self.there.bound, self.occasion.data_version)

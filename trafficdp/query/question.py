@@ -84,6 +84,13 @@ class Question:
             config, grid=self.grid(config), bound=self.bound(config), map=changed, epsilon=options.epsilon
         )
 
+    def plain(self, config: Config) -> Question:
+        """Return the question as manifests publish it: no words of the asker's, no order and no limit."""
+        unit = config.map.display_unit
+        shown = dict.fromkeys((column.kind, column.end) for column in self.columns)
+        columns = tuple(Column(kind, end, default_name(kind, unit) + end.value) for kind, end in shown)
+        return replace(self, explain=False, columns=columns, order=(), limit=None)
+
     def to_sql(self, config: Config) -> str:
         """Return the question in one spelling, which reads back as the same question."""
         cell, slot = f"h3({self.resolution})", f"slot('{self.slot_kind.value}')"
