@@ -21,10 +21,15 @@ from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.fit import CLOSE
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.planner.trial import Tries
 from trafficdp.privacy.loss import PureDP
 
+DUST = 10 * CLOSE
+"""Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
+BLURRED = 0.03
+"""An error in a made-up city is the mean of about 2,000 estimates, known to about this share."""
 SAYS_NOTHING = 0.95
 """From this share of a constant's worst error on, a bound is hardly better than the constant's."""
 
@@ -64,7 +69,8 @@ def choose(
 def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
     """Return the first eligible offer of least score, of those whose median error is at most ``enough``.
 
-    Of all eligible ones when none is that good. Raises UsageError without an eligible one.
+    Of all eligible ones when none is that good. Least as far as scores can be told apart: to DUST, or to
+    BLURRED where they were tried. Raises UsageError without an eligible one.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
@@ -73,8 +79,14 @@ def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
             got="; ".join(f"{o.mechanism}: {o.unavailable or 'no exact sampler'}" for o in found) or "none",
             expected="one with an exact sampler that fits the epsilon",
         )
-    informative = [offer for offer in eligible if offer.median_error <= enough]
-    return min(informative or eligible, key=lambda offer: offer.score)
+    rivals = [offer for offer in eligible if offer.median_error <= enough] or eligible
+    least = min(rivals, key=lambda offer: offer.score)
+    return next(offer for offer in rivals if offer.score <= least.score * (1 + _tie(least)))
+
+
+def _tie(offer: Offer) -> float:
+    """By what share scores may differ and be the same."""
+    return DUST if offer.tried is None else BLURRED
 
 
 def constant_error(statistic: Statistic, bound: ContributionBound) -> float:
@@ -95,7 +107,10 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound) -> 
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:
         second = min(others, key=lambda offer: offer.score)
-        if second.score < chosen.score:
+        if chosen.score <= second.score * (1 + _tie(chosen)) and second.score <= chosen.score:
+            text += f"; {second.mechanism} has {second.score:.3g}, which cannot be told from it, and is "
+            text += "listed after it"
+        elif second.score < chosen.score:
             text = f"{chosen.mechanism} has the least {by} of those whose bound is good enough, "
             text += f"{chosen.score:.3g} {unit}; not {second.mechanism} with {second.score:.3g}, whose "
             text += f"median bound at the worst values is {second.median_error:.3g}"

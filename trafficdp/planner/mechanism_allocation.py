@@ -119,10 +119,11 @@ def beats_laplace(
     tries: Tries | None,
     refuse_above: float,
 ) -> tuple[bool, str]:
-    """Return whether ``fitted`` is better than joint Laplace noise of ``scales``, and why.
+    """Return whether ``fitted`` is better than joint noise of the average size ``scales``, and why.
 
     A map whose worst expected ``error`` says enough beats one whose does not; then the largest error in
     made-up cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
+    Block noise is tried as Laplace noise of its average size.
     """
     laplace = {}
     for statistic in tolerance:
@@ -142,7 +143,7 @@ def beats_laplace(
     )
     names = " + ".join(dict.fromkeys(part.mechanism for part in fitted.recipe.parts.values()))
     text = (
-        f"error in made-up cities of {names} at its share of epsilon against Laplace noise that prices all "
+        f"error in made-up cities of {names} at its share of epsilon against noise that prices all "
         f"statistics jointly: {numbers}"
     )
     if says[0] != says[1]:

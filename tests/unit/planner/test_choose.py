@@ -133,7 +133,14 @@ def test_a_tie_goes_to_the_earlier_entry(city):
     assert choose(*city, MEAN, PureDP.of(1), pair).chosen.mechanism == "first"
     choice = choose(*city, MEAN, PureDP.of(1), pair[::-1])
     assert choice.chosen.mechanism == "second"
-    assert "first has 2" in choice.reason
+    assert "first has 2, which cannot be told from it, and is listed after it" in choice.reason
+
+
+def test_what_fitting_cannot_tell_apart_is_a_tie(city):
+    dust = [Made("plain", (2.0,)), Made("clever", (2.0 * (1 - CLOSE),))]
+    assert choose(*city, MEAN, PureDP.of(1), dust).chosen.mechanism == "plain"
+    better = [Made("plain", (2.0,)), Made("clever", (1.9999,))]
+    assert choose(*city, MEAN, PureDP.of(1), better).chosen.mechanism == "clever"
 
 
 class MadeUpTries:
@@ -160,6 +167,9 @@ def test_made_up_cities_decide_among_offers_that_say_enough(city):
     assert chosen(0.1).chosen.mechanism == "bold"
     assert chosen(0.1).reason.startswith("bold has the least error in made-up cities, 1 km/h; safe has 5")
     assert chosen(1.0).chosen.mechanism == "bold"
+    # simulations cannot tell apart what differs by a hundredth
+    close = MadeUpTries(safe=1.01, safer=7.0, bold=1.0)
+    assert choose(*city, MEAN, PureDP.of(1), trio, tries=close).chosen.mechanism == "safe"
 
 
 def test_an_idealised_mechanism_is_shown_and_never_chosen(city):
@@ -209,7 +219,7 @@ def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
     ]
     assert not choice.chosen.idealised
     least = min(offer.median_error for offer in choice.offers if offer.eligible)
-    assert choice.chosen.median_error == least
+    assert least <= choice.chosen.median_error <= least * (1 + 1e-4)
 
 
 def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
