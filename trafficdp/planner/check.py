@@ -29,6 +29,7 @@ from trafficdp.planner.block_lattice import BlockLattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.suppressed_recipe import SuppressedRecipe
 
 IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
@@ -54,6 +55,8 @@ def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound,
     """
     if isinstance(recipe, LatticeRecipe):
         check_lattices(occupancy, bound, recipe.lattices, charged)
+    elif isinstance(recipe, SuppressedRecipe):
+        check_lattices(recipe.rest(occupancy, bound), bound, recipe.lattices, charged)
     elif isinstance(recipe, BlockRecipe):
         check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
     else:

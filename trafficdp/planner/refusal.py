@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, Request, choose_rung
-from trafficdp.planner.block_rung import all_rungs
+from trafficdp.planner.allocation import Allocation, Request, choose_rung, rungs_for
 from trafficdp.privacy.loss import PICO
 
 FloatArray = npt.NDArray[np.float64]
@@ -77,7 +76,7 @@ def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
     if kept.bins == 0:
         return None
     statistic = judged_statistic(request)
-    rung = choose_rung(all_rungs(kept, request.bound, request.tolerance), request)
+    rung = choose_rung(rungs_for(kept, request), request)
     if not _noisy(rung.scales(1.0)[statistic]).size:
         return 1 / PICO
     threshold = request.refuse_above * statistic.largest(request.bound.upper)
