@@ -26,6 +26,7 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.recipe import Statement
 from trafficdp.planner.refusal import judge
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import PureDP
 from trafficdp.release_assembly import bin_status
 from trafficdp.store.vault_fixes import DataVersion
@@ -65,6 +66,7 @@ class Occasion:
     sources: tuple[SourceFacts, ...]
     created_at: datetime
     question: str | None = None
+    policy: BudgetPolicy | None = None
 
 
 def write_order(
@@ -133,6 +135,7 @@ def write_order(
             recipe=recipe.published_facts(),
             tuning_data=f"{TUNING_DATA} ({allocation.reason})",
             question=occasion.question,
+            policy=occasion.policy,
         ),
     )
 
