@@ -246,7 +246,7 @@ class Workspace:
             return ReleasedMap(curator.load(release_id), folder_of(self.store, release_id))
 
     def export(self, release_id: str, format: str, path: str | Path) -> Path:
-        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return the path."""
+        """Write a release as "geojson", "csv", "geoparquet", "gpkg", "html" or "registry"; return path."""
         export(self.map(release_id).release, format, Path(path))
         return Path(path)
 
