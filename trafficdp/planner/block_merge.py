@@ -183,7 +183,7 @@ def _greedy(
         change[rows.indices[right]] += c_right * rows.data[right]
         after = load[users] - change[users] + joined
         change[users] = 0.0
-        old, new = (np.exp(beta * (x / largest - 1)).sum() for x in (load[users], after))
+        old, new = (np.exp(np.minimum(beta * (x / largest - 1), 600.0)).sum() for x in (load[users], after))
         if new < old:
             load[users] = after
             taken[a] = taken[b] = True

@@ -188,5 +188,6 @@ class Partition:
         return row
 
     def _weights(self, load: FloatArray) -> FloatArray:
-        weights: FloatArray = np.exp(self._beta * (load / self._reference - 1))
+        # a load far above the reference must stay a number: beyond this no move is taken anyway
+        weights: FloatArray = np.exp(np.minimum(self._beta * (load / self._reference - 1), 600.0))
         return weights
