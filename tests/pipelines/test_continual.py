@@ -129,7 +129,7 @@ def test_the_replayed_day_is_austins(continual):
     arrivals, minute = continual.austin()
     assert len(minute) == len(arrivals)
     assert (np.diff(minute) >= 0).all()
-    assert 1200 < minute.max() <= 1500
+    assert (minute.min(), minute.max()) == (1, 625)
     assert (len(arrivals), arrivals.users, arrivals.samples) == (45_377, 329, 350)
     np.testing.assert_array_equal(np.unique(arrivals.user), np.arange(329))
 
