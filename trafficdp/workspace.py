@@ -141,8 +141,9 @@ class Workspace:
         for what is raised.
         """
         question = Question(max_half_width, Reach(reach), search_maps, within_budget, suggestions, save=save)
+        asked = _loss(epsilon)
         with self._curator("plan") as curator:
-            return self._planning(curator, looked_at).plan(_loss(epsilon), question)[0]
+            return self._planning(curator, looked_at).plan(asked, question)[0]
 
     def occupancy(self, grid: Grid | None = None) -> Occupancy:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
@@ -171,7 +172,7 @@ class Workspace:
         """
         if allow_idealised_noise is not None:
             return self._idealised(allow_idealised_noise).release(
-                epsilon, force=force, within_budget=within_budget
+                epsilon, force=force, within_budget=within_budget, plan=plan
             )
         key = VehicleKey.load(self.key_file)
         with self._curator("release", recover=False) as curator:
