@@ -202,7 +202,7 @@ def lives(template, number, generator, whole, expected, most, *, known_noise, bo
     folder = template.parent / f"trial{number}"
     shutil.copytree(template, folder)
     city = small_city.at(folder)
-    deaths, problems, by_folder = [], [], generator.random() < 0.5
+    deaths, problems, by_folder = [], [], boundary is None and generator.random() < 0.5
     while True:
         before, seen = committed(city), shown(city)
         if seen > len(before["publications"]):
