@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import trafficdp
 from trafficdp.binning.cells import area_km2
 from trafficdp.errors import TrafficdpError, UninformativeReleaseError, UsageError
+from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
 from trafficdp.privacy.loss import PureDP
@@ -38,10 +40,12 @@ CapMetro buses, 24 to 27 November 2016, {vehicles} vehicles, {fixes:,} records, 
 hexagons with at least {least} vehicles. Only hexagons count whose 95 % interval is at most so wide on each
 side; for a single resolution, as many of its hexagons are chosen as the budget allows, by the same program.
 
-covered: share of the records in a hexagon with a number | by resolution: numbers, from fine to coarse |
+covered: share of the records in a hexagon with a number | numbers: of every level, from fine to coarse; with
+longer slots the levels are all resolutions by the hour, then by day part and by the whole period in the
+coarsest, or first all slots in the finest resolution and then the coarser ones, whichever is worth more |
 area: of the hexagon that an average covered record is in | detail: what a level is worth (see README).
 
-| slot | half width | resolutions | detail | covered | by resolution | area (km2) |
+| slot | half width | resolutions | detail | covered | numbers | area (km2) |
 |---|---|---|---|---|---|---|
 """
 
@@ -66,14 +70,20 @@ def run(into: Path) -> None:
             epsilon=EPSILON,
             least=city.config.map.min_vehicles,
         )
-        text += "".join(
-            line(city, slot, width, resolutions, detail) + "\n"
-            for slot in SLOTS
-            for width in WIDTHS
-            for resolutions in CHOICES
-            for detail in (DETAILS if len(resolutions) > 1 else DETAILS[:1])
-        )
+        text += "".join(line(city, *choice) + "\n" for choice in choices())
     (into / "austin.md").write_text(text, encoding="utf-8")
+
+
+def choices() -> Iterator[tuple[SlotKind, int, tuple[int, ...], float, tuple[SlotKind, ...]]]:
+    """Every line's slot, half width, resolutions, detail and longer slots."""
+    for slot in SLOTS:
+        for width in WIDTHS:
+            for resolutions in CHOICES:
+                for detail in DETAILS if len(resolutions) > 1 else DETAILS[:1]:
+                    yield slot, width, resolutions, detail, ()
+            if LONGER[slot]:
+                yield slot, width, CHOICES[-1], DETAILS[0], LONGER[slot]
+                yield slot, width, CHOICES[-1], DETAILS[1], LONGER[slot]
 
 
 def line(
@@ -88,7 +98,8 @@ def line(
     grid = replace(city.config.grid, resolution=resolutions[0], slot_kind=slot)
     settings = AdaptiveSettings(resolutions, Fraction(width * 10, 36), Fraction(1, 1000), detail, longer)
     names = ", ".join(str(each) for each in reversed(resolutions))
-    head = f"| {slot.value.replace('_', ' ')} | {width} km/h | {names} | "
+    fallback = " or longer" if longer else ""
+    head = f"| {slot.value.replace('_', ' ')}{fallback} | {width} km/h | {names} | "
     head += f"{detail:g} | " if len(resolutions) > 1 else "- | "
     try:
         chosen = choose_mosaic(grid, city.occupancy(grid), settings, city.config.request(EPSILON))
