@@ -101,14 +101,21 @@ class StreamOrder:
 
     def empty_stream(self) -> Stream:
         """Return the stream before its first fix."""
-        return Stream(self.horizon, self.allowance, self.settings.fixes_per_step)
+        return Stream(self.horizon, self.allowance, self.settings.fixes_per_step, self._enough)
 
     def stream_from(self, parts: Mapping[str, Mapping[str, Any]]) -> Stream:
         """Return the stream that was stored as ``parts``."""
         if not parts:
             return self.empty_stream()
         cap = self.settings.fixes_per_step
-        return Stream.from_state(self.horizon, self.allowance, cap, parts["opened"], parts["kept"])
+        return Stream.from_state(
+            self.horizon, self.allowance, cap, parts["opened"], parts["kept"], self._enough
+        )
+
+    @property
+    def _enough(self) -> int | None:
+        """How far vehicles of a bin need to be counted."""
+        return None if self.publish_counts else self.min_vehicles
 
     def as_of(self, step: int) -> datetime:
         """Return the end of a step."""

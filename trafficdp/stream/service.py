@@ -67,7 +67,8 @@ class Closed:
     """What a closed step leaves: its counts (``journal``), and the noisy sums of all bins so far.
 
     ``journal``: cell, slot, vehicle (the vault's), fixes and position, one row a (bin, vehicle) of the step.
-    Over all G bins met so far: ``cell``, ``slot``, ``fixes``, ``vehicles``, ``sums`` (G, 1 or 2), ``terms``.
+    Over all G bins met so far: ``cell``, ``slot``, ``fixes``, ``vehicles`` (exact below ``enough``), ``sums``
+    (G, 1 or 2), ``terms``.
     """
 
     step: int
@@ -83,10 +84,14 @@ class Closed:
 class Stream:
     """The whole state of a stream; give ``state()`` back to ``from_state`` and it goes on where it was.
 
-    ``fixes_per_step`` (0: no limit) is the most fixes of one vehicle that a step takes.
+    ``fixes_per_step`` (0: no limit) is the most fixes of one vehicle that a step takes. ``enough`` (None:
+    without end): vehicles of a bin are counted up to so many and no further, which keeps memory flat.
     """
 
-    def __init__(self, horizon: Horizon, allowance: Allowance, fixes_per_step: int) -> None:
+    def __init__(
+        self, horizon: Horizon, allowance: Allowance, fixes_per_step: int, enough: int | None = None
+    ) -> None:
+        self.enough = np.iinfo(np.int64).max if enough is None else enough
         self.horizon, self.allowance, self.fixes_per_step = horizon, allowance, fixes_per_step
         self.clock_us, self.closed = _NEVER, 0
         self.fates = np.zeros(len(FATES), dtype=np.int64)
@@ -98,6 +103,7 @@ class Stream:
         self.can_pay = np.zeros(0, dtype=np.bool_)
         self.pairs = np.zeros(0, dtype=np.int64)
         self.fixes = np.zeros(0, dtype=np.int64)
+        self.visitors = np.zeros(0, dtype=np.int64)
         levels = 2 if allowance.squares else 1
         self.bank = SignedCounterBank(0, levels, allowance.arity, allowance.heights, np.ones(1))
 
@@ -174,7 +180,7 @@ class Stream:
             self.bank.append(bins, np.full(len(bins), level), np.add.reduceat(rows[name], order_first))
         self.bank.draw(noise)
         np.add.at(self.fixes, rows["bin"], rows["count"])
-        self.pairs = np.union1d(self.pairs, pack(rows["bin"], rows["vehicle"]))
+        self._count_vehicles(rows["bin"], rows["vehicle"])
         cell_number, slot_number = unpack(self.bins.keys)
         cell, slot = self.cells.keys[cell_number], self.slots.keys[slot_number]
         journal = {
@@ -185,14 +191,13 @@ class Stream:
             "position": position[which],
         }
         known = self.fixes > 0
-        per_bin = np.bincount(unpack(self.pairs)[0], minlength=len(self.fixes))
         return Closed(
             step=step,
             journal=journal,
             cell=cell[known],
             slot=slot[known],
             fixes=self.fixes[known],
-            vehicles=per_bin[known].astype(np.int64),
+            vehicles=self.visitors[known],
             sums=self.bank.sums()[known],
             terms=self.bank.terms()[known, MEAN],
         )
@@ -202,6 +207,16 @@ class Stream:
         scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]
         self.bank.grow(len(self.bins), np.array(scales, dtype=np.float64))
         self.fixes = np.append(self.fixes, np.zeros(more, dtype=np.int64))
+        self.visitors = np.append(self.visitors, np.zeros(more, dtype=np.int64))
+
+    def _count_vehicles(self, bins: IntArray, vehicle: IntArray) -> None:
+        """Count the vehicles that a bin meets for the first time; forget who met one that has enough."""
+        open_ = self.visitors[bins] < self.enough
+        pairs = pack(bins[open_], vehicle[open_])
+        new = pairs[~np.isin(pairs, self.pairs, assume_unique=True)]
+        np.add.at(self.visitors, unpack(new)[0], 1)
+        both = np.concatenate([self.pairs, new])
+        self.pairs = np.sort(both[self.visitors[unpack(both)[0]] < self.enough])
 
     def _admit(self, batch: Batch, rows: slice, in_time: npt.NDArray[np.bool_]) -> None:
         """Give every fix of ``rows`` its fate; no step closes on the way, except after the last."""
@@ -286,6 +301,7 @@ class Stream:
             "charged": self.charged,
             "pairs": self.pairs,
             "fixes": self.fixes,
+            "visitors": self.visitors,
             **{f"bank_{name}": values for name, values in self.bank.state().items()},
         }
         return opened, kept
@@ -298,16 +314,17 @@ class Stream:
         fixes_per_step: int,
         opened: Mapping[str, npt.NDArray[np.generic]],
         kept: Mapping[str, npt.NDArray[np.generic]],
+        enough: int | None = None,
     ) -> Stream:
         """Return the stream that ``state`` was taken from."""
-        stream = cls(horizon, allowance, fixes_per_step)
+        stream = cls(horizon, allowance, fixes_per_step, enough)
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
         stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
         stream.window = Window.from_state(_part(opened, "window_"))
         for name in ("vehicles", "cells", "slots", "bins"):
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
-        for name in ("touches", "pairs", "fixes"):
+        for name in ("touches", "pairs", "fixes", "visitors"):
             setattr(stream, name, np.array(kept[name], dtype=np.int64))
         stream.charged = np.array(kept["charged"], dtype=np.bool_)
         stream.can_pay = stream.charged.copy()

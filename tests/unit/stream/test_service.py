@@ -265,3 +265,17 @@ def test_what_is_published_is_the_exact_sum_and_the_noise_of_the_nodes():
     quiet = [*rows[:5], [9, 6, 8, 0, 1], [9, 11, 8, 0, 1]]
     said = feed(stream(), batch(quiet), noise=SimulatedNoise(3), finish=True)
     assert len({int(each.sums[0, 0]) for each in said}) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(FIXES, st.integers(1, 3))
+def test_vehicles_are_counted_exactly_up_to_what_is_enough(rows, enough):
+    whole = feed(stream(), batch(rows), finish=True)
+    subject = stream()
+    subject.enough = enough
+    short = feed(subject, batch(rows), finish=True)
+    for one, other in zip(whole, short, strict=True):
+        assert np.minimum(one.vehicles, enough).tolist() == np.minimum(other.vehicles, enough).tolist()
+        assert one.sums.tolist() == other.sums.tolist()
+    full = np.flatnonzero(subject.visitors >= enough)
+    assert not np.isin(subject.pairs >> 32, full).any()
