@@ -71,8 +71,8 @@ Made by `make ladder`: means of all bins with at least {least} vehicles, speeds 
 column spends the same total epsilon, by no vehicle more. Mean absolute errors over the bins, m/s. First what
 public counts promise in the worst case over all speeds (`promised`), then what simulated noise really does to
 the true means ({runs} draws; speeds are looked at for this evaluation alone). `constant`: the middle of the
-range, said everywhere; a map that is not well below it says nothing. `exact` gives crowded bins less noise and
-lonely ones more: often less on average, always more in the worst bin, which is what releases make least.
+range, said everywhere; a map that is not well below it says nothing. `exact` gives crowded bins less noise
+and lonely ones more: often less on average, never less in the worst bin, which is what releases make least.
 
 """
 
