@@ -39,6 +39,12 @@ def published_statistics(release: Release) -> tuple[Statistic, ...]:
     return tuple(statistic for statistic in Statistic if statistic in release.estimates)
 
 
+def withheld_because(release: Release) -> str:
+    """Return why a bin of ``release`` is withheld, short enough for a legend."""
+    budget = "" if release.grid.mosaic is None else ", or no budget for so narrow an interval"
+    return f"withheld: fewer than {release.min_vehicles} vehicles{budget}"
+
+
 def reasons(release: Release) -> dict[str, str | None]:
     """Return, a bin status, why the bin carries no number or one not to lean on (None: nothing to say)."""
     return {

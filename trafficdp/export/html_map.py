@@ -26,7 +26,7 @@ from trafficdp.export.classes import (
     hatch_limit,
     width_breaks,
 )
-from trafficdp.export.columns import published_statistics, reasons, unit_label
+from trafficdp.export.columns import published_statistics, reasons, unit_label, withheld_because
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.drawing import Drawing
 from trafficdp.export.file import replace_file
@@ -150,7 +150,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
             "margin": drawing.margin,
         }
     text = _ENVIRONMENT.get_template("map.html").render(
-        release=release,
+        withheld=withheld_because(release),
         groups=groups,
         drawing=drawing,
         outline=drawing.outline(release.grid.area.geometry),

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from trafficdp.export.classes import COLOURS, breaks_of, hatch_limit
-from trafficdp.export.columns import published_statistics, unit_label
+from trafficdp.export.columns import published_statistics, unit_label, withheld_because
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import BinStatus, Release
 
@@ -83,7 +83,7 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     rules = [
         Rule(
             f'"{column}" is null',
-            f"withheld: fewer than {release.min_vehicles} vehicles",
+            withheld_because(release),
             "#c4c4c4",
             "#4d4d4d",
         ),
