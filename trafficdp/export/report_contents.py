@@ -100,6 +100,7 @@ class Contents:
                 counts[BinStatus.UNINFORMATIVE],
                 counts[BinStatus.CONSTANT],
                 release.min_vehicles,
+                narrow=release.grid.mosaic is not None,
             )
         ]
         if each.certain is None or each.order is None:

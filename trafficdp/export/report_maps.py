@@ -22,7 +22,7 @@ from trafficdp.export.classes import (
     hatch_limit,
     letters_of,
 )
-from trafficdp.export.columns import unit_label
+from trafficdp.export.columns import unit_label, withheld_because
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.drawing import Drawing
 from trafficdp.export.frame import unique_polygons
@@ -148,7 +148,7 @@ def legend(release: Release, statistic: Statistic, level: str, several: bool) ->
     lines = [LegendLine(swatch(letter), text) for letter, text in zip(PLAIN, texts, strict=True)]
     hatched = sentences.legend_hatched(level, limit, unit_label(statistic, unit))
     lines.append(LegendLine(swatch(HATCHED[len(HATCHED) // 2]), hatched))
-    lines.append(LegendLine(swatch(WITHHELD), sentences.legend_withheld(release.min_vehicles)))
+    lines.append(LegendLine(swatch(WITHHELD), withheld_because(release)))
     lines.append(LegendLine(swatch(UNINFORMATIVE), sentences.legend_noisy()))
     if several:
         lines.append(LegendLine(swatch(ABSENT), sentences.legend_empty()))

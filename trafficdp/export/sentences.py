@@ -88,12 +88,17 @@ def coverage(
     noisy: int,
     constant: int,
     least: int,
+    narrow: bool = False,
 ) -> str:
-    """How many numbers there are, and why not more. ``least``: vehicles below which one is withheld."""
+    """How many numbers there are, and why not more. ``least``: vehicles below which one is withheld.
+
+    ``narrow``: an interval of a declared width was asked for, which the budget may not have reached.
+    """
     reasons = []
     if withheld:
+        also = ", or the budget did not reach for an interval as narrow as asked" if narrow else ""
         reasons.append(
-            f"{withheld:,} {is_or_are(withheld)} withheld because fewer than {least} vehicles were seen"
+            f"{withheld:,} {is_or_are(withheld)} withheld because fewer than {least} vehicles were seen{also}"
         )
     if noisy:
         reasons.append(f"{noisy:,} {is_or_are(noisy)} too noisy to say much")
@@ -303,11 +308,6 @@ def class_limits(low: str | None, high: str | None) -> str:
 def legend_hatched(level: str, limit: str, unit: str) -> str:
     """Legend of hatching."""
     return f"hatched: {level} % interval wider than {limit} {unit}"
-
-
-def legend_withheld(least: int) -> str:
-    """Legend of withheld hexagons."""
-    return f"withheld: fewer than {least} vehicles"
 
 
 def legend_noisy() -> str:

@@ -24,7 +24,8 @@ def published_frame(release: Release) -> pd.DataFrame:
     Columns: ``h3`` (hexadecimal text), ``resolution``, ``slot``, ``slot_kind``, ``slot_label``,
     ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``fixes``, then for every statistic, with
     stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
-    ``_expected_error``; and by stem alone ``_status`` and the recipe's columns (``_lattice_scale`` and so on).
+    ``_expected_error``; and by stem alone ``_status`` and the recipe's columns (``_lattice_scale`` and so
+    on).
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.

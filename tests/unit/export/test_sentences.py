@@ -33,6 +33,7 @@ CASES = {
         (VARIANCE, AREAS_AND_TIMES, 1200, 1000, 100, 0, 100, 5),
         (MEAN, AREAS, 5, 1, 1, 1, 1, 3),
         (MEAN, AREAS, 5, 0, 0, 5, 0, 3),
+        (MEAN, AREAS, 61, 47, 9, 5, 0, 5, True),
     ],
     sentences.nothing_informative: [(MEAN,), (VARIANCE,)],
     sentences.average_is: [
@@ -90,7 +91,6 @@ CASES = {
     sentences.marks_in_words: [(MEAN, False), (VARIANCE, True)],
     sentences.class_limits: [(None, "10"), ("10", "20"), ("60", None)],
     sentences.legend_hatched: [("95", "16.2", "km/h")],
-    sentences.legend_withheld: [(5,)],
     sentences.legend_noisy: [()],
     sentences.legend_empty: [()],
     sentences.legend_change: [(MEAN,), (VARIANCE,)],
