@@ -14,22 +14,23 @@ from trafficdp.mechanisms.linf_block import LinfBlock
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.pooled import Pooled
 from trafficdp.mechanisms.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.mechanisms.two_stage import TwoStage
 from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
     Pooled(),
-    ArrayAveraging(Grouping.BEST_FIT),
-    ArrayAveraging(Grouping.WRAP_AROUND),
-    Levy(Grouping.BEST_FIT),
-    Levy(Grouping.WRAP_AROUND),
-    Quantile(QuantileRule.FIXED, Grouping.BEST_FIT),
-    Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND),
-    Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT),
-    Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND),
+    KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
+    KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
+    KnownTwoMoments(Levy(Grouping.BEST_FIT)),
+    KnownTwoMoments(Levy(Grouping.WRAP_AROUND)),
+    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
+    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
+    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
+    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
     Huber(),
-    TwoStage(),
+    KnownTwoMoments(TwoStage()),
     WorstCaseClipping(),
     WorstCaseClipping(least_exact_error=True),
     DirectClipping(),

@@ -44,8 +44,8 @@ def test_a_table_names_one_for_each_and_leaves_the_rest_to_the_baseline(load, mi
         ({"mechanism": ["auto"]}, ["[map] mechanism"]),
         ({"mechanism": {"mean": "guess"}}, ["[map] mechanism.mean", '"auto"']),
         ({"mechanism": {"median": "auto"}}, ["unknown key [map] mechanism.median"]),
-        ({"mechanism": "levy_best_fit"}, ["[map] mechanism", "cannot estimate the variance", "pooled"]),
-        ({"mechanism": {"variance": "two_stage"}}, ["mechanism.variance", "cannot estimate the variance"]),
+        ({"mechanism": "direct_clipping"}, ["[map] mechanism", "cannot estimate the mean", "pooled"]),
+        ({"mechanism": {"mean": "direct_clipping"}}, ["mechanism.mean", "cannot estimate the mean"]),
         ({"mechanism": "auto", "rung": "exact"}, ["[map] rung", 'mechanism = "baseline"']),
     ],
 )

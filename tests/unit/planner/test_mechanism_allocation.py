@@ -114,7 +114,7 @@ def test_made_up_cities_depend_on_counts_and_seed_alone(city, bound_of):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({VARIANCE: "two_stage"}, "cannot estimate the variance"),
+        ({MEAN: "direct_clipping"}, "cannot estimate the mean"),
         ({MEAN: "huber"}, "allow-idealised-noise huber"),
         ({MEAN: "guess"}, "unknown mechanism"),
     ],
