@@ -10,6 +10,8 @@ FAMILY = [
 ]
 EXIT_CODES = {
     "TrafficdpError": 1,
+    # the second check of a charge failed: a bug, whatever the user did
+    "AllocationError": 1,
     "UsageError": 2,
     "ConfigError": 2,
     "InsufficientBudgetError": 3,

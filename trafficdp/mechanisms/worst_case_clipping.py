@@ -111,7 +111,10 @@ class WorstCaseClipping:
         reach = statistic.largest(bound.upper)
         rounding = rounding_bias(statistic, bound)
         if statistic is Statistic.MEAN:
-            return clamped_laplace_error(terms[0].scale * terms[0].step, terms[0].bias + rounding, reach)
+            noisy = clamped_laplace_error(terms[0].scale * terms[0].step, terms[0].bias + rounding, reach)
+            # the middle is as near to speeds that were never rounded
+            middle = (terms[0].scale == 0) & np.isfinite(parts[0][1])
+            return np.where(middle, terms[0].bias, noisy)
         first, second = (
             clamped_laplace_error(term.scale * term.step, term.bias, moment.upper)
             for term, (moment, _) in zip(terms, parts, strict=True)

@@ -2,11 +2,13 @@
 
 import errno
 import gzip
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -296,13 +298,15 @@ ARBITRARY = st.text(st.characters(exclude_characters="\0", exclude_categories=[]
 @given(arguments=st.lists(st.one_of(WORDS, WORDS, ARBITRARY), max_size=6))
 @example(arguments=["--store", "..", "init"])
 @example(arguments=["ingest", "day1.csv.gz", "day1.csv.gz", "x" * 300])
+@example(arguments=["sql"])
 @example(arguments=["plan", "--epsilon", "\u0661"])
 @example(arguments=["--config", "city.store", "plan"])
 @example(arguments=["--config", "\udcff", "--store", "\udcfe", "init"])
 def test_no_call_whatever_is_a_bug(released, capfd, arguments):
     # errors of one line each, and none of our own
     capfd.readouterr()
-    code = run(arguments)
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())):
+        code = run(arguments)
     out, err = capfd.readouterr()
     assert code in (0, 2, 3, 4, 5, 6), (arguments, err)
     if code and arguments:

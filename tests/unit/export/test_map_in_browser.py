@@ -315,6 +315,7 @@ def test_a_zoomed_map_is_dragged_and_painted_where_it_lies(city, opened):
 def test_the_table_lists_what_is_shown(rush_hours, opened):
     page = opened(rush_hours)
     page.page.click("#listing summary")
+    page.wait("#listing tbody tr >> nth=0")
     lines = page.page.locator("#listing tbody tr")
     assert lines.count() == 37
     row = published_frame(rush_hours).iloc[0]
@@ -330,6 +331,7 @@ def test_twenty_thousand_cells_are_drawn_and_found(make_release, opened):
     page.page.mouse.move(x, y)
     assert f"{np.unique(release.cell)[12_345]:x}" in page.text("#card")
     page.page.click("#listing summary")
+    page.wait("#listing tbody tr >> nth=0")
     assert page.page.locator("#listing tbody tr").count() == 2_000
     assert page.page.locator("#cut").is_visible()
 
