@@ -185,8 +185,8 @@ def test_python_chooses_a_mechanism_too(filled):
         "variance": "baseline",
     }
     assert failed(filled) == {}
-    with pytest.raises(UsageError, match="cannot estimate the variance"):
-        filled.open().with_map(mechanism="levy_best_fit")
+    with pytest.raises(UsageError, match="cannot estimate the mean"):
+        filled.open().with_map(mechanism="direct_clipping")
     with pytest.raises(UsageError, match="unknown mechanism"):
         filled.open().with_map(mechanism="guess")
 
