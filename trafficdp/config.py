@@ -93,10 +93,7 @@ class Config:
     def budget(self) -> PureDP:
         """What a vehicle may lose over all time, in epsilon; raise UsageError where losses are rho."""
         if isinstance(self.policy, ZCDPBudget):
-            raise UsageError(
-                "this store counts its budget in rho: only maps by a zCDP mechanism are planned and released",
-                todo='release with --rho (in Python: Workspace.zcdp), or use a store of kind "pure"',
-            )
+            raise _in_rho()
         return self.policy.total
 
     @property
@@ -104,18 +101,16 @@ class Config:
         """The budget in rho; raise UsageError where losses are epsilon."""
         if isinstance(self.policy, ZCDPBudget):
             return self.policy
-        raise UsageError(
-            "this store counts its budget in epsilon",
-            got="a wish for rho",
-            todo='ask with epsilon, or make a new store with [budget] kind = "zcdp"',
-        )
+        raise _in_epsilon()
 
     def zcdp_request(self, rho: ZCDP | None = None) -> ZCDPRequest:
         """Return what is asked of the planner, with ``rho`` instead of the configured one if given.
 
         Raises UsageError where losses are epsilon, ConfigError when there is no rho.
         """
-        chosen = (self.rho if rho is None else rho) if self.zcdp_budget else None
+        if not isinstance(self.policy, ZCDPBudget):
+            raise _in_epsilon()
+        chosen = self.rho if rho is None else rho
         if chosen is None:
             raise ConfigError(
                 "[privacy] rho is missing",
@@ -137,7 +132,9 @@ class Config:
 
         Raises ConfigError when there is neither, UsageError where losses are rho.
         """
-        chosen = (self.epsilon if epsilon is None else epsilon) if self.budget else None
+        if isinstance(self.policy, ZCDPBudget):
+            raise _in_rho()
+        chosen = self.epsilon if epsilon is None else epsilon
         if chosen is None:
             raise ConfigError(
                 "[privacy] epsilon is missing",
@@ -156,6 +153,21 @@ class Config:
             trial=MadeUpCities,
             allow_idealised=self.map.allow_idealised,
         )
+
+
+def _in_rho() -> UsageError:
+    return UsageError(
+        "this store counts its budget in rho: only maps by a zCDP mechanism are planned and released",
+        todo='release with --rho (in Python: Workspace.zcdp), or use a store of kind "pure"',
+    )
+
+
+def _in_epsilon() -> UsageError:
+    return UsageError(
+        "this store counts its budget in epsilon",
+        got="a wish for rho",
+        todo='ask with epsilon, or make a new store with [budget] kind = "zcdp"',
+    )
 
 
 def template() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from trafficdp.config import Config
@@ -75,8 +75,10 @@ def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, 
     )
 
 
-def occasion_of(config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid) -> Occasion:
-    """Return what a release of now is about: ``grid`` of the data ``version``."""
+def occasion_of(
+    config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid, at: datetime
+) -> Occasion:
+    """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
     speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
     sources = tuple(
         source_facts(declaration, name, speeds.get(name, "reported"))
@@ -92,7 +94,7 @@ def occasion_of(config: Config, vault: Vault, version: vault_fixes.DataVersion, 
         policy=config.policy,
         data_version=version,
         sources=sources,
-        created_at=datetime.now(UTC).replace(microsecond=0),
+        created_at=at.replace(microsecond=0),
     )
 
 

@@ -186,7 +186,7 @@ class Workspace:
             if planned.verdict.refused and not force:
                 raise refusal(planned)
             version = vault_fixes.data_version(curator.vault)
-            occasion = occasion_of(self.config, curator.vault, version, planned.grid)
+            occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             for name in finished:
                 order = curator.order_of(name)
                 if same_question(order, occasion, planned.allocation):
@@ -236,7 +236,7 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             planning = there._planning(curator)
             version = vault_fixes.data_version(curator.vault)
-            occasion = occasion_of(there.config, curator.vault, version, there.config.grid)
+            occasion = occasion_of(there.config, curator.vault, version, there.config.grid, datetime.now(UTC))
             return asking.answer(curator, planning, occasion)
 
     def releases(self) -> list[ReleaseSummary]:

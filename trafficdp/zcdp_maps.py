@@ -67,7 +67,7 @@ class ZCDPMaps:
                     "number marked (what PLAN's error is counts cannot tell)",
                 )
             version = vault_fixes.data_version(curator.vault)
-            occasion = occasion_of(self.config, curator.vault, version, self.config.grid)
+            occasion = occasion_of(self.config, curator.vault, version, self.config.grid, datetime.now(UTC))
             for name in finished:
                 if same_question(curator.order_of(name), occasion, allocation):
                     return ReleasedMap(curator.load(name), folder_of(self.store, name))
