@@ -319,3 +319,13 @@ def test_the_commands_speak_of_rho(concentrated):
         shown = run(concentrated, command)
         assert shown.returncode == 0, shown.stderr
         assert "rho" in shown.stdout + shown.stderr
+
+
+def test_a_pure_store_is_what_it_was_before_there_were_kinds(released):
+    # so that stores of before, which say nothing of their kind, are pure
+    assert released.sql("SELECT value FROM meta WHERE key = 'loss_kind'") == []
+    here = released.open()
+    assert here.status().quantity == "epsilon"
+    assert "epsilon_pico" in here.ledger()[0].facts
+    assert all(check.passed for check in here.verify("r0001"))
+    assert "rho" not in read(manifest_of(released))["guarantee"]
