@@ -58,7 +58,8 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
         "budget_per_vehicle": str(totals.budget),
         "largest_spent": str(totals.largest_spent),
         "sum_of_maxima": str(totals.sum_of_maxima),
-        **({} if totals.delta is None else {"quantity": totals.quantity, "delta": totals.delta}),
+        "quantity": totals.quantity,
+        "delta": totals.delta,
         "windows": [
             {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
             for each in totals.windows
