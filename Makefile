@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy ladder continual clean
+.PHONY: demo test check bench accuracy audit ladder continual clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -33,6 +33,10 @@ bench: $(VENV)/.ready
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready
 	$(RUN)/python pipelines/accuracy.py
+
+# What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.
+audit: $(VENV)/.ready
+	$(RUN)/python pipelines/audit.py
 
 # What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
 ladder: $(VENV)/.ready

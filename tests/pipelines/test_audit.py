@@ -1,0 +1,45 @@
+"""The committed table of audits is whole, and says what audits find."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from trafficdp.audit.wrong import mistakes
+from trafficdp.cli.audit import BOUND, slug
+from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("audit_script", ROOT / "pipelines" / "audit.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rows(text):
+    lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_mechanism_and_mistake_has_its_row(script):
+    found = rows(script.TABLE.read_text(encoding="utf-8"))
+    everyone = [(m.name, s.value) for m in (*MECHANISMS, *ZCDP_MECHANISMS) for s in m.statistics]
+    everyone += [(slug(mistake.name), "") for mistake in mistakes(BOUND)]
+    assert [(row[0], row[1]) for row in found] == everyone
+    for name, statistic, claimed, _, least, _, verdict in found:
+        right = bool(statistic)
+        assert verdict == ("keeps" if right else "**caught**"), name
+        assert (float(least) <= float(claimed)) == right, name
+
+
+def test_the_script_writes_such_a_table(script, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["audit.py", "--draws", "100", "--into", str(tmp_path / "table.md")])
+    script.main()
+    committed = rows(script.TABLE.read_text(encoding="utf-8"))
+    written = rows((tmp_path / "table.md").read_text(encoding="utf-8"))
+    assert [row[:4] for row in written] == [row[:4] for row in committed]
