@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import ClassVar
 
-from sqlglot import exp
+from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
-from sqlglot.tokens import Tokenizer
 
 from trafficdp.query.problems import Problems, shown
 
@@ -32,13 +32,13 @@ class _Priced(Dialect):
 
     NULL_ORDERING = "nulls_are_last"
 
-    class Tokenizer(Tokenizer):
+    class Tokenizer(tokens.Tokenizer):
         KEYWORDS = {  # noqa: RUF012 - sqlglot reads it as it stands
             word: kind
-            for word, kind in Tokenizer.KEYWORDS.items()
+            for word, kind in tokens.Tokenizer.KEYWORDS.items()
             if word not in ("EXPLAIN", "/*+") and not word.startswith(("{", "%", "+%", "-%", "+}", "-}"))
         }
-        COMMANDS = set()  # noqa: RUF012
+        COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 @dataclass(frozen=True)
