@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -26,7 +27,7 @@ from trafficdp.config_reading import (
 )
 from trafficdp.config_source import declaration_json, read_sources
 from trafficdp.config_stream import STREAM_KEYS, StreamSettings, read_stream
-from trafficdp.errors import ConfigError
+from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
@@ -36,16 +37,22 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.planner.allocation import Request
+from trafficdp.planner.zcdp_allocation import ZCDPRequest
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 
 _TOP = ("store", "key_file", "city", "privacy", "budget", "map", "stream", "source", "analysts", "areas")
 _BUDGET = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
+_ZCDP_BUDGET = ("rho_per_vehicle", "delta")
 _CITY = ("name", "publisher", "time_zone", "study_area", "period")
 _EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 4"
+_RHO = "a number above 0, at most 1,000,000, with at most 12 decimals, such as 0.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,8 @@ class Config:
     """The whole configuration. ``epsilon`` None: it must be given with the release.
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
-    ``policy`` is the whole of [budget], ``budget`` its total alone.
+    ``policy`` is the whole of [budget], ``budget`` its total alone. Where losses are rho, ``rho`` stands for
+    ``epsilon``.
     ``analysts`` may ask priced questions; ``areas`` are places that these may name.
     """
 
@@ -71,7 +79,7 @@ class Config:
     bound: ContributionBound
     relation: NeighbouringRelation
     epsilon: PureDP | None
-    policy: BudgetPolicy
+    policy: BudgetPolicy | ZCDPBudget
     map: MapSettings
     sources: tuple[SourceDeclaration, ...]
     key_file: Path | None
@@ -79,17 +87,53 @@ class Config:
     analysts: tuple[Analyst, ...] = ()
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
+    rho: ZCDP | None = None
 
     @property
     def budget(self) -> PureDP:
-        """What a vehicle may lose over all time."""
+        """What a vehicle may lose over all time, in epsilon; raise UsageError where losses are rho."""
+        if isinstance(self.policy, ZCDPBudget):
+            raise _in_rho()
         return self.policy.total
+
+    @property
+    def zcdp_budget(self) -> ZCDPBudget:
+        """The budget in rho; raise UsageError where losses are epsilon."""
+        if isinstance(self.policy, ZCDPBudget):
+            return self.policy
+        raise _in_epsilon()
+
+    def zcdp_request(self, rho: ZCDP | None = None) -> ZCDPRequest:
+        """Return what is asked of the planner, with ``rho`` instead of the configured one if given.
+
+        Raises UsageError where losses are epsilon, ConfigError when there is no rho.
+        """
+        if not isinstance(self.policy, ZCDPBudget):
+            raise _in_epsilon()
+        chosen = self.rho if rho is None else rho
+        if chosen is None:
+            raise ConfigError(
+                "[privacy] rho is missing",
+                expected=_RHO,
+                todo="set it in the configuration file, or give --rho",
+            )
+        return ZCDPRequest(
+            rho=chosen,
+            bound=self.bound,
+            tolerance=self.map.tolerance,
+            min_vehicles=self.map.min_vehicles,
+            refuse_above=self.map.refuse_above,
+            interval_level=self.map.interval_level,
+            mechanism=self.map.mechanism,
+        )
 
     def request(self, epsilon: PureDP | None = None) -> Request:
         """Return what is asked of the planner, with ``epsilon`` instead of the configured one if given.
 
-        Raises ConfigError when there is neither.
+        Raises ConfigError when there is neither, UsageError where losses are rho.
         """
+        if isinstance(self.policy, ZCDPBudget):
+            raise _in_rho()
         chosen = self.epsilon if epsilon is None else epsilon
         if chosen is None:
             raise ConfigError(
@@ -109,6 +153,21 @@ class Config:
             trial=MadeUpCities,
             allow_idealised=self.map.allow_idealised,
         )
+
+
+def _in_rho() -> UsageError:
+    return UsageError(
+        "this store counts its budget in rho: only maps by a zCDP mechanism are planned and released",
+        todo='release with --rho (in Python: Workspace.zcdp), or use a store of kind "pure"',
+    )
+
+
+def _in_epsilon() -> UsageError:
+    return UsageError(
+        "this store counts its budget in epsilon",
+        got="a wish for rho",
+        todo='ask with epsilon, or make a new store with [budget] kind = "zcdp"',
+    )
 
 
 def template() -> str:
@@ -135,11 +194,13 @@ def load_config(path: Path) -> Config:
     refuse_placeholders(document, name=path.name)
     table = Table(document, "", _TOP)
     city = table.section("city", _CITY)
-    privacy = table.section("privacy", ("relation", "epsilon"))
-    budget = table.section("budget", _BUDGET)
+    privacy = table.section("privacy", ("relation", "epsilon", "rho"))
+    budget = table.section("budget", ("kind", *_BUDGET, *_ZCDP_BUDGET))
     settings = table.section("map", MAP_KEYS)
     store, key_file = _places(table, path.parent)
     relation = _relation(privacy)
+    kind = LossKind(budget.choice("kind", [each.value for each in LossKind], LossKind.PURE.value))
+    _require_kind_of_keys(kind, table, privacy, budget, settings)
     bound = _bound(settings)
     named_city = City(_name(city, "name"), _name(city, "publisher"), city.time_zone("time_zone"))
     return Config(
@@ -148,14 +209,15 @@ def load_config(path: Path) -> Config:
         bound=bound,
         relation=relation,
         epsilon=_loss(privacy, "epsilon") if privacy.has("epsilon") else None,
-        policy=_policy(budget, named_city.time_zone),
-        map=read_map(settings, bound),
+        policy=_zcdp_budget(budget) if kind is LossKind.ZCDP else _policy(budget, named_city.time_zone),
+        map=read_map(settings, bound, kind),
         sources=read_sources(table.take("source", "")) if table.has("source") else (),
         key_file=key_file,
         store=store,
         analysts=read_analysts(table.take("analysts", "")) if table.has("analysts") else (),
         areas=read_areas(table.take("areas", ""), path.parent) if table.has("areas") else {},
         stream=read_stream(table.section("stream", STREAM_KEYS)) if table.has("stream") else None,
+        rho=ZCDP(_loss(privacy, "rho").pico) if privacy.has("rho") else None,
     )
 
 
@@ -208,6 +270,35 @@ def _loss(table: Table, key: str) -> PureDP:
     if number * PICO > LARGEST_LOSS:
         raise table.wrong(key, _EPSILON)
     return PureDP.of(number)
+
+
+def _require_kind_of_keys(
+    kind: LossKind, table: Table, privacy: Table, budget: Table, settings: Table
+) -> None:
+    """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""
+    pure = kind is LossKind.PURE
+    foreign = [
+        *((budget, key) for key in (_ZCDP_BUDGET if pure else _BUDGET)),
+        (privacy, "rho" if pure else "epsilon"),
+        *(() if pure else ((settings, key) for key in ("rung", "resolutions"))),
+        *(() if pure else ((table, key) for key in ("stream", "analysts"))),
+    ]
+    for where, key in foreign:
+        if where.has(key):
+            other = LossKind.ZCDP if pure else LossKind.PURE
+            raise where.wrong(key, f'[budget] kind = "{other.value}" with it, or to be left out')
+
+
+def _zcdp_budget(budget: Table) -> ZCDPBudget:
+    rho = _loss(budget, "rho_per_vehicle")
+    expected = "a number from 10^-300 to below 1, such as 1e-6"
+    delta = budget.positive("delta", expected)
+    if not Fraction(1, 10**300) <= delta < 1:
+        raise budget.wrong("delta", expected)
+    # the shortest decimal of it; conversions read it as the decimal it is written as
+    return ZCDPBudget(
+        ZCDP(rho.pico), f"{Decimal(repr(float(delta))):f}" if delta >= 1e-12 else repr(float(delta))
+    )
 
 
 def _policy(budget: Table, time_zone: str) -> BudgetPolicy:

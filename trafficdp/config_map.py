@@ -9,7 +9,9 @@ from fractions import Fraction
 
 from trafficdp.config_reading import Table, exact_number, naming
 from trafficdp.mechanisms.baseline import NAME as BASELINE
+from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
@@ -19,6 +21,8 @@ from trafficdp.planner.adaptive import DETAIL
 from trafficdp.planner.adaptive_map import AdaptiveSettings
 from trafficdp.planner.ladder import BY_NAME
 from trafficdp.planner.mechanism_allocation import AUTO, require_releasable
+from trafficdp.planner.zcdp_allocation import require_zcdp
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.published import DECIMALS
 
 MAP_KEYS = (
@@ -43,6 +47,7 @@ MAP_KEYS = (
     "day_parts",
 )
 """Grid and bound are read from the same table by config.py."""
+ZCDP_NAMES = tuple(mechanism.name for mechanism in ZCDP_MECHANISMS)
 MECHANISM_NAMES = (AUTO, *(mechanism.name for mechanism in MECHANISMS))
 UNITS = '"m/s", "km/h" or "mph"'
 
@@ -69,6 +74,7 @@ class MapSettings:
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
     adaptive: AdaptiveSettings | None = None
+    kind: LossKind = LossKind.PURE
 
     def with_mechanism(
         self, wanted: str | Mapping[Statistic, str], *, allow_idealised: bool = False
@@ -80,11 +86,18 @@ class MapSettings:
         """
         named = dict.fromkeys(self.statistics, wanted) if isinstance(wanted, str) else wanted
         for statistic, name in named.items():
-            require_releasable(name, statistic, allow_idealised=allow_idealised)
+            _require(self.kind, name, statistic, allow_idealised=allow_idealised)
         return replace(self, mechanism={**self.mechanism, **named}, allow_idealised=allow_idealised)
 
 
-def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
+def _require(kind: LossKind, name: str, statistic: Statistic, *, allow_idealised: bool) -> None:
+    if kind is LossKind.PURE:
+        require_releasable(name, statistic, allow_idealised=allow_idealised)
+    else:
+        require_zcdp(name, statistic)
+
+
+def read_map(settings: Table, bound: ContributionBound, kind: LossKind = LossKind.PURE) -> MapSettings:
     """Return the settings of the map; raise ConfigError, naming the key, for a wrong one."""
     statistics = _statistics(settings)
     level = float(settings.positive("interval_level", "a number between 0 and 1", Fraction(95, 100)))
@@ -93,9 +106,9 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
     refuse_above = float(settings.positive("refuse_above", "a share of U above 0, at most 1", Fraction(1, 8)))
     if refuse_above > 1:
         raise settings.wrong("refuse_above", "a share of U above 0, at most 1")
-    mechanism = _mechanism(settings, statistics)
+    mechanism = _mechanism(settings, statistics, kind)
     rung = settings.choice("rung", ("best", *BY_NAME), "best")
-    if rung != "best" and set(mechanism.values()) != {BASELINE}:
+    if kind is LossKind.PURE and rung != "best" and set(mechanism.values()) != {BASELINE}:
         raise settings.wrong("rung", '"best", or mechanism = "baseline": other mechanisms have no rungs')
     display = parse_speed_unit(
         settings.text("display_unit", UNITS, bound.unit.value), where=settings.where("display_unit")
@@ -110,6 +123,7 @@ def read_map(settings: Table, bound: ContributionBound) -> MapSettings:
         publish_counts=settings.flag("publish_counts", False),
         rung=rung,
         mechanism=mechanism,
+        kind=kind,
         adaptive=_adaptive(settings, bound, display) if settings.has("resolutions") else None,
     )
 
@@ -171,18 +185,21 @@ def _adaptive(settings: Table, bound: ContributionBound, display: SpeedUnit) -> 
     )
 
 
-def _mechanism(settings: Table, statistics: tuple[Statistic, ...]) -> dict[Statistic, str]:
+def _mechanism(settings: Table, statistics: tuple[Statistic, ...], kind: LossKind) -> dict[Statistic, str]:
+    pure = kind is LossKind.PURE
+    names = MECHANISM_NAMES if pure else ZCDP_NAMES
+    usual = BASELINE if pure else GaussianTwin.name
     if isinstance(settings.take("mechanism", "") if settings.has("mechanism") else "", dict):
         given = settings.table("mechanism", [item.value for item in Statistic])
-        named = {item: given.choice(item.value, MECHANISM_NAMES, BASELINE) for item in statistics}
+        named = {item: given.choice(item.value, names, usual) for item in statistics}
         where = {item: given.where(item.value) for item in statistics}
     else:
-        word = settings.choice("mechanism", MECHANISM_NAMES, BASELINE)
+        word = settings.choice("mechanism", names, usual)
         named = dict.fromkeys(statistics, word)
         where = dict.fromkeys(statistics, settings.where("mechanism"))
     for statistic, name in named.items():
         with naming(where[statistic]):
-            require_releasable(name, statistic, allow_idealised=False)
+            _require(kind, name, statistic, allow_idealised=False)
     return named
 
 

@@ -36,12 +36,15 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.check import check_recipe
 from trafficdp.planner.order import Order
 from trafficdp.planner.refusal import judge
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
+from trafficdp.privacy.zcdp_event import ZCDPEvent
 from trafficdp.publication import (
     folder_of,
     ledger_reference,
@@ -55,7 +58,14 @@ from trafficdp.release_assembly import carry_out
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
-from trafficdp.store import contribution_cache, vault_analysts, vault_ledger, vault_releases, vault_stream
+from trafficdp.store import (
+    contribution_cache,
+    loss_kind,
+    vault_analysts,
+    vault_ledger,
+    vault_releases,
+    vault_stream,
+)
 from trafficdp.store.head import Head, require
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
@@ -112,17 +122,19 @@ class Curator:
 
     def release(
         self,
-        allocation: Allocation,
+        allocation: Allocation | ZCDPAllocation,
         contributions: Contributions,
-        policy: BudgetPolicy,
-        write_order: Callable[[str, PureDP], Order],
+        policy: BudgetPolicy | ZCDPBudget,
+        write_order: Callable[[str, int], Order],
         *,
         force: bool,
         analyst: Analyst | None = None,
     ) -> Release:
         """Charge every vehicle, draw the noise, publish; return the release.
 
-        ``write_order`` is given the name of the release and the sum of the maxima of all charges before.
+        ``write_order`` is given the name of the release and the sum of the maxima of all charges before
+        (whole numbers of 10^-12 of the store's kind).
+
         The charge bears the name of ``analyst``, whose own budget must allow it as well.
         Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError, StoreBehindError and,
         when a second computation finds that the charge does not cover a loss, AllocationError before
@@ -142,12 +154,18 @@ class Curator:
                 got=allocation.event.mechanism,
                 todo="release with --allow-idealised-noise, which the manifest records",
             )
+        loss_kind.require_kind(self.vault, policy.kind)
+        if (policy.kind is LossKind.ZCDP) is not isinstance(allocation.event, ZCDPEvent):
+            raise UsageError(
+                "the release and the budget count in different kinds of loss",
+                expected=f"a release in {policy.kind.quantity}",
+            )
         self.check_not_behind()
         vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
         with self.vault.transaction("charging the release"):
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
-            order = write_order(f"r{number:04d}", PureDP(before.sum_of_maxima))
+            order = write_order(f"r{number:04d}", before.sum_of_maxima)
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, order.created_at)
             if analyst is not None:
                 vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
@@ -161,7 +179,7 @@ class Curator:
                     "kind": "charge",
                     "release": order.release_id,
                     "at": order.created_at.isoformat(),
-                    "epsilon_pico": allocation.loss.pico,
+                    policy.kind.pico_key: allocation.loss.pico,
                     "vehicles_charged": int(np.count_nonzero(loss)),
                     "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
                     "order_sha256": hashlib.sha256(text.encode()).hexdigest(),

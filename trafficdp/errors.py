@@ -60,13 +60,20 @@ class InsufficientBudgetError(TrafficdpError):
     remaining : what the vehicle that would exceed its budget most may still spend (epsilon).
     requested : what the release would cost that vehicle (epsilon).
     window : the year or month whose budget it is, in words; None: that of all time.
+    quantity : what the numbers count, "epsilon" or "rho".
     """
 
     exit_code = 3
 
     def __init__(
-        self, *, remaining: Fraction | float, requested: Fraction | float, window: str | None = None
+        self,
+        *,
+        remaining: Fraction | float,
+        requested: Fraction | float,
+        window: str | None = None,
+        quantity: str = "epsilon",
     ) -> None:
+        self.quantity = quantity
         self.remaining = remaining
         self.requested = requested
         self.window = window
@@ -76,14 +83,16 @@ class InsufficientBudgetError(TrafficdpError):
             cost, left = _twelve_decimals(requested), _twelve_decimals(remaining)
         super().__init__(
             "privacy budget exceeded",
-            got=f"a release that costs epsilon {cost}",
+            got=f"a release that costs {quantity} {cost}",
             expected=f"at most the remaining {left}" + ("" if window is None else f" {window}"),
             todo=self._what_to_do(window),
         )
 
     def _what_to_do(self, window: str | None) -> str:
         if window is None:
-            return "release with a smaller epsilon or fewer bins; budget that is spent never comes back"
+            return (
+                f"release with a smaller {self.quantity} or fewer bins; budget that is spent never comes back"
+            )
         return "release with a smaller epsilon or fewer bins, or in a later period"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import geopandas
@@ -19,9 +20,12 @@ from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
 from trafficdp.planner.refusal import Verdict
 from trafficdp.planner.suggest import Suggestions
-from trafficdp.privacy.loss import PureDP
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
+from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss import PureDP, decimal_text
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
+from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.store.vault_analysts import AnalystSpending
 
 
@@ -103,14 +107,36 @@ class Plan:
         return self.allocation.loss
 
 
+@dataclass(frozen=True)
+class ZCDPPlan:
+    """The same in a store that counts in rho. ``short`` vehicles could not pay.
+
+    ``epsilon`` is what the loss implies at ``delta``, ``epsilon_of_sum`` with all releases before it.
+    """
+
+    allocation: ZCDPAllocation
+    verdict: Verdict
+    precision: Precision
+    budget_left: ZCDP
+    short: int
+    delta: str
+    epsilon: Fraction
+    epsilon_of_sum: Fraction
+
+    @property
+    def loss(self) -> ZCDP:
+        """The rho that the release would charge: the largest loss of any vehicle."""
+        return self.allocation.loss
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """One line about a release."""
+    """One line about a release. ``epsilon`` is its loss, rho in a store that counts in rho."""
 
     id: str
     status: str
     sequence: int
-    epsilon: PureDP
+    epsilon: PureDP | ZCDP
     created_at: str
     folder: Path
 
@@ -120,14 +146,15 @@ class WindowSpending:
     """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
 
     name: str
-    ceiling: PureDP
-    largest_spent: PureDP
+    ceiling: PureDP | ZCDP
+    largest_spent: PureDP | ZCDP
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds, for the curator. ``analysts`` are those that were ever charged.
 
+    ``delta`` only where losses are rho: at which epsilon is told.
     ``windows`` are the ceilings of the present year and month, where the budget has any.
     """
 
@@ -139,8 +166,22 @@ class Status:
     data_version: str
     releases: int
     unfinished: int
-    largest_spent: PureDP
-    sum_of_maxima: PureDP
-    budget: PureDP
+    largest_spent: PureDP | ZCDP
+    sum_of_maxima: PureDP | ZCDP
+    budget: PureDP | ZCDP
     analysts: tuple[AnalystSpending, ...] = ()
     windows: tuple[WindowSpending, ...] = ()
+    delta: str | None = None
+
+    @property
+    def quantity(self) -> str:
+        """What losses count: epsilon or rho."""
+        return "rho" if isinstance(self.budget, ZCDP) else "epsilon"
+
+    @property
+    def in_epsilon(self) -> str | None:
+        """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
+        if self.delta is None or not isinstance(self.largest_spent, ZCDP):
+            return None
+        epsilon = decimal_text(zcdp_to_approx(self.largest_spent, self.delta).pico)
+        return f"epsilon {epsilon} at delta {self.delta}"

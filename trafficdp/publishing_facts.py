@@ -21,13 +21,16 @@ from trafficdp.model.source import UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
-from trafficdp.planner import mechanism_recipe
+from trafficdp.planner import mechanism_recipe, zcdp_recipe
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.order import Order
 from trafficdp.planner.recipe import Statement
 from trafficdp.planner.refusal import judge
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.release_assembly import bin_status
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -41,6 +44,9 @@ COMPOSITION = {
     mechanism_recipe.KIND: "every statistic by its mechanism, at the epsilon published for each bin; the "
     "loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is "
     "the guarantee",
+    zcdp_recipe.KIND: "every statistic by its mechanism, at the rho published for it; the loss is each "
+    "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
+    "is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
     "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
@@ -61,20 +67,24 @@ class Occasion:
     grid: Grid
     display_unit: SpeedUnit
     publish_counts: bool
-    budget: PureDP
+    budget: PureDP | ZCDP
     data_version: DataVersion
     sources: tuple[SourceFacts, ...]
     created_at: datetime
     question: str | None = None
-    policy: BudgetPolicy | None = None
+    policy: BudgetPolicy | ZCDPBudget | None = None
 
 
 def write_order(
-    occasion: Occasion, allocation: Allocation, occupancy: Occupancy, release_id: str, spent_before: PureDP
+    occasion: Occasion,
+    allocation: Allocation | ZCDPAllocation,
+    occupancy: Occupancy,
+    release_id: str,
+    spent_before: int,
 ) -> Order:
     """Return the order that freezes ``allocation``; ``occupancy`` is that of all bins.
 
-    ``spent_before`` is the sum of the maxima of all charges before this one.
+    ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
     request, kept = allocation.request, allocation.occupancy
     verdict = judge(allocation)
@@ -117,15 +127,13 @@ def write_order(
             fixes_per_vehicle_in_a_bin=int(occupancy.largest_count_per_bin.max()),
             bounding_method="speeds are clipped to the range, never dropped; counts are not capped",
             epsilon=allocation.loss,
-            sum_of_maxima_before=spent_before,
+            sum_of_maxima_before=type(allocation.loss)(spent_before),
             budget_per_vehicle=occasion.budget,
             mechanisms=[
                 _mechanism(statistic, statement, request.tolerance[statistic])
                 for statistic, statement in statements.items()
             ],
-            composition=COMPOSITION[
-                recipe.kind if recipe.kind == mechanism_recipe.KIND else allocation.chosen.name
-            ],
+            composition=COMPOSITION[_composition(allocation)],
             post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
             interval_level=request.interval_level,
             forced=verdict.refused,
@@ -140,7 +148,13 @@ def write_order(
     )
 
 
-def same_question(order: Order, occasion: Occasion, allocation: Allocation) -> bool:
+def _composition(allocation: Allocation | ZCDPAllocation) -> str:
+    if isinstance(allocation, ZCDPAllocation) or allocation.recipe.kind == mechanism_recipe.KIND:
+        return allocation.recipe.kind
+    return allocation.chosen.name
+
+
+def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCDPAllocation) -> bool:
     """Return whether ``order`` asks the same data for the same numbers with the same noise.
 
     True when what ``write_order`` would freeze now differs in name, instant and spending before alone.
@@ -206,7 +220,7 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
     )
 
 
-def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
+def _foreseen_status(allocation: Allocation | ZCDPAllocation) -> npt.NDArray[np.object_]:
     """The status of every bin, which follows from counts and recipe alone."""
     request = allocation.request
     statuses = allocation.recipe.statuses(allocation.occupancy, request.bound, request.refuse_above)

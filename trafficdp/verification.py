@@ -20,13 +20,16 @@ import pyarrow as pa
 from trafficdp.curator import Curator
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
+from trafficdp.export.guarantee import loss_text
 from trafficdp.export.manifest import validate_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
 from trafficdp.planner.recipe_kinds import recipe_from_published
+from trafficdp.planner.zcdp_recipe import ZCDPRecipe
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.publication import epsilon_of, folder_of
 from trafficdp.sensitive.contributions import Contributions
@@ -213,8 +216,12 @@ class _Subject:
     def _epsilon(self) -> str | None:
         _, recomputed = self._recomputed_losses()
         largest = decimal_text(max(recomputed.values(), default=0))
-        claimed = self._manifest()["guarantee"]["epsilon"]
-        charged = self._charge().facts.get("epsilon_pico")
+        claimed = loss_text(self._manifest()["guarantee"])
+        concentrated = isinstance(self._order.recipe, ZCDPRecipe)
+        if concentrated is not ("rho" in self._manifest()["guarantee"]):
+            return "a guarantee of another kind than the noise that was ordered"
+        kind = LossKind.ZCDP if concentrated else LossKind.PURE
+        charged = self._charge().facts.get(kind.pico_key)
         if claimed != largest or charged != max(recomputed.values(), default=0):
             return f"a claim of {claimed} where {largest} is lost"
         return None

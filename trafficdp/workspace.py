@@ -21,10 +21,10 @@ from trafficdp import verification
 from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator, opened
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import UsageError
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
-from trafficdp.holdings import status_of, summaries
+from trafficdp.holdings import occasion_of, pin_area, status_of, summaries
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -39,14 +39,15 @@ from trafficdp.planning import LookedAt, Planning, Question, refusal
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
 from trafficdp.publication import folder_of
-from trafficdp.publishing_facts import Occasion, same_question, source_facts, write_order
-from trafficdp.store import vault_fixes, vault_ledger, vault_releases
+from trafficdp.publishing_facts import same_question, write_order
+from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
 from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
 from trafficdp.stream_placing import newest_release
 from trafficdp.stream_verification import verify_stream
 from trafficdp.streaming import LiveStream
+from trafficdp.zcdp_maps import ZCDPMaps
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
@@ -113,7 +114,9 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             # the report of a file is text; its fixes go straight into the transaction
             with self._all_or_nothing(curator.vault, dry_run):
-                self._pin_area(curator.vault, dry_run=dry_run)
+                pin_area(curator.vault, self.config.grid.area.hash, dry_run=dry_run)
+                if not dry_run:
+                    loss_kind.pin_kind(curator.vault, self.config.policy.kind)
                 done = [self._ingest_file(curator.vault, path, key, dry_run) for path in paths]
                 if any(each.added for each in done):
                     audit(curator.vault)
@@ -183,7 +186,7 @@ class Workspace:
             if planned.verdict.refused and not force:
                 raise refusal(planned)
             version = vault_fixes.data_version(curator.vault)
-            occasion = self._occasion(curator.vault, version, planned.grid)
+            occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             for name in finished:
                 order = curator.order_of(name)
                 if same_question(order, occasion, planned.allocation):
@@ -197,6 +200,11 @@ class Workspace:
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
+
+    @property
+    def zcdp(self) -> ZCDPMaps:
+        """Plans and releases of a store that counts in rho: ``zcdp.plan()``, ``zcdp.release()``."""
+        return ZCDPMaps(self.config, self.store, self.key_file, self._curator)
 
     def _idealised(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
@@ -228,7 +236,7 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             planning = there._planning(curator)
             version = vault_fixes.data_version(curator.vault)
-            occasion = there._occasion(curator.vault, version, there.config.grid)
+            occasion = occasion_of(there.config, curator.vault, version, there.config.grid, datetime.now(UTC))
             return asking.answer(curator, planning, occasion)
 
     def releases(self) -> list[ReleaseSummary]:
@@ -295,6 +303,7 @@ class Workspace:
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
         with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
+            loss_kind.require_kind(curator.vault, self.config.policy.kind)
             if recover:
                 curator.recover()
             yield curator
@@ -303,27 +312,8 @@ class Workspace:
         version = vault_fixes.data_version(curator.vault)
         if version.ingest_id == 0:
             raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
-        self._pin_area(curator.vault, dry_run=True)
+        pin_area(curator.vault, self.config.grid.area.hash, dry_run=True)
         return Planning(curator, self.config, version, looked_at)
-
-    def _occasion(self, vault: Vault, version: vault_fixes.DataVersion, grid: Grid) -> Occasion:
-        speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
-        sources = tuple(
-            source_facts(declaration, name, speeds.get(name, "reported"))
-            for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
-        )
-        return Occasion(
-            publisher=self.config.city.publisher,
-            place=self.config.city.name,
-            grid=grid,
-            display_unit=self.config.map.display_unit,
-            publish_counts=self.config.map.publish_counts,
-            budget=self.config.budget,
-            policy=self.config.policy,
-            data_version=version,
-            sources=sources,
-            created_at=datetime.now(UTC).replace(microsecond=0),
-        )
 
     def _ingest_file(self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool) -> IngestedFile:
         source = choose_source(path, self.config.sources)
@@ -348,20 +338,6 @@ class Workspace:
 
     def _all_or_nothing(self, vault: Vault, dry_run: bool) -> AbstractContextManager[None]:
         return nullcontext() if dry_run else vault.transaction("ingesting")
-
-    def _pin_area(self, vault: Vault, *, dry_run: bool) -> None:
-        """A vault holds fixes of one study area: rows outside it were rejected and cannot come back."""
-        area = self.config.grid.area.hash
-        pinned = vault.fact("area_hash")
-        if pinned is None and not dry_run:
-            vault.set_fact("area_hash", area)
-        if pinned is not None and pinned != area:
-            raise DataError(
-                "the study area is not the one this store was filled under",
-                got=f"an area with hash {area[:12]}",
-                expected=f"the area with hash {pinned[:12]}",
-                todo="restore [city] study_area, or ingest everything into a new store",
-            )
 
 
 def open_workspace(

@@ -19,7 +19,7 @@ def ledger(context: typer.Context) -> None:
     named = any("analyst" in row.facts for row in rows)
     settings.output.table(
         "Ledger",
-        ["#", "entry", "release", "epsilon", *(["analyst"] if named else []), "at (UTC)", "head"],
+        ["#", "entry", "release", totals.quantity, *(["analyst"] if named else []), "at (UTC)", "head"],
         [
             [
                 row.sequence,
@@ -34,9 +34,11 @@ def ledger(context: typer.Context) -> None:
         ],
     )
     settings.output.say(
-        f"A vehicle may spend epsilon {totals.budget}; the busiest has spent {totals.largest_spent}. "
-        f"The releases' largest losses sum to {totals.sum_of_maxima}."
+        f"A vehicle may spend {totals.quantity} {totals.budget}; the busiest has spent "
+        f"{totals.largest_spent}. The releases' largest losses sum to {totals.sum_of_maxima}."
     )
+    if totals.in_epsilon is not None:
+        settings.output.say(f"What the busiest vehicle has spent is {totals.in_epsilon}.")
     for window in totals.windows:
         settings.output.say(
             f"{window.name.capitalize()} it may spend {window.ceiling}; the busiest has spent "
@@ -56,6 +58,8 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
         "budget_per_vehicle": str(totals.budget),
         "largest_spent": str(totals.largest_spent),
         "sum_of_maxima": str(totals.sum_of_maxima),
+        "quantity": totals.quantity,
+        "delta": totals.delta,
         "windows": [
             {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
             for each in totals.windows
@@ -85,5 +89,5 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
 
 
 def _epsilon(row: LedgerRow) -> str | None:
-    pico = row.facts.get("epsilon_pico")
+    pico = row.facts.get("epsilon_pico", row.facts.get("rho_pico"))
     return decimal_text(pico) if isinstance(pico, int) else None

@@ -12,6 +12,7 @@ import typer
 
 from trafficdp.cli.plan_facts import plan_facts
 from trafficdp.cli.plan_words import show, unit_in_words
+from trafficdp.cli.plan_zcdp import require_rho_only, show_zcdp, zcdp_facts
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.export.file import disk_errors
@@ -24,6 +25,7 @@ from trafficdp.outcomes import Plan
 from trafficdp.planner.loss_curves import FullCurves, full_curves, rung_curves
 from trafficdp.planner.precision import Reach
 from trafficdp.planner.refusal import judged_statistic, largest_passing_scale
+from trafficdp.privacy.loss_kind import LossKind
 
 __all__ = ["plan", "plan_facts", "show"]
 
@@ -52,6 +54,9 @@ class Rungs(StrEnum):
 def plan(
     context: typer.Context,
     epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="Total rho instead of the configured one (zCDP stores).")
+    ] = None,
     max_half_width: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +101,21 @@ def plan(
         )
     workspace = settings.workspace()
     config = workspace.config
+    if rho is not None or config.policy.kind is LossKind.ZCDP:
+        require_rho_only(
+            epsilon=epsilon,
+            max_half_width=max_half_width,
+            max_epsilon=max_epsilon,
+            every_bin=every_bin,
+            within_budget=within_budget,
+            rungs=rungs is Rungs.ALL,
+            save=save,
+            chart=chart,
+        )
+        found = workspace.zcdp.plan(rho)
+        output.result(zcdp_facts(found))
+        show_zcdp(output, found)
+        return
     width = (
         None if max_half_width is None else _half_width(max_half_width, config.bound, config.map.statistics)
     )

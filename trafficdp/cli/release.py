@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from trafficdp.cli.output import shorten
+from trafficdp.cli.plan_zcdp import require_rho_only
 from trafficdp.cli.settings import Settings
 from trafficdp.export.disclosure import disclosed
+from trafficdp.export.guarantee import in_short
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
 
 
 def release(
     context: typer.Context,
     epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="Total rho instead of the configured one (zCDP stores).")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
     ] = False,
@@ -34,25 +41,49 @@ def release(
 ) -> None:
     """Charge every vehicle its loss, draw the noise and publish the map."""
     settings: Settings = context.obj
+    workspace = settings.workspace()
     with settings.output.spinner("releasing"):
-        done = settings.workspace().release(
-            epsilon,
-            force=force,
-            within_budget=within_budget,
-            plan=plan,
-            allow_idealised_noise=allow_idealised_noise,
-        )
+        if rho is not None or workspace.config.policy.kind is LossKind.ZCDP:
+            require_rho_only(
+                epsilon=epsilon,
+                within_budget=within_budget,
+                plan=plan,
+                allow_idealised_noise=allow_idealised_noise,
+            )
+            done = workspace.zcdp.release(rho, force=force)
+        else:
+            done = workspace.release(
+                epsilon,
+                force=force,
+                within_budget=within_budget,
+                plan=plan,
+                allow_idealised_noise=allow_idealised_noise,
+            )
     spent = str(disclosed(done.release, "guarantee", "epsilon"))
+    guarantee = done.release.disclosure["guarantee"]
+    loss = in_short(guarantee) if isinstance(guarantee, Mapping) else ""
+    concentrated = (
+        {name: guarantee[name] for name in ("rho", "delta") if name in guarantee}
+        if isinstance(guarantee, Mapping)
+        else {}
+    )
     files = sorted(path.name for path in done.folder.iterdir())
     published = done.release
     numbers = int((published.status != BinStatus.WITHHELD.value).sum())
     settings.output.say(
-        f"released {done.id} for epsilon {spent}: {numbers} bins with numbers, "
-        f"{published.bins - numbers} withheld"
+        f"released {done.id} for {loss}: {numbers} bins with numbers, {published.bins - numbers} withheld"
     )
     marked = int((published.status == BinStatus.UNINFORMATIVE.value).sum())
     if marked:
         settings.output.say(f"  {marked} of the numbers say too little and are marked so")
     for name in files:
         settings.output.say(f"  {shorten(done.folder / name)}")
-    settings.output.result({"release": done.id, "epsilon": spent, "folder": str(done.folder), "files": files})
+    settings.output.result(
+        {
+            "release": done.id,
+            "epsilon": spent,
+            **concentrated,
+            "folder": str(done.folder),
+            "files": files,
+        }
+    )

@@ -25,7 +25,11 @@ def status(context: typer.Context) -> None:
         f"releases         {facts.releases}"
         + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
     )
-    output.say(f"budget           {facts.budget} a vehicle; the busiest has spent {facts.largest_spent}")
+    rho = "" if facts.delta is None else "rho "
+    told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
+    output.say(
+        f"budget           {rho}{facts.budget} a vehicle; the busiest has spent {facts.largest_spent}{told}"
+    )
     for window in facts.windows:
         output.say(
             f"{'budget ' + window.name:<16} {window.ceiling} a vehicle; the busiest has spent "

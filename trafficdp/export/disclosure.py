@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.export.guarantee import guarantee_group
 from trafficdp.export.registry import registry_record
-from trafficdp.export.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED, guarantee_in_words
+from trafficdp.export.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic
@@ -27,6 +28,8 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import PureDP, decimal_text
 from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
 TUNING_DATA = "none: chosen from public counts"
 MOSAIC = (
@@ -57,9 +60,9 @@ def disclosure(
     bins_per_vehicle: int | None,
     fixes_per_vehicle_in_a_bin: int | None,
     bounding_method: str,
-    epsilon: PureDP,
-    sum_of_maxima_before: PureDP,
-    budget_per_vehicle: PureDP,
+    epsilon: PureDP | ZCDP,
+    sum_of_maxima_before: PureDP | ZCDP,
+    budget_per_vehicle: PureDP | ZCDP,
     mechanisms: Sequence[MechanismFacts],
     composition: str,
     post_processing: Sequence[str],
@@ -71,7 +74,7 @@ def disclosure(
     recipe: Mapping[str, object],
     tuning_data: str = TUNING_DATA,
     question: str | None = None,
-    policy: BudgetPolicy | None = None,
+    policy: BudgetPolicy | ZCDPBudget | None = None,
 ) -> dict[str, object]:
     """Return the field groups of the manifest that are fixed at charge time, as plain JSON values.
 
@@ -81,7 +84,7 @@ def disclosure(
     data_version : hash that pins the records the release was made from.
     bins_per_vehicle : the most bins one vehicle is in; None to say nothing.
     fixes_per_vehicle_in_a_bin : the most fixes of one vehicle in a bin; dropped unless ``publish_counts``.
-    epsilon : loss of this release, the largest over vehicles.
+    epsilon : loss of this release, the largest over vehicles; rho in a store that counts in rho.
     sum_of_maxima_before : sum of such losses over all releases charged before.
     question : the SQL that the release answers; None for one that was not asked for by a question.
     refuse_above, refusal_value : the threshold and the median over bins of the expected error, both as
@@ -91,7 +94,7 @@ def disclosure(
 
     Raises UsageError for a ``created_at`` without offset.
     """
-    after = sum_of_maxima_before + epsilon
+    after = sum_of_maxima_before.pico + epsilon.pico
     groups: dict[str, object] = {
         "identity": {
             "release": release,
@@ -120,20 +123,14 @@ def disclosure(
             "fixes_per_vehicle_in_a_bin": fixes_per_vehicle_in_a_bin if publish_counts else None,
             "method": bounding_method,
         },
-        "guarantee": {
-            "definition": "pure epsilon-differential privacy, user level",
-            "epsilon": decimal_text(epsilon.pico),
-            "sum_of_maxima": decimal_text(after.pico),
-            "budget_per_vehicle": decimal_text(budget_per_vehicle.pico),
-            "in_words": guarantee_in_words(relation, epsilon),
-        },
+        "guarantee": guarantee_group(relation, epsilon, after, budget_per_vehicle, policy),
         "mechanisms": [mechanism.as_json(bound.unit, display_unit) for mechanism in mechanisms],
         "accounting": {
             "composition": composition,
             "sum_of_maxima_before": decimal_text(sum_of_maxima_before.pico),
-            "sum_of_maxima_after": decimal_text(after.pico),
+            "sum_of_maxima_after": decimal_text(after),
             "budget_per_vehicle": decimal_text(budget_per_vehicle.pico),
-            "left_for_every_vehicle": decimal_text(max(0, budget_per_vehicle.pico - after.pico)),
+            "left_for_every_vehicle": decimal_text(max(0, budget_per_vehicle.pico - after)),
             **_periodic(policy),
         },
         "post_processing": list(post_processing),
@@ -195,9 +192,9 @@ def bin_numbers(status: npt.NDArray[np.object_]) -> dict[str, int]:
     return {"total": len(texts), **{each.value: int((texts == each.value).sum()) for each in BinStatus}}
 
 
-def _periodic(policy: BudgetPolicy | None) -> dict[str, object]:
+def _periodic(policy: BudgetPolicy | ZCDPBudget | None) -> dict[str, object]:
     """The calendar's part of the budget, nothing where it has none."""
-    if policy is None or not policy.periodic:
+    if not isinstance(policy, BudgetPolicy) or not policy.periodic:
         return {}
     a_year, a_month = (
         None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)

@@ -22,9 +22,9 @@ FACTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def sum_of_releases(epsilon_sum: str, budget: str) -> str:
-    """Where this release stands in the city's budget."""
-    return f"With this release, all so far add up to epsilon {epsilon_sum}; no vehicle may pass {budget}."
+def sum_of_releases(loss_sum: str, budget: str, quantity: str = "epsilon") -> str:
+    """Where this release stands in the city's budget; ``quantity`` is what it counts in."""
+    return f"With this release, all so far add up to {quantity} {loss_sum}; no vehicle may pass {budget}."
 
 
 def noise_in_words(mechanism: str, distribution: str, low: str | None, high: str | None, unit: str) -> str:
@@ -46,14 +46,14 @@ def grid_in_words(resolution: int | str, slots: str, time_zone: str) -> str:
     return f"H3 hexagons of resolution {resolution}; slots: {slots}; time zone {time_zone}"
 
 
-def guarantee_in_short(definition: str, epsilon: str, relation: str) -> str:
-    """The promise as an engineer reads it."""
-    return f"{definition}; epsilon {epsilon}; neighbouring relation {relation}"
+def guarantee_in_short(definition: str, loss: str, relation: str) -> str:
+    """The promise as an engineer reads it; ``loss`` is such as "epsilon 4"."""
+    return f"{definition}; {loss}; neighbouring relation {relation}"
 
 
-def budget_in_words(before: str, after: str, budget: str) -> str:
-    """The place in the budget."""
-    return f"epsilon {before} before this release, {after} after it, of {budget} for every vehicle"
+def budget_in_words(before: str, after: str, budget: str, quantity: str = "epsilon") -> str:
+    """The place in the budget; ``quantity`` is what it counts in."""
+    return f"{quantity} {before} before this release, {after} after it, of {budget} for every vehicle"
 
 
 def intervals_in_words(level: str, kind: str) -> str:

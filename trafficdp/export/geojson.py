@@ -87,6 +87,13 @@ def geojson_properties(release: Release) -> pd.DataFrame:
     return table
 
 
+def _concentrated(release: Release) -> dict[str, object]:
+    """Rho, and the delta at which epsilon follows from it; nothing where the guarantee is pure."""
+    group = release.disclosure.get("guarantee")
+    known = group if isinstance(group, Mapping) else {}
+    return {name: known[name] for name in ("rho", "delta") if name in known}
+
+
 def metadata(release: Release) -> dict[str, object]:
     """Return the foreign member: what the numbers are and under which promise they were made."""
     period, facts = release.grid.period, column_facts(release)
@@ -103,6 +110,7 @@ def metadata(release: Release) -> dict[str, object]:
         "privacy": {
             "definition": disclosed(release, "guarantee", "definition"),
             "epsilon": disclosed(release, "guarantee", "epsilon"),
+            **_concentrated(release),
             "privacy_unit": disclosed(release, "unit", "privacy_unit"),
             "neighbouring_relation": disclosed(release, "unit", "neighbouring_relation"),
         },

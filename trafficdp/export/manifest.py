@@ -22,6 +22,7 @@ from trafficdp.errors import DataError
 from trafficdp.export.columns import FileFacts, published_statistics
 from trafficdp.export.disclosure import bin_numbers, rfc3339
 from trafficdp.export.file import replace_file
+from trafficdp.export.guarantee import conversion_holds, loss_text
 from trafficdp.privacy.release import Release
 
 VERSION = 1
@@ -87,15 +88,16 @@ def _check_sums(document: Mapping[str, Any]) -> None:
     numbers = document["coverage"]["bins"]
     try:
         before, after = (Decimal(accounting[f"sum_of_maxima_{when}"]) for when in ("before", "after"))
-        budget, spent = Decimal(accounting["budget_per_vehicle"]), Decimal(guarantee["epsilon"])
+        budget, spent = Decimal(accounting["budget_per_vehicle"]), Decimal(loss_text(guarantee))
         left = Decimal(accounting["left_for_every_vehicle"])
     except InvalidOperation as error:
-        raise DataError("the manifest holds an epsilon that is not a number") from error
+        raise DataError("the manifest holds a loss that is not a number") from error
     wrong = {
         "$.accounting.sum_of_maxima_after": after != before + spent,
         "$.accounting.left_for_every_vehicle": left != max(Decimal(0), budget - after),
         "$.guarantee.sum_of_maxima": Decimal(guarantee["sum_of_maxima"]) != after,
         "$.guarantee.budget_per_vehicle": Decimal(guarantee["budget_per_vehicle"]) != budget,
+        "$.guarantee.epsilon": not conversion_holds(guarantee),
         "$.coverage.bins.total": numbers["total"] != sum(numbers.values()) - numbers["total"],
         "$.honesty.idealised_mechanisms": document["honesty"]["idealised_mechanisms"]
         != any(each.get("idealised", False) for each in document["mechanisms"]),

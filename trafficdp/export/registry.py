@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trafficdp.export.guarantee import in_short
+
 
 def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
     """Return the record that follows from the other field groups of the disclosure."""
@@ -37,7 +39,7 @@ def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
                 "publication_date": identity["created_at"][:10],
             },
             "dp_variant": {
-                "variant_name": "Pure DP",
+                "variant_name": "Zero-concentrated DP" if "rho" in guarantee else "Pure DP",
                 "data_domain": "Speed records of vehicles, each in one cell and slot of a declared grid, "
                 f"clipped to [{bounds['clip_low']}, {bounds['clip_high']}] {bounds['clip_unit']}.",
                 "unprotected_quantities": f"{' '.join(unit['not_protected'])} {honesty['counts_revealed']}",
@@ -46,8 +48,10 @@ def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
                 "privacy_unit": "User-level",
                 "privacy_unit_details": f"The unit is a vehicle. {unit['protected']} Neighbouring relation: "
                 f"{unit['neighbouring_relation']}.",
-                "privacy_parameters": {"epsilon": float(guarantee["epsilon"])},
-                "privacy_parameters_details": f"This release: epsilon {guarantee['epsilon']}. Sum over all "
+                "privacy_parameters": {
+                    name: float(guarantee[name]) for name in ("rho", "epsilon", "delta") if name in guarantee
+                },
+                "privacy_parameters_details": f"This release: {in_short(guarantee)}. Sum over all "
                 f"releases so far: {guarantee['sum_of_maxima']}. No vehicle may pass "
                 f"{guarantee['budget_per_vehicle']}.",
             },

@@ -7,6 +7,7 @@ from typing import Any
 
 from trafficdp.export import fact_sentences as sentences
 from trafficdp.export.disclosure import disclosed, rfc3339
+from trafficdp.export.guarantee import in_short
 from trafficdp.export.phrases import listed
 from trafficdp.export.report_page import Promise
 from trafficdp.privacy.release import Release
@@ -19,7 +20,9 @@ def promise_of(release: Release) -> Promise:
         protected=_text(release, "unit", "protected"),
         in_words=_text(release, "guarantee", "in_words"),
         sum_in_words=sentences.sum_of_releases(
-            _text(release, "guarantee", "sum_of_maxima"), _text(release, "guarantee", "budget_per_vehicle")
+            _text(release, "guarantee", "sum_of_maxima"),
+            _text(release, "guarantee", "budget_per_vehicle"),
+            _quantity(release),
         ),
         not_protected=tuple(str(each) for each in _list(release, "unit", "not_protected")),
         counts_revealed=_text(release, "honesty", "counts_revealed"),
@@ -47,7 +50,7 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
         ),
         "guarantee": sentences.guarantee_in_short(
             _text(release, "guarantee", "definition"),
-            _text(release, "guarantee", "epsilon"),
+            in_short(_guarantee(release)),
             _text(release, "unit", "neighbouring_relation"),
         ),
     }
@@ -59,6 +62,7 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
             _text(release, "accounting", "sum_of_maxima_before"),
             _text(release, "accounting", "sum_of_maxima_after"),
             _text(release, "accounting", "budget_per_vehicle"),
+            _quantity(release),
         ),
         "intervals": sentences.intervals_in_words(
             format(100 * release.interval_level, ".6g"), _text(release, "uncertainty", "interval_kind")
@@ -78,6 +82,17 @@ def _noise(facts: Mapping[str, Any]) -> str:
     return sentences.noise_in_words(
         str(facts["mechanism"]), str(facts["distribution"]), low, high, str(facts["unit"])
     )
+
+
+def _guarantee(release: Release) -> Mapping[str, object]:
+    disclosed(release, "guarantee", "epsilon")
+    group = release.disclosure["guarantee"]
+    return group if isinstance(group, Mapping) else {}
+
+
+def _quantity(release: Release) -> str:
+    """What the numbers that add up are called."""
+    return "rho" if "rho" in _guarantee(release) else "epsilon"
 
 
 def _mechanisms(release: Release) -> Sequence[Mapping[str, Any]]:

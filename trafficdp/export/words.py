@@ -47,15 +47,26 @@ COUNTS_REVEALED = {
 def guarantee_in_words(relation: NeighbouringRelation, epsilon: PureDP) -> str:
     """Return one sentence on what epsilon means: the largest factor e^epsilon between probabilities."""
     factor = _factor(epsilon.pico / 10**12)
-    changed = (
-        "If all speeds of one vehicle had been different"
-        if relation is _VALUES
-        else "If one vehicle had been added or left out"
-    )
     return (
-        f"{changed}, the probability of any published result would have changed by a factor of at most "
-        f"{factor} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
+        f"{_changed(relation)}, the probability of any published result would have changed by a factor of "
+        f"at most {factor} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
     )
+
+
+def zcdp_in_words(relation: NeighbouringRelation, rho: str, epsilon: str, delta: str) -> str:
+    """Return what rho means: for every order a > 1 a bound of a rho, hence (epsilon, delta)."""
+    return (
+        f"{_changed(relation)}, the Renyi divergence of order a between the two laws of all published "
+        f"results would have been at most a times {rho}, for every a above 1. So, but for a probability of "
+        f"at most {delta} (delta), the probability of any published result would have changed by a factor "
+        f"of at most {_factor(float(epsilon))} (e to the power of epsilon = {epsilon})."
+    )
+
+
+def _changed(relation: NeighbouringRelation) -> str:
+    if relation is _VALUES:
+        return "If all speeds of one vehicle had been different"
+    return "If one vehicle had been added or left out"
 
 
 def _factor(exponent: float) -> str:

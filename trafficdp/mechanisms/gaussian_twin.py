@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import exact_integer
+from trafficdp.mechanisms.baseline import exact_integer, rounding_bias
 from trafficdp.mechanisms.integer_change import integer_change, integer_unit
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.gaussian import LARGEST_SD, gaussian_absolute_error
+from trafficdp.noise.gaussian import LARGEST_SD, gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.secure import group_scales
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import round_up, sum_per_user, to_pico
@@ -71,6 +71,25 @@ class GaussianTwin:
         noisy = (exact + noise.discrete_gaussian(sd)).astype(np.float64)
         value: FloatArray = noisy * integer_unit(statistic, occupancy, bound)
         return np.clip(value, 0.0, statistic.largest(bound.upper))
+
+    def half_width(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float, level: float
+    ) -> FloatArray:
+        """Return h with P(|estimate - statistic| > h) <= 1 - level, rounding of speeds included, shape (G,).
+
+        The estimate is the exact statistic of the rounded speeds plus a step times discrete Gaussian noise
+        (``noise.gaussian.gaussian_half_width``); clamping moves it away from no statistic of its range.
+        """
+        _, sd = self._plan(occupancy, bound, statistic, rho)
+        tail = gaussian_half_width(sd, level) * integer_unit(statistic, occupancy, bound)
+        return np.where(sd > 0, tail + rounding_bias(statistic, bound), 0.0)
+
+    def noise_size(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> FloatArray:
+        """Return sd sqrt(2/pi), at least the expected absolute noise before clamping, shape (G,)."""
+        _, sd = self._plan(occupancy, bound, statistic, rho)
+        return gaussian_absolute_error(sd) * integer_unit(statistic, occupancy, bound)
 
     def _plan(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float

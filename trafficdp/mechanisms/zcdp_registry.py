@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.plan import Plan, Scaling
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
@@ -14,3 +15,13 @@ ZCDP_MECHANISMS: tuple[ZCDPMechanism, ...] = (
     Plan(Scaling.NONE),
 )
 """With their default settings; names are unique."""
+
+
+def zcdp_mechanism_named(name: str) -> ZCDPMechanism:
+    """Return the zCDP mechanism of this name; raise UsageError when there is none."""
+    for mechanism in ZCDP_MECHANISMS:
+        if mechanism.name == name:
+            return mechanism
+    raise UsageError(
+        "unknown zCDP mechanism", got=name, expected="one of " + ", ".join(m.name for m in ZCDP_MECHANISMS)
+    )

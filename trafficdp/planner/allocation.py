@@ -17,7 +17,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.ladder import BY_NAME, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
-from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.recipe import PureRecipe, Recipe
 from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
 from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.planner.trial import Trial
@@ -157,7 +157,7 @@ def _with_mechanisms(plain: Allocation, wanted: Mapping[Statistic, str]) -> Allo
     return replace(plain, recipe=fitted.recipe, event=fitted.event, error=fitted.error, reason=reason)
 
 
-def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tuple[Rung, Recipe]:
+def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tuple[Rung, PureRecipe]:
     """Return the rung that is chosen and its noise; where "best" cannot be drawn, the best that can."""
     # charges are whole steps: what is left over of the last one cannot be used
     target = PureDP(request.epsilon.pico // CHARGE_STEP * CHARGE_STEP)

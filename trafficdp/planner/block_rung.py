@@ -23,7 +23,7 @@ from trafficdp.planner.block_lattice import NOTHING, to_block_lattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.planner.ladder import Rung, ladder
-from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.recipe import PureRecipe
 from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class BlockRung:
         clamped = clamped_error(kinds[:, 0].astype(np.int64), kinds[:, 1], kinds[:, 2])
         return self._by_statistic(clamped[which.ravel()])
 
-    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> PureRecipe:
         """See Rung: where nothing can vary there is no noise to draw."""
         lattice = NOTHING
         if self.blocks.items.number:

@@ -38,7 +38,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.lattice_recipe import LatticeRecipe
-from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.recipe import PureRecipe
 from trafficdp.privacy.loss import PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +72,7 @@ class Rung(Protocol):
     def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
 
-    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> PureRecipe:
         """Return the noise as it will be drawn, whose exact loss is at most ``target``.
 
         Raises UsageError when no noise that can be drawn fits.
@@ -105,7 +105,7 @@ class LaplaceRung:
         upper = float(bound.upper)
         return {s: expected_error(s, b, upper) for s, b in self.scales(epsilon).items()}
 
-    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> PureRecipe:
         """See Rung: while the exact, rounded-up loss exceeds the target, scales grow by the excess."""
         # a hair more noise from the start leaves room for rounding losses up to the very target
         epsilon = target.pico / PICO

@@ -19,6 +19,7 @@ from trafficdp._validate import positive
 from trafficdp.errors import UsageError
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judged_statistic
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,7 +48,7 @@ class Precision:
         return self.median if reach is Reach.MEDIAN else self.worst
 
 
-def precision(allocation: Allocation) -> Precision:
+def precision(allocation: Allocation | ZCDPAllocation) -> Precision:
     """Return how wide the judged statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
     widths = allocation.recipe.half_widths(allocation.occupancy, request.bound, request.interval_level)[

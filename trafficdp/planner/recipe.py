@@ -19,6 +19,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
+from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -62,7 +63,7 @@ class Recipe(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
-    def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent:
+    def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent | ZCDPEvent:
         """Return what is promised: every vehicle's exact loss, from counts and the recipe alone.
 
         Raises UsageError when the recipe does not fit the bins, or some number would have no noise.
@@ -101,3 +102,10 @@ class Recipe(Protocol):
 
     def published_facts(self) -> dict[str, Any]:
         """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""
+
+
+class PureRecipe(Recipe, Protocol):
+    """A recipe whose promise is pure epsilon: all but those of a store that counts in rho."""
+
+    def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent:
+        """See Recipe."""

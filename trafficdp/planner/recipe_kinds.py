@@ -11,6 +11,7 @@ from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
 from trafficdp.planner.recipe import Columns, Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
+from trafficdp.planner.zcdp_recipe import ZCDPRecipe
 
 
 class Kind(Protocol):
@@ -28,6 +29,7 @@ KINDS: dict[str, Kind] = {
     "lattice": LatticeRecipe,
     "suppressed": SuppressedRecipe,
     "mechanism": MechanismRecipe,
+    "zcdp_mechanism": ZCDPRecipe,
 }
 
 

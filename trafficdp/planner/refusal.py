@@ -11,6 +11,7 @@ import numpy.typing as npt
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, Request, choose_rung, rungs_for
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation, ZCDPRequest
 from trafficdp.privacy.loss import PICO
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ class Verdict:
         return self.median_error > self.threshold
 
 
-def judge(allocation: Allocation) -> Verdict:
+def judge(allocation: Allocation | ZCDPAllocation) -> Verdict:
     """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
 
     Judged on the mean (fixes first, then vehicles); on the variance, with its range U^2/4, only when no
@@ -45,7 +46,7 @@ def judge(allocation: Allocation) -> Verdict:
     )
 
 
-def judged_statistic(request: Request) -> Statistic:
+def judged_statistic(request: Request | ZCDPRequest) -> Statistic:
     """Return the statistic that the rule looks at."""
     order = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
     return next(statistic for statistic in order if statistic in request.tolerance)

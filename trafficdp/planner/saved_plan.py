@@ -21,6 +21,7 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, Request
 from trafficdp.planner.recipe_kinds import recipe_from_facts
+from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
@@ -130,7 +131,7 @@ class SavedPlan:
         beside = allocate(occupancy, replace(frozen, mechanism={}))
         recipe = recipe_from_facts(facts["recipe"])
         event = recipe.event(beside.occupancy, frozen.bound)
-        if event.loss.pico != facts["loss_pico"]:
+        if not isinstance(event, PrivacyEvent) or event.loss.pico != facts["loss_pico"]:
             raise DataError(
                 "a saved plan does not cost what it says",
                 got=f"epsilon {event.loss}",

@@ -25,7 +25,7 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.clip_user import clip_user
 from trafficdp.planner.ladder import HEADROOM, pair_loss
-from trafficdp.planner.recipe import Recipe
+from trafficdp.planner.recipe import PureRecipe
 from trafficdp.planner.suppressed_estimates import Imputed, imputed, kept_occupancy, suppressed_error
 from trafficdp.planner.suppressed_recipe import NAME, SuppressedRecipe, Suppressing, judged
 from trafficdp.privacy.loss import PICO, PureDP
@@ -78,7 +78,7 @@ class SuppressionRung:
             for statistic, scale in self._noise(candidate, error).items()
         }
 
-    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> Recipe:
+    def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> PureRecipe:
         """See Rung: scales grow by the excess while the exact loss exceeds the target."""
         epsilon = target.pico / PICO
         epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)

@@ -21,13 +21,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model.period import zone_of
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP
 
 IntArray = npt.NDArray[np.int64]
 
@@ -40,7 +43,7 @@ class Window:
     """
 
     name: str
-    ceiling: PureDP
+    ceiling: PureDP | ZCDP
     start: datetime | None = None
     end: datetime | None = None
 
@@ -57,6 +60,11 @@ class BudgetPolicy:
     a_year: PureDP | None = None
     a_month: PureDP | None = None
     time_zone: str = "UTC"
+
+    @property
+    def kind(self) -> LossKind:
+        """The unit of its numbers."""
+        return LossKind.PURE
 
     @property
     def periodic(self) -> bool:
@@ -118,7 +126,8 @@ def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: In
         if excess.size and int(excess.max()) > 0:
             worst = int(np.argmax(excess))
             raise InsufficientBudgetError(
-                remaining=PureDP(max(0, window.ceiling.pico - int(each[worst]))).epsilon,
-                requested=PureDP(int(cost[worst])).epsilon,
+                remaining=Fraction(max(0, window.ceiling.pico - int(each[worst])), PICO),
+                requested=Fraction(int(cost[worst]), PICO),
                 window=None if window.end is None else window.name,
+                quantity="rho" if isinstance(window.ceiling, ZCDP) else "epsilon",
             )

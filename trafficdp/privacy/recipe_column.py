@@ -29,6 +29,7 @@ RECIPE_COLUMNS = {
         RecipeColumn("half_width", "lattice steps", "half width a of the noise in its block; 0 for none", 0),
         RecipeColumn("shift", None, "the exact integer is multiplied by 2 to this power before noise", 0),
         RecipeColumn("noise_terms", None, "draws of that scale whose sum is the noise", 0),
+        RecipeColumn("rho", None, "rho that the mechanism was given for all bins together, exactly"),
         RecipeColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
     )
 }

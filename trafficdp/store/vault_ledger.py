@@ -13,6 +13,7 @@ import pyarrow as pa
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.store.statements import first, number, query, registered, run
 from trafficdp.store.vault import Vault
 
@@ -82,7 +83,11 @@ def spent_in(vault: Vault, vehicle: IntArray, windows: Sequence[Window]) -> list
 
 
 def require_budget(
-    vault: Vault, vehicle: IntArray, loss: IntArray, policy: BudgetPolicy, at: datetime
+    vault: Vault,
+    vehicle: IntArray,
+    loss: IntArray,
+    policy: BudgetPolicy | ZCDPBudget,
+    at: datetime,
 ) -> None:
     """Raise InsufficientBudgetError unless every vehicle may pay ``loss`` at ``at`` under ``policy``.
 

@@ -109,7 +109,7 @@ CASES = {
     fact_sentences.clipping_in_words: [("65", "0.01", "km/h")],
     fact_sentences.grid_in_words: [(7, "hour of day", "Asia/Kolkata")],
     fact_sentences.guarantee_in_short: [
-        ("pure epsilon-differential privacy, user level", "4", "replace_user_values")
+        ("pure epsilon-differential privacy, user level", "epsilon 4", "replace_user_values")
     ],
     fact_sentences.budget_in_words: [("4", "8", "12")],
     fact_sentences.intervals_in_words: [("95", "per bin, two-sided")],

@@ -24,7 +24,7 @@ COMMENT ON TABLE releases IS 'One row a release, withdrawn ones included (withou
 COMMENT ON COLUMN releases.release_id IS 'Name of the release.';
 COMMENT ON COLUMN releases.created_at IS 'When its charge was made.';
 COMMENT ON COLUMN releases.status IS 'published or withdrawn.';
-COMMENT ON COLUMN releases.epsilon IS 'Privacy loss of the release: the largest over vehicles.';
+COMMENT ON COLUMN releases.epsilon IS 'Privacy loss of the release: the largest over vehicles. Where disclosure names rho and delta: the epsilon that rho implies at delta.';
 COMMENT ON COLUMN releases.relation IS 'Neighbouring relation of the guarantee.';
 COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells; the finest one of a map of several.';
 COMMENT ON COLUMN releases.slot_kind IS 'How time is cut.';

@@ -6,7 +6,7 @@ CREATE TABLE meta (
     value VARCHAR NOT NULL
 );
 COMMENT ON TABLE meta IS 'One row a fact about the store itself.';
-COMMENT ON COLUMN meta.key IS 'schema_version, key_fingerprint, area_hash, store_id';
+COMMENT ON COLUMN meta.key IS 'schema_version, key_fingerprint, area_hash, store_id; loss_kind where it is not pure';
 COMMENT ON COLUMN meta.value IS 'The fact, as text.';
 
 CREATE TABLE vehicles (
@@ -93,7 +93,7 @@ CREATE TABLE vehicle_charges (
 COMMENT ON TABLE vehicle_charges IS 'One row a (charge, vehicle): the personal account. Never leaves the vault.';
 COMMENT ON COLUMN vehicle_charges.sequence IS 'The charge: ledger.sequence.';
 COMMENT ON COLUMN vehicle_charges.vehicle_id IS 'The vehicle that pays.';
-COMMENT ON COLUMN vehicle_charges.loss_pico IS 'Its privacy loss in 10^-12 epsilon, rounded up.';
+COMMENT ON COLUMN vehicle_charges.loss_pico IS 'Its privacy loss in 10^-12 epsilon (rho in a store of that kind), rounded up.';
 
 CREATE TABLE releases (
     release_id   VARCHAR NOT NULL PRIMARY KEY,

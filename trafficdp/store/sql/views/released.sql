@@ -167,7 +167,8 @@ CREATE VIEW budget AS
 -- One row: totals over all releases, withdrawn ones included (budget never comes back).
 SELECT
     count(*)                                                             AS releases,
-    coalesce(sum(epsilon), 0)                                            AS sum_of_epsilons,
+    CASE WHEN count(disclosure ->> '$.guarantee.rho') = 0
+        THEN coalesce(sum(epsilon), 0) END                               AS sum_of_epsilons,
     CAST(max_by(disclosure ->> '$.accounting.budget_per_vehicle', ledger_sequence)
         AS DECIMAL(24, 12))                                              AS budget_per_vehicle,
     CAST(max_by(disclosure ->> '$.accounting.left_for_every_vehicle', ledger_sequence)
@@ -175,6 +176,6 @@ SELECT
 FROM releases;
 COMMENT ON VIEW budget IS 'Totals over all releases. No vehicle''s own spending is here, or anywhere in this file.';
 COMMENT ON COLUMN budget.releases IS 'Releases, withdrawn ones included: budget never comes back.';
-COMMENT ON COLUMN budget.sum_of_epsilons IS 'Sum of their losses: no vehicle has lost more.';
-COMMENT ON COLUMN budget.budget_per_vehicle IS 'What no vehicle may pass, as of the newest release.';
-COMMENT ON COLUMN budget.left_for_every_vehicle IS 'What every vehicle surely had left after the newest release.';
+COMMENT ON COLUMN budget.sum_of_epsilons IS 'Sum of their losses: no vehicle has lost more. Null where losses are rho: epsilons of (epsilon, delta) do not add up.';
+COMMENT ON COLUMN budget.budget_per_vehicle IS 'What no vehicle may pass, as of the newest release; rho where losses are rho.';
+COMMENT ON COLUMN budget.left_for_every_vehicle IS 'What every vehicle surely had left after the newest release; rho where losses are rho.';

@@ -1,0 +1,105 @@
+"""From a request in rho and public counts to what will be executed. Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.zcdp_registry import zcdp_mechanism_named
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.zcdp_recipe import ZCDPPart, ZCDPRecipe
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_event import ZCDPEvent
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ZCDPRequest:
+    """What is asked for: a total rho, and what shall be released with it. Fields as in ``Request``.
+
+    ``mechanism`` names a zCDP mechanism a statistic. Every statistic is given the same part of rho.
+    """
+
+    rho: ZCDP
+    bound: ContributionBound
+    tolerance: Mapping[Statistic, float]
+    min_vehicles: int
+    refuse_above: float
+    interval_level: float
+    mechanism: Mapping[Statistic, str]
+
+    @property
+    def allow_idealised(self) -> bool:
+        """Never: all zCDP mechanisms have exact samplers."""
+        return False
+
+
+@dataclass(frozen=True)
+class ZCDPAllocation:
+    """What will be executed: see ``Allocation``, whose fields of the same names mean the same."""
+
+    request: ZCDPRequest
+    keep: npt.NDArray[np.bool_]
+    occupancy: Occupancy
+    recipe: ZCDPRecipe
+    event: ZCDPEvent
+    reason: str
+
+    @property
+    def loss(self) -> ZCDP:
+        """The guarantee: the largest loss of any vehicle, at most the rho asked for."""
+        return self.event.loss
+
+    def errors(self) -> dict[Statistic, FloatArray]:
+        """Return the worst-case expected error of every released bin, a statistic."""
+        bound = self.request.bound
+        return {
+            each: self.recipe.expected_error(each, self.occupancy, bound) for each in self.recipe.statistics
+        }
+
+
+def allocate_zcdp(occupancy: Occupancy, request: ZCDPRequest) -> ZCDPAllocation:
+    """Return the allocation of ``request``: bins by public counts, exact losses.
+
+    The loss that is charged never exceeds the rho asked for.
+    Raises UsageError when no bin has ``min_vehicles`` vehicles, for a mechanism that cannot estimate its
+    statistic, and when the noise cannot be drawn.
+    """
+    keep = occupancy.users_per_bin >= request.min_vehicles
+    kept = occupancy.select(keep)
+    if kept.bins == 0:
+        raise UsageError(
+            "no bin can be released",
+            got=f"{occupancy.bins} bins, none with {request.min_vehicles} vehicles",
+            expected=f"at least one bin with min_vehicles={request.min_vehicles}",
+            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
+        )
+    names = {statistic: request.mechanism[statistic] for statistic in request.tolerance}
+    for statistic, name in names.items():
+        require_zcdp(name, statistic)
+    each = float(ZCDP(request.rho.pico // len(names)).rho)
+    recipe = ZCDPRecipe({statistic: ZCDPPart(name, each) for statistic, name in names.items()})
+    event = recipe.event(kept, request.bound)
+    if event.loss > request.rho:
+        raise UsageError("no noise fits the rho", got=f"rho={request.rho}", todo="ask for a larger one")
+    return ZCDPAllocation(
+        request, keep, kept, recipe, event, f"{event.mechanism} by name, rho in equal parts"
+    )
+
+
+def require_zcdp(name: str, statistic: Statistic) -> None:
+    """Raise UsageError unless the zCDP mechanism ``name`` can estimate ``statistic``."""
+    known = zcdp_mechanism_named(name).statistics
+    if statistic not in known:
+        raise UsageError(
+            f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
+            expected=", ".join(each.value for each in known),
+            todo="name another mechanism for it, or leave the statistic out",
+        )

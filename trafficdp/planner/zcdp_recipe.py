@@ -1,0 +1,247 @@
+"""The recipe ``zcdp_mechanism``: a zCDP mechanism for every statistic, each with a rho for all bins together.
+
+Loss: a vehicle's losses by the events of the parts, added (Renyi divergences of the same vehicle add up,
+Bun and Steinke 2016, Lemma 2.3). Each part's own loss follows from counts and its rho alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.mechanisms.baseline import rounding_bias
+from trafficdp.mechanisms.gaussian_twin import GaussianTwin
+from trafficdp.mechanisms.known_error import BY_RANGE
+from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.zcdp_registry import zcdp_mechanism_named
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.gaussian import SAMPLER
+from trafficdp.noise.source import NoiseSource
+from trafficdp.planner.mechanism_recipe import CLAMPED
+from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.zcdp_event import ZCDPEvent, compose_zcdp
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+KIND = "zcdp_mechanism"
+LEAST_RHO, LARGEST_RHO = 1e-6, 1e6
+"""What one statistic may be given: below, the noise of PLAN could not be drawn in 64 bits."""
+BY_TAIL = (
+    "tail of the discrete Gaussian noise (Canonne, Kamath, Steinke 2020), widened by the worst-case bias"
+)
+EQUAL_NOISE = "discrete Gaussian on exact integers, one standard deviation in all bins"
+OTHER_NOISE = "that of the mechanism: private medians by noisy choice, then discrete Gaussian on integers"
+
+
+@dataclass(frozen=True)
+class ZCDPPart:
+    """One statistic: the name of its mechanism, and its ``rho`` for all bins together."""
+
+    mechanism: str
+    rho: float
+
+    @property
+    def named(self) -> ZCDPMechanism:
+        """The mechanism, with the settings it has in the registry."""
+        return zcdp_mechanism_named(self.mechanism)
+
+
+@dataclass(frozen=True)
+class ZCDPRecipe:
+    """See Recipe. ``parts`` has one entry a statistic."""
+
+    parts: Mapping[Statistic, ZCDPPart]
+
+    kind = KIND
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """See Recipe."""
+        return tuple(statistic for statistic in Statistic if statistic in self.parts)
+
+    def event(self, occupancy: Occupancy, bound: ContributionBound) -> ZCDPEvent:
+        """See Recipe. Raises UsageError for a rho that is out of range, or too much loss."""
+        events = []
+        for statistic in self.statistics:
+            part = self.parts[statistic]
+            if not LEAST_RHO <= part.rho <= LARGEST_RHO:
+                raise UsageError(
+                    "the rho of a statistic is out of range",
+                    got=f"{part.rho:.6g}",
+                    expected=f"{LEAST_RHO:g} to {LARGEST_RHO:g} for each",
+                )
+            events.append(part.named.event(occupancy, bound, statistic, part.rho))
+        first = events[0]
+        return ZCDPEvent(
+            mechanism=" + ".join(dict.fromkeys(event.mechanism for event in events)),
+            statistics=self.statistics,
+            relation=first.relation,
+            unit=first.unit,
+            bins=occupancy.bins,
+            bound=bound,
+            assumptions=first.assumptions,
+            loss_per_user=compose_zcdp(events, occupancy.users),
+        )
+
+    def estimates(
+        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """See Recipe: the intervals of ``half_widths``."""
+        samples = values.read_samples()
+        occupancy, bound = samples.occupancy, samples.bound
+        if not np.array_equal(occupancy.count, values.contributions.occupancy.count):
+            raise StoreDamagedError(
+                "the samples are not those of the counts", todo="restore the newest backup of the store"
+            )
+        statuses = self.statuses(occupancy, bound, uninformative_above)
+        halves = self.half_widths(occupancy, bound, interval_level)
+        upper = float(bound.upper)
+        found: dict[Statistic, Estimate] = {}
+        for statistic in self.statistics:
+            part, reach = self.parts[statistic], statistic.largest(bound.upper)
+            value = np.clip(part.named.estimate(samples, statistic, part.rho, noise), 0.0, reach)
+            value = np.where(_constant(statistic, occupancy), 0.0, value)
+            half = halves[statistic]
+            low, high = np.clip(value - half, 0.0, reach), np.clip(value + half, 0.0, reach)
+            mean = found.get(Statistic.MEAN)
+            if statistic is Statistic.VARIANCE and mean is not None:
+                # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
+                value = np.minimum(value, mean.value * (upper - mean.value))
+                low = np.minimum(low, value)
+            found[statistic] = Estimate(
+                statistic=statistic,
+                value=value,
+                low=low,
+                high=high,
+                noise_scale=self._noise_scale(statistic, occupancy, bound),
+                expected_error=self.expected_error(statistic, occupancy, bound),
+                status=statuses[statistic],
+                recipe={"rho": np.full(occupancy.bins, part.rho)},
+            )
+        return found
+
+    def statuses(
+        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
+    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+        """See Recipe: they follow from the worst-case expected errors.
+
+        Where counts prove nothing better than the range (PLAN), every number is UNINFORMATIVE.
+        """
+        found = {}
+        for statistic in self.statistics:
+            error = self.expected_error(statistic, occupancy, bound)
+            status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
+            status[error > uninformative_above * statistic.largest(bound.upper)] = (
+                BinStatus.UNINFORMATIVE.value
+            )
+            status[_constant(statistic, occupancy)] = BinStatus.CONSTANT.value
+            found[statistic] = status
+        return found
+
+    def half_widths(
+        self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """See Recipe: the tail of the Gaussian, at most the range; the whole range where none is proved."""
+        found: dict[Statistic, FloatArray] = {}
+        for statistic in self.statistics:
+            part, reach = self.parts[statistic], statistic.largest(bound.upper)
+            mechanism = part.named
+            half = np.full(occupancy.bins, reach)
+            if isinstance(mechanism, GaussianTwin):
+                half = mechanism.half_width(occupancy, bound, statistic, part.rho, interval_level)
+            found[statistic] = np.where(_constant(statistic, occupancy), 0.0, np.minimum(half, reach))
+        return found
+
+    def expected_error(
+        self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound
+    ) -> FloatArray:
+        """Return the worst case over values of the mean absolute error, shape (G,), rounding included."""
+        part = self.parts[statistic]
+        error = part.named.expected_error(occupancy, bound, statistic, part.rho)
+        error = np.minimum(error + rounding_bias(statistic, bound), statistic.largest(bound.upper))
+        return np.where(_constant(statistic, occupancy), 0.0, error)
+
+    def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
+        """See Recipe."""
+        part = self.parts[statistic]
+        mechanism = part.named
+        known = isinstance(mechanism, GaussianTwin)
+        return Statement(
+            mechanism=mechanism.name,
+            citation=mechanism.citation,
+            sensitivity="every vehicle's own l2 sensitivity over all bins, computed from the counts",
+            noise_scale=self._noise_scale(statistic, occupancy, bound),
+            worst_case_bias=rounding_bias(statistic, bound) if known else statistic.largest(bound.upper),
+            share=part.rho / sum(each.rho for each in self.parts.values()),
+            distribution=EQUAL_NOISE if known else OTHER_NOISE,
+            sampler=SAMPLER,
+            interval_basis=BY_TAIL if known else BY_RANGE,
+            post_processing=CLAMPED[statistic],
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """See Recipe."""
+        return {
+            "kind": KIND,
+            "parts": {
+                statistic.value: {
+                    "mechanism": self.parts[statistic].mechanism,
+                    "rho": self.parts[statistic].rho,
+                }
+                for statistic in self.statistics
+            },
+        }
+
+    def published_facts(self) -> dict[str, Any]:
+        """See Recipe: the column ``rho`` says the rest."""
+        names = {statistic.value: self.parts[statistic].mechanism for statistic in self.statistics}
+        return {"kind": KIND, "mechanisms": names}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> ZCDPRecipe:
+        """Return the recipe that ``to_facts`` wrote."""
+        return cls(
+            {
+                Statistic(name): ZCDPPart(str(part["mechanism"]), float(part["rho"]))
+                for name, part in facts["parts"].items()
+            }
+        )
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> ZCDPRecipe:
+        """Return the recipe of the numbered bins; raise UsageError unless each statistic has one rho."""
+        names = {Statistic(name): str(mechanism) for name, mechanism in facts["mechanisms"].items()}
+        single = all("rho" in own and len(np.unique(own["rho"])) == 1 for own in columns.values())
+        if names.keys() != columns.keys() or not single:
+            raise UsageError("a statistic is published without its mechanism, or without one rho")
+        return cls(
+            {
+                statistic: ZCDPPart(names[statistic], float(own["rho"][0]))
+                for statistic, own in columns.items()
+            }
+        )
+
+    def _noise_scale(
+        self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound
+    ) -> FloatArray:
+        part = self.parts[statistic]
+        mechanism = part.named
+        if isinstance(mechanism, GaussianTwin):
+            return mechanism.noise_size(occupancy, bound, statistic, part.rho)
+        return np.full(occupancy.bins, np.nan)
+
+
+def _constant(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
+    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
+    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
+    return alone & (statistic is Statistic.VARIANCE)

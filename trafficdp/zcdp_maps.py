@@ -1,0 +1,114 @@
+"""Plans and releases of a store that counts in rho: gaussian_twin and PLAN, charged and published in zCDP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trafficdp.config import Config
+from trafficdp.curator import Curator
+from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.export.columns import unit_label
+from trafficdp.holdings import occasion_of, pin_area
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.outcomes import ReleasedMap, ZCDPPlan
+from trafficdp.planner.precision import precision
+from trafficdp.planner.refusal import judge
+from trafficdp.planner.zcdp_allocation import allocate_zcdp
+from trafficdp.privacy.budget import left
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.publication import folder_of
+from trafficdp.publishing_facts import same_question, write_order
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import vault_fixes, vault_ledger
+
+Opening = Callable[..., AbstractContextManager[Curator]]
+
+
+@dataclass(frozen=True)
+class ZCDPMaps:
+    """The maps of one city whose budget is in rho; ``Workspace.zcdp`` makes one.
+
+    ``opening`` opens the store under its lock.
+    """
+
+    config: Config
+    store: Path
+    key_file: Path
+    opening: Opening
+
+    def plan(self, rho: ZCDP | str | float | None = None) -> ZCDPPlan:
+        """Return what a release would cost and give, from public counts. Nothing is spent.
+
+        Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
+        rho is named, or the store counts in epsilon.
+        """
+        with self.opening("plan") as curator:
+            return self._planned(curator, rho)[0]
+
+    def release(self, rho: ZCDP | str | float | None = None, *, force: bool = False) -> ReleasedMap:
+        """Charge, draw and publish a release; see ``Workspace.release``, whose promises hold here too."""
+        key = VehicleKey.load(self.key_file)
+        with self.opening("release", recover=False) as curator:
+            curator.vault.check_key(key.fingerprint)
+            finished = curator.recover()
+            planned, contributions = self._planned(curator, rho)
+            verdict, allocation = planned.verdict, planned.allocation
+            if verdict.refused and not force:
+                unit = unit_label(verdict.statistic, self.config.bound.unit)
+                raise UninformativeReleaseError(
+                    "the release would say too little",
+                    got=f"a median expected error of {verdict.median_error:.3g} {unit}",
+                    expected=f"at most {verdict.threshold:.3g} {unit}",
+                    todo="ask for a larger rho or a coarser map; --force releases all the same, with every "
+                    "number marked (what PLAN's error is counts cannot tell)",
+                )
+            version = vault_fixes.data_version(curator.vault)
+            occasion = occasion_of(self.config, curator.vault, version, self.config.grid, datetime.now(UTC))
+            for name in finished:
+                if same_question(curator.order_of(name), occasion, allocation):
+                    return ReleasedMap(curator.load(name), folder_of(self.store, name))
+            release = curator.release(
+                allocation,
+                contributions,
+                self.config.policy,
+                lambda name, before: write_order(occasion, allocation, contributions.occupancy, name, before),
+                force=force,
+            )
+            return ReleasedMap(release, folder_of(self.store, release.id))
+
+    def _planned(self, curator: Curator, rho: ZCDP | str | float | None) -> tuple[ZCDPPlan, Contributions]:
+        config = self.config
+        request = config.zcdp_request(rho if rho is None or isinstance(rho, ZCDP) else ZCDP.of(rho))
+        budget = config.zcdp_budget
+        version = vault_fixes.data_version(curator.vault)
+        if version.ingest_id == 0:
+            raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+        pin_area(curator.vault, config.grid.area.hash, dry_run=True)
+        here = curator.contributions(config.grid, config.bound, version)
+        if here.occupancy.bins == 0:
+            raise UsageError(
+                "no fix lies in the study area and the period",
+                got=f"{config.grid.period.first} to {config.grid.period.last}",
+                todo="correct [city] period or ingest files of that period",
+            )
+        allocation = allocate_zcdp(here.occupancy, request)
+        windows = budget.windows(datetime.now(UTC))
+        remainders = left(windows, vault_ledger.spent_in(curator.vault, here.vehicle, windows))
+        loss = allocation.event.loss_per_user
+        paying = loss > 0
+        sum_after = ZCDP(vault_ledger.totals(curator.vault).sum_of_maxima + allocation.loss.pico)
+        plan = ZCDPPlan(
+            allocation=allocation,
+            verdict=judge(allocation),
+            precision=precision(allocation),
+            budget_left=ZCDP(int(remainders[paying].min(initial=budget.total.pico))),
+            short=int((loss > remainders).sum()),
+            delta=budget.delta,
+            epsilon=budget.epsilon(allocation.loss),
+            epsilon_of_sum=budget.epsilon(sum_after),
+        )
+        return plan, here
