@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +16,19 @@ import pandas as pd
 
 from trafficdp.curator import Curator
 from trafficdp.errors import VerificationError
+from trafficdp.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
 from trafficdp.export.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.ledger import GENESIS, LedgerRow
+from trafficdp.privacy.ledger import GENESIS
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
-from trafficdp.publication import folder_of, published, stream_fact
+from trafficdp.publication import published, stream_fact
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
 from trafficdp.stream.signed_counter import signed_nodes_touched
 from trafficdp.stream_order import StreamOrder
 from trafficdp.streaming import next_digest
-from trafficdp.verification import Check, run_check
 
 IntArray = npt.NDArray[np.int64]
 
@@ -41,18 +39,16 @@ def verify_stream(curator: Curator, release_id: str) -> list[Check]:
     Raises UsageError when there is none of that name, VerificationError before its first publication.
     """
     stored = vault_stream.stream_named(curator.vault, release_id)
-    subject = _Subject(curator, stored)
-    return [run_check(name, check) for name, check in subject.checks()]
+    return run_checks(_ExaminedStream(curator, stored).checks())
 
 
-class _Subject:
+class _ExaminedStream(Examined):
     """One stream under examination."""
 
     def __init__(self, curator: Curator, stored: vault_stream.StoredStream) -> None:
-        self._curator, self._stored = curator, stored
-        self._folder = folder_of(curator.store, stored.release_id).absolute()
+        super().__init__(curator, stored.release_id, stored.sequence)
+        self._stored = stored
         self._order = StreamOrder.from_json(stored.facts)
-        self._ledger = vault_ledger.rows(curator.vault)
         self._publications = vault_stream.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
@@ -60,7 +56,7 @@ class _Subject:
         counts = vault_stream.counts_of(curator.vault, stored.release_id, self._newest.step)
         self._counts = {name: counts.column(name).to_numpy().astype(np.int64) for name in counts.column_names}
 
-    def checks(self) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
         yield "the ledger is not behind its head or any manifest", self._not_behind
         yield "the ledger's charge is the order that was executed", self._order_is_charged
@@ -74,15 +70,8 @@ class _Subject:
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield "released.duckdb holds the same publications", self._released
 
-    def _not_behind(self) -> str | None:
-        self._curator.check_not_behind()
-        return None
-
-    def _charge(self) -> LedgerRow:
-        return self._ledger[self._stored.sequence - 1]
-
     def _order_is_charged(self) -> str | None:
-        facts = self._charge().facts
+        facts = self._charge.facts
         digest = hashlib.sha256(self._stored.facts.encode()).hexdigest()
         same = (
             facts.get("kind") == "stream"
@@ -135,10 +124,6 @@ class _Subject:
         right = np.arange(len(places)) - first + 1
         return None if np.array_equal(places[:, 3], right) else "an element counted twice or left out"
 
-    def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))
-        return manifest
-
     def _manifest_valid(self) -> str | None:
         manifest = self._manifest()
         validate_manifest(manifest)
@@ -152,12 +137,9 @@ class _Subject:
         return published(self._newest).release
 
     def _files(self) -> str | None:
-        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self._folder.iterdir()}
-        listed = {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
-        names = {*listed, *found} - {MANIFEST}
-        wrong = sorted(name for name in names if listed.get(name) != found.get(name))
+        wrong = names_differing(differing(self._listed_files(), self._found_files()) - {MANIFEST})
         if wrong:
-            return "changed, missing or foreign: " + ", ".join(wrong)
+            return wrong
         document = json.loads((self._folder / LIVE).read_text(encoding="utf-8"))
         said = document["trafficdp"].get("stream", {}).get("publication")
         return None if said == self._newest.number else f"{LIVE} is of another publication"

@@ -7,56 +7,32 @@ columns of cells.parquet and the manifest's ``recipe``), never from what the man
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from trafficdp.curator import Curator
 from trafficdp.engine.duckdb_reduce import reduce_fixes
-from trafficdp.errors import TrafficdpError, VerificationError
+from trafficdp.errors import VerificationError
+from trafficdp.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
 from trafficdp.export.guarantee import loss_text
 from trafficdp.export.manifest import validate_manifest
-from trafficdp.export.write import MANIFEST
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.order import Order
 from trafficdp.planner.recipe_kinds import recipe_from_published
 from trafficdp.planner.zcdp_recipe import ZCDPRecipe
-from trafficdp.privacy.ledger import LedgerRow, accounts_hash
+from trafficdp.privacy.ledger import accounts_hash
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
-from trafficdp.publication import epsilon_of, folder_of
+from trafficdp.publication import epsilon_of
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
 from trafficdp.store.vault_fixes import recomputed_digest, version_digest
-
-_UNREADABLE = (
-    OSError,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    pa.ArrowException,
-)
-"""What reading a file raises that may hold anything at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was checked: what, whether it holds, and what was found when it does not."""
-
-    name: str
-    passed: bool
-    found: str
 
 
 def verify(curator: Curator, release_id: str) -> list[Check]:
@@ -67,35 +43,19 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             "only a published release can be verified",
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
-    subject = _Subject(curator, stored)
-    return [run_check(name, check) for name, check in subject.checks()]
+    return run_checks(_ExaminedRelease(curator, stored).checks())
 
 
-def run_check(name: str, check: Callable[[], str | None]) -> Check:
-    """Return what ``check`` found: it returns what is wrong, or None. Errors are findings too."""
-    try:
-        wrong = check()
-    except TrafficdpError as error:
-        wrong = str(error)
-    except _UNREADABLE as error:
-        # a tampered file may be anything at all
-        wrong = f"the file cannot be read ({type(error).__name__})"
-    return Check(name, wrong is None, wrong or "")
-
-
-class _Subject:
+class _ExaminedRelease(Examined):
     """One release under examination."""
 
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
-        self._curator = curator
+        super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        # absolute: pandas takes a relative name with a colon for an address
-        self._folder = folder_of(curator.store, stored.release_id).absolute()
         self._order = Order.from_json(stored.allocation)
-        self._ledger = vault_ledger.rows(curator.vault)
         self._recomputed: Contributions | None = None
 
-    def checks(self) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
         yield "the ledger is not behind its head or any manifest", self._not_behind
         yield "the ledger's charge is the order that was executed", self._order_is_charged
@@ -108,16 +68,9 @@ class _Subject:
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
 
-    def _not_behind(self) -> str | None:
-        self._curator.check_not_behind()
-        return None
-
-    def _charge(self) -> LedgerRow:
-        return self._ledger[self._stored.sequence - 1]
-
     def _order_is_charged(self) -> str | None:
         digest = hashlib.sha256(self._stored.allocation.encode()).hexdigest()
-        facts = self._charge().facts
+        facts = self._charge.facts
         if facts.get("order_sha256") != digest or facts.get("release") != self._stored.release_id:
             return "another order than the one in the ledger"
         return None
@@ -126,7 +79,7 @@ class _Subject:
         vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
         return (
             None
-            if self._charge().facts.get("accounts_sha256") == accounts_hash(vehicle, loss)
+            if self._charge.facts.get("accounts_sha256") == accounts_hash(vehicle, loss)
             else "other accounts"
         )
 
@@ -138,19 +91,15 @@ class _Subject:
             return "another number of fixes than was ingested"
         return None
 
-    def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))
-        return manifest
-
     def _manifest_valid(self) -> str | None:
         validate_manifest(self._manifest())
         return None
 
     def _manifest_in_ledger(self) -> str | None:
         accounting = self._manifest()["accounting"]
-        charge = self._charge()
         stated = (accounting["ledger_sequence"], accounting["head_hash"])
-        return None if stated == (charge.sequence, charge.head_hash) else "another entry of the ledger"
+        right = (self._charge.sequence, self._charge.head_hash)
+        return None if stated == right else "another entry of the ledger"
 
     def _published_files(self) -> dict[str, str]:
         for row in self._ledger:
@@ -162,16 +111,10 @@ class _Subject:
         raise VerificationError("the ledger has no publication of this release")
 
     def _files(self) -> str | None:
-        expected = self._published_files()
-        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self._folder.iterdir()}
-        different = sorted(
-            name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
-        )
-        listed = {entry["name"]: entry["sha256"] for entry in self._manifest()["files"]}
-        wrong = sorted(name for name, digest in listed.items() if found.get(name) != digest)
-        if different or wrong:
-            return "changed, missing or foreign: " + ", ".join(sorted({*different, *wrong}))
-        return None
+        found = self._found_files()
+        wrong = differing(self._published_files(), found)
+        listed = self._listed_files()
+        return names_differing(wrong | (differing(listed, found) & listed.keys()))
 
     def _contributions(self) -> Contributions:
         if self._recomputed is None:
@@ -221,7 +164,7 @@ class _Subject:
         if concentrated is not ("rho" in self._manifest()["guarantee"]):
             return "a guarantee of another kind than the noise that was ordered"
         kind = LossKind.ZCDP if concentrated else LossKind.PURE
-        charged = self._charge().facts.get(kind.pico_key)
+        charged = self._charge.facts.get(kind.pico_key)
         if claimed != largest or charged != max(recomputed.values(), default=0):
             return f"a claim of {claimed} where {largest} is lost"
         return None

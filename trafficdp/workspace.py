@@ -22,6 +22,7 @@ from trafficdp._validate import integer_between
 from trafficdp.config import Config, declaration_json, load_config
 from trafficdp.curator import Curator, opened
 from trafficdp.errors import UsageError
+from trafficdp.examination import Check
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
 from trafficdp.holdings import occasion_of, pin_area, status_of, summaries
@@ -273,7 +274,7 @@ class Workspace:
         with self._curator("withdraw") as curator:
             curator.withdraw(release_id, datetime.now(UTC))
 
-    def verify(self, release_id: str) -> list[verification.Check]:
+    def verify(self, release_id: str) -> list[Check]:
         """Return every check of a release or a stream; see ``verification``, ``stream_verification``."""
         with self._curator("verify") as curator:
             if release_id.startswith("s"):
