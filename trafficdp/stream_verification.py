@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.curator import Curator
 from trafficdp.errors import VerificationError
 from trafficdp.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
@@ -119,9 +120,8 @@ class _ExaminedStream(Examined):
         places = np.unique(
             np.stack([self._counts[name] for name in ("cell", "slot", "step", "position")], axis=1), axis=0
         )
-        fresh = np.append(True, (places[1:, :2] != places[:-1, :2]).any(axis=1))
-        first = np.maximum.accumulate(np.where(fresh, np.arange(len(places)), 0))
-        right = np.arange(len(places)) - first + 1
+        _, bin_of = np.unique(places[:, :2], axis=0, return_inverse=True)
+        right = rank_in_sorted(bin_of) + 1
         return None if np.array_equal(places[:, 3], right) else "an element counted twice or left out"
 
     def _manifest_valid(self) -> str | None:

@@ -80,10 +80,3 @@ def capped_counts(occupancy: Occupancy, capacity: IntArray) -> IntArray:
             "a cap on samples a user is out of range", expected="1 to the largest count of the bin"
         )
     return np.minimum(occupancy.count, capacity[occupancy.bin_index])
-
-
-def rank_in_group(sorted_group: IntArray) -> IntArray:
-    """Return 0, 1, 2, ... within every run of equal entries of a sorted array."""
-    place = np.arange(len(sorted_group))
-    first = np.concatenate([[True], sorted_group[1:] != sorted_group[:-1]])[: len(sorted_group)]
-    return place - np.maximum.accumulate(np.where(first, place, 0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending, rank_in_group
+from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending
+from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.model.occupancy import Occupancy
 
 
@@ -44,11 +45,11 @@ def best_fit(occupancy: Occupancy, capacity: IntArray) -> Arrays:
         places = room[fitting] // size
         before = np.cumsum(places) - places
         if len(fitting):
-            before = before - before[np.arange(len(fitting)) - rank_in_group(bin_of_fitting)]
+            before = before - before[np.arange(len(fitting)) - rank_in_sorted(bin_of_fitting)]
         used = np.clip(waiting[bin_of_fitting] - before, 0, places)
         placed = np.bincount(bin_of_fitting, weights=used, minlength=bins).astype(np.int64)
 
-        rank = rank_in_group(bin_of)
+        rank = rank_in_sorted(bin_of)
         old = rank < placed[bin_of]
         array_of_pair[group[old]] = np.repeat(fitting, used)
         room[fitting] -= used * size

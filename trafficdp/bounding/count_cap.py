@@ -7,7 +7,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.arrays import capped_counts, descending, rank_in_group
+from trafficdp.bounding.arrays import capped_counts, descending
+from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.model.occupancy import Occupancy
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,7 +50,7 @@ def argmax_cap(occupancy: Occupancy) -> IntArray:
     up_to = np.cumsum(count)
     all_in_bin = up_to[first + users - 1]
     # users before and at this position give m each, those after it all they have
-    capped_sum = count * (rank_in_group(bin_index) + 1) + (all_in_bin[bin_index] - up_to)
+    capped_sum = count * (rank_in_sorted(bin_index) + 1) + (all_in_bin[bin_index] - up_to)
     score = capped_sum.astype(np.float64) ** 2 / count
     best = np.maximum.reduceat(score, first)
     place = np.where(score == best[bin_index], np.arange(len(order)), len(order))

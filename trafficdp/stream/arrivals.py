@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
 from trafficdp.stream.withhold import Elements, WithholdRelease
@@ -53,13 +54,7 @@ class Arrivals:
     @cached_property
     def rank(self) -> IntArray:
         """M_u: which sample of its vehicle each one is, 1, 2, ..., shape (T,)."""
-        order = np.argsort(self.user, kind="stable")
-        ordered = self.user[order]
-        place = np.arange(len(ordered))
-        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
-        rank = np.empty(len(ordered), dtype=np.int64)
-        rank[order] = place - np.maximum.accumulate(np.where(fresh, place, 0)) + 1
-        return rank
+        return rank_within(self.user) + 1
 
     @cached_property
     def elements(self) -> Elements:

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
+from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
 
@@ -60,6 +61,20 @@ def nodes_touched(position: IntArray, heights: int) -> IntArray:
     before = np.asarray(position, dtype=np.int64) - 1
     bits = (before[..., None] >> np.arange(heights)) & 1
     return np.asarray(heights - bits.sum(axis=-1), dtype=np.int64)
+
+
+def stream_rows(bin_index: IntArray, level: IntArray, bins: int, levels: int) -> IntArray:
+    """Return the row, bin * levels + level, of every element's stream in a bank of ``bins`` x ``levels``.
+
+    Raises UsageError for bins or levels out of range.
+    """
+    bin_of, level_of = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
+    inside = (bin_of >= 0) & (bin_of < bins) & (level_of >= 0) & (level_of < levels)
+    if not bool(np.all(inside)):
+        raise UsageError(
+            "an element is in no stream of the bank", expected=f"bins below {bins} and levels below {levels}"
+        )
+    return bin_of * levels + level_of
 
 
 class CounterBank:
@@ -101,8 +116,8 @@ class CounterBank:
 
     def positions(self, bin_index: IntArray, level: IntArray) -> IntArray:
         """Return the 1-based positions that these elements would take, shape (E,), were all appended now."""
-        _, stream, rank = self._grouped(bin_index, level)
-        return np.asarray(self.count[stream] + rank + 1, dtype=np.int64)
+        stream = stream_rows(bin_index, level, self.bins, self.levels)
+        return np.asarray(self.count[stream] + rank_within(stream) + 1, dtype=np.int64)
 
     def append(self, bin_index: IntArray, level: IntArray, value: IntArray) -> IntArray:
         """Append elements in the given order, all shape (E,); return the rows (streams) that changed.
@@ -110,9 +125,10 @@ class CounterBank:
         O(E log E + rows touched * H), no noise. Raises UsageError, changing nothing, for bins or levels out
         of range or a stream that would exceed its 2^H - 1 elements.
         """
-        order, stream, _ = self._grouped(bin_index, level)
-        if not len(order):
+        stream = stream_rows(bin_index, level, self.bins, self.levels)
+        if not len(stream):
             return np.zeros(0, dtype=np.int64)
+        order = np.argsort(stream, kind="stable")
         ordered = stream[order]
         first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         rows = ordered[first]
@@ -182,28 +198,6 @@ class CounterBank:
         bank.noise = np.array(state["noise"], dtype=np.int64)
         bank.drawn = np.array(state["drawn"], dtype=np.bool_)
         return bank
-
-    def _grouped(self, bin_index: IntArray, level: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """The stable order by stream, each element's stream, its rank among those of the batch."""
-        bins, levels = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
-        if len(bins) and not (
-            int(bins.min()) >= 0
-            and int(bins.max()) < self.bins
-            and int(levels.min()) >= 0
-            and int(levels.max()) < self.levels
-        ):
-            raise UsageError(
-                "an element is in no stream of the bank",
-                expected=f"bins below {self.bins} and levels below {self.levels}",
-            )
-        stream = bins * self.levels + levels
-        order = np.argsort(stream, kind="stable")
-        ordered = stream[order]
-        place = np.arange(len(ordered))
-        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
-        rank = np.empty(len(ordered), dtype=np.int64)
-        rank[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-        return order, stream, rank
 
     def _close(
         self, rows: IntArray, first: IntArray, before: IntArray, after: IntArray, running: IntArray

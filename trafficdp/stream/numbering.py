@@ -50,14 +50,3 @@ def pack(high: IntArray, low: IntArray) -> IntArray:
 def unpack(key: IntArray) -> tuple[IntArray, IntArray]:
     """Return the pairs that ``pack`` made keys of."""
     return np.asarray(key >> 32, dtype=np.int64), np.asarray(key & 0xFFFFFFFF, dtype=np.int64)
-
-
-def rank_within(group: IntArray) -> IntArray:
-    """Return how many earlier entries of the same group each entry has, shape (n,)."""
-    order = np.argsort(group, kind="stable")
-    ordered = group[order]
-    place = np.arange(len(group))
-    fresh = np.append(True, ordered[1:] != ordered[:-1])[: len(group)]
-    rank = np.empty(len(group), dtype=np.int64)
-    rank[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-    return rank

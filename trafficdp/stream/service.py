@@ -27,10 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.rank import rank_within
 from trafficdp.noise.source import NoiseSource
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
-from trafficdp.stream.numbering import Numbering, pack, rank_within, unpack
+from trafficdp.stream.numbering import Numbering, pack, unpack
 from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
 from trafficdp.stream.window import Window
 

@@ -22,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
+from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
+from trafficdp.stream.counter import stream_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -83,21 +85,15 @@ class SignedCounterBank:
 
     def positions(self, bin_index: IntArray, level: IntArray) -> IntArray:
         """Return the 1-based positions that these elements would take, shape (E,), were all appended now."""
-        stream = self._streams(bin_index, level)
-        order = np.argsort(stream, kind="stable")
-        ordered = stream[order]
-        place = np.arange(len(ordered))
-        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
-        rank = np.empty(len(ordered), dtype=np.int64)
-        rank[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-        return np.asarray(self.count[stream] + rank + 1, dtype=np.int64)
+        stream = stream_rows(bin_index, level, self.bins, self.levels)
+        return np.asarray(self.count[stream] + rank_within(stream) + 1, dtype=np.int64)
 
     def append(self, bin_index: IntArray, level: IntArray, value: IntArray) -> IntArray:
         """Append elements, all shape (E,); return the rows (streams) that changed. No noise.
 
         Raises UsageError, changing nothing, for bins or levels out of range or a stream that would be full.
         """
-        stream = self._streams(bin_index, level)
+        stream = stream_rows(bin_index, level, self.bins, self.levels)
         rows, which, added = np.unique(stream, return_inverse=True, return_counts=True)
         if len(rows) and int((self.count[rows] + added).max()) > self.length:
             raise UsageError(
@@ -169,16 +165,6 @@ class SignedCounterBank:
             setattr(bank, name, np.array(state[name], dtype=np.int64))
         bank.drawn = np.array(state["drawn"], dtype=np.bool_)
         return bank
-
-    def _streams(self, bin_index: IntArray, level: IntArray) -> IntArray:
-        bins, levels = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
-        inside = (bins >= 0) & (bins < self.bins) & (levels >= 0) & (levels < self.levels)
-        if not bool(np.all(inside)):
-            raise UsageError(
-                "an element is in no stream of the bank",
-                expected=f"bins below {self.bins} and levels below {self.levels}",
-            )
-        return bins * self.levels + levels
 
     def _needed(self) -> tuple[IntArray, npt.NDArray[np.bool_], IntArray]:
         """q_(j+1) (S, H); which slots the sums need (S, H, k - 1); the sign of their noise (S, H)."""

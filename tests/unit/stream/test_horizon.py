@@ -11,7 +11,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.stream.horizon import Horizon
-from trafficdp.stream.numbering import Numbering, pack, rank_within, unpack
+from trafficdp.stream.numbering import Numbering, pack, unpack
 
 
 def grid(kind, first=date(2017, 3, 20), last=date(2017, 3, 21), zone="America/Chicago"):
@@ -65,8 +65,3 @@ def test_pairs_come_back_from_their_keys():
     high, low = np.array([0, 5, 2**31 - 1]), np.array([7, 0, 2**31 - 1])
     for packed, given in zip(unpack(pack(high, low)), (high, low), strict=True):
         assert packed.tolist() == given.tolist()
-
-
-def test_a_rank_counts_the_earlier_ones_of_the_same_group():
-    assert rank_within(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
-    assert rank_within(np.zeros(0, dtype=np.int64)).tolist() == []
