@@ -17,16 +17,10 @@ from trafficdp.config_stream import StreamSettings
 from trafficdp.export.disclosure import disclosure, rfc3339
 from trafficdp.export.facts import MechanismFacts, SoftwareFacts
 from trafficdp.mechanisms.baseline import rounding_bias
+from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.model.privacy_unit import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VALIDITY_PUBLIC,
-    VEHICLE_NOT_TRIP,
-    NeighbouringRelation,
-)
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
@@ -253,13 +247,7 @@ def release_of(
             sources=[source_facts(declaration, name, speed) for name, declaration, speed in order.sources],
             data_version=data_version,
             relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            assumptions=(
-                COUNTS_PUBLIC,
-                VALIDITY_PUBLIC,
-                DECLARED_BOUNDS,
-                ONE_VEHICLE_ONE_IDENTIFIER,
-                VEHICLE_NOT_TRIP,
-            ),
+            assumptions=ASSUMPTIONS,
             bins_per_vehicle=None,
             fixes_per_vehicle_in_a_bin=None,
             bounding_method="speeds are clipped to the range, never dropped; a vehicle's fixes count until "

@@ -27,17 +27,11 @@ from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivit
 from trafficdp.mechanisms.integer_laplace import HEADROOM, checked_epsilon
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
+from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.model.privacy_unit import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VALIDITY_PUBLIC,
-    VEHICLE_NOT_TRIP,
-    NeighbouringRelation,
-)
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.noise.tail import half_width
@@ -168,13 +162,7 @@ def event(
         bins=occupancy.bins,
         sensitivity={s: largest_sensitivity(s, occupancy, bound) for s in lattices},
         bound=bound,
-        assumptions=(
-            COUNTS_PUBLIC,
-            VALIDITY_PUBLIC,
-            DECLARED_BOUNDS,
-            ONE_VEHICLE_ONE_IDENTIFIER,
-            VEHICLE_NOT_TRIP,
-        ),
+        assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user(occupancy, bound, lattices),
     )
 

@@ -32,7 +32,7 @@ from trafficdp.bounding.smooth_sensitivity import (
     smooth_sensitivity,
 )
 from trafficdp.mechanisms.baseline import rounding_bias
-from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.integer_laplace import charge
 from trafficdp.mechanisms.moment import (
     Moment,
     first_moment,
@@ -41,22 +41,15 @@ from trafficdp.mechanisms.moment import (
     second_totals,
     variance_from,
 )
+from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.weighted_mean import FINER, SPENT, WeightedMean
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.model.privacy_unit import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VALIDITY_PUBLIC,
-    VEHICLE_NOT_TRIP,
-    NeighbouringRelation,
-)
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import round_up
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -135,27 +128,17 @@ class Huber:
             pair = pair + loss
         free = _free(occupancy, statistic, parts, bound)
         total = np.where(free[occupancy.bin_index], 0.0, round_up(pair))
-        pico = sum_per_user(to_pico(total), occupancy.user_index, occupancy.users)
         change = [np.where(p.huber, p.moment.upper, p.laplace.sensitivity) for p in parts]
         largest = change[0]
         if statistic is Statistic.VARIANCE:
             largest = np.minimum(change[1] + float(bound.upper) * change[0], statistic.largest(bound.upper))
-        return PrivacyEvent(
-            mechanism=self.name,
-            statistics=(statistic,),
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            unit="vehicle",
-            bins=occupancy.bins,
-            sensitivity={statistic: np.where(free, 0.0, largest)},
-            bound=bound,
-            assumptions=(
-                COUNTS_PUBLIC,
-                VALIDITY_PUBLIC,
-                DECLARED_BOUNDS,
-                ONE_VEHICLE_ONE_IDENTIFIER,
-                VEHICLE_NOT_TRIP,
-            ),
-            loss_per_user=-(-pico // CHARGE_STEP) * CHARGE_STEP,
+        return promise(
+            self.name,
+            statistic,
+            occupancy,
+            bound,
+            np.where(free, 0.0, largest),
+            charge(occupancy, total),
             idealised=self.idealised,
         )
 

@@ -21,25 +21,18 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import rounding_bias
+from trafficdp.mechanisms.integer_laplace import charge
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.mechanisms.moment import first_moment, share_of_total
+from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.weighted_mean import FINER, SPENT, WeightedMean
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.model.privacy_unit import (
-    COUNTS_PUBLIC,
-    DECLARED_BOUNDS,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VALIDITY_PUBLIC,
-    VEHICLE_NOT_TRIP,
-    NeighbouringRelation,
-)
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import round_up
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -91,25 +84,10 @@ class TwoStage:
         weighted.scale(second)
         share = weighted.used / weighted.largest_used[occupancy.bin_index]
         pair = choice[occupancy.bin_index] + second[occupancy.bin_index] * SPENT * share
-        pico = sum_per_user(to_pico(round_up(round_up(pair))), occupancy.user_index, occupancy.users)
         widest = np.minimum(2 * self.reach * width, bound.steps) / bound.steps
-        return PrivacyEvent(
-            mechanism=self.name,
-            statistics=(statistic,),
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            unit="vehicle",
-            bins=occupancy.bins,
-            sensitivity={statistic: np.where(whole, 1.0, widest) * weighted.sensitivity},
-            bound=bound,
-            assumptions=(
-                COUNTS_PUBLIC,
-                VALIDITY_PUBLIC,
-                DECLARED_BOUNDS,
-                ONE_VEHICLE_ONE_IDENTIFIER,
-                VEHICLE_NOT_TRIP,
-            ),
-            loss_per_user=-(-pico // CHARGE_STEP) * CHARGE_STEP,
-        )
+        sensitivity = np.where(whole, 1.0, widest) * weighted.sensitivity
+        loss = charge(occupancy, round_up(round_up(pair)))
+        return promise(self.name, statistic, occupancy, bound, sensitivity, loss)
 
     def expected_error(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
