@@ -204,3 +204,13 @@ def charges_by_plate_order(city):
 def ledger_entries(city):
     """Return the entries of the ledger as dictionaries, in order."""
     return [json.loads(entry) for (entry,) in city.sql("SELECT entry FROM ledger ORDER BY sequence")]
+
+
+def spent(city):
+    """Return {vehicle_id: pico} over all charges."""
+    return {vehicle: sum(account.values()) for vehicle, account in charges_by_plate_order(city).items()}
+
+
+def charges(city):
+    """Return the ledger's charges as dictionaries, in order."""
+    return [entry for entry in ledger_entries(city) if entry["kind"] == "charge"]

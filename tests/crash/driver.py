@@ -19,13 +19,13 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import small_city
+from children import forked, outcome_of, wait_for
 
 from trafficdp import curator, publication
 from trafficdp.cli.main import run as command_line
@@ -34,7 +34,6 @@ from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
 
 BUDGET_PICO = 40 * 10**12
-LIMIT_SECONDS = 60
 
 
 def prepare(folder):
@@ -64,34 +63,6 @@ def everything(workspace, city):
     workspace.release()
     workspace.withdraw("r0001")
     workspace.release()
-
-
-def forked(work):
-    """Run ``work()`` in a child; return its exit status, and kill it when it hangs."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001 - told to the parent
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return child
-
-
-def wait_for(child):
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "hung"
 
 
 def die():
@@ -249,7 +220,7 @@ def trial(template, number, name, work, *, delay=None, lives_on=False):
     status = wait_for(child)
     values, states, ledger, ingests = committed(city)
     seen = visible(city)
-    verdict = wait_for(forked(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on)))
+    verdict = outcome_of(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on))
     newest = max(states)
     in_flight = states[newest] == "charged"
     finding = {
@@ -315,7 +286,7 @@ def _seconds(template, number):
     shutil.copytree(template, folder)
     city = small_city.at(folder)
     started = time.monotonic()
-    status = wait_for(forked(lambda: everything(city.open(), city)))
+    status = outcome_of(lambda: everything(city.open(), city))
     if status != 0:
         raise SystemExit(f"the sequence does not run: {status}")
     shutil.rmtree(folder)
@@ -355,7 +326,7 @@ def limits(template):
             code, said = limited(limit, ["--config", str(city.config), "--quiet", name, *paths])
             left = city.dump()
             values, states, ledger, _ = committed(city)
-            verdict = wait_for(forked(lambda c=city, v=values, n=ledger: autopsy(c, visible(c), v, n)))
+            verdict = outcome_of(lambda c=city, v=values, n=ledger: autopsy(c, visible(c), v, n))
             findings.append(
                 {
                     "name": f"{name} under {limit} bytes",

@@ -17,7 +17,6 @@ import shutil
 import signal
 import sys
 import time
-import traceback
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import duckdb
 import small_city
+from children import forked, outcome_of, wait_for
 
 from trafficdp import streaming
 from trafficdp.noise.source import SimulatedNoise
@@ -42,7 +42,6 @@ fixes_per_step = 2
 
 [[source]]"""
 FILES = 14
-LIMIT_SECONDS = 120
 
 
 def prepare(folder):
@@ -97,33 +96,6 @@ def run(city, *, known_noise, by_folder):
 
 def print_nothing(_):
     pass
-
-
-def forked(work):
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001 - told to the parent
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return child
-
-
-def wait_for(child):
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return "hung"
 
 
 def committed(city):
@@ -224,7 +196,7 @@ def lives(template, number, generator, whole, expected, most, *, known_noise, bo
         if status != 0:
             problems.append(f"a restart failed with {status}")
         break
-    verdict = wait_for(forked(lambda: autopsy(city)))
+    verdict = outcome_of(lambda: autopsy(city))
     if verdict != 0:
         problems.append("the autopsy failed")
     final = committed(city)
@@ -257,12 +229,12 @@ def main(arguments):
     whole_folder = folder / "whole"
     shutil.copytree(template, whole_folder)
     began = time.monotonic()
-    if wait_for(forked(lambda: run(small_city.at(whole_folder), known_noise=True, by_folder=False))) != 0:
+    if outcome_of(lambda: run(small_city.at(whole_folder), known_noise=True, by_folder=False)) != 0:
         raise SystemExit("the stream does not run")
     whole = time.monotonic() - began
     city = small_city.at(whole_folder)
     expected = committed(city)
-    if wait_for(forked(lambda: autopsy(city))) != 0:
+    if outcome_of(lambda: autopsy(city)) != 0:
         raise SystemExit("the stream that nobody killed is not sound")
     generator = random.Random(7)
     deaths, problems, streams = [], [], 0

@@ -1,7 +1,6 @@
 """The one door: charges within the budget, noise that is drawn once, a ledger that never shrinks."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,14 +10,12 @@ from fractions import Fraction
 import pytest
 
 import trafficdp
-from trafficdp import curator
 from trafficdp.errors import (
     AllocationError,
     DataError,
     InsufficientBudgetError,
     StoreBehindError,
     StoreDamagedError,
-    StoreUnavailableError,
     UninformativeReleaseError,
     UsageError,
 )
@@ -30,29 +27,13 @@ from trafficdp.publishing_facts import COMPOSITION
 PICO = 10**12
 
 
-class Died(BaseException):
-    """What a test raises where a process would die: nothing of ours catches it."""
-
-
-def die_at(monkeypatch, name):
-    def reached(boundary):
-        if boundary == name:
-            raise Died
-
-    monkeypatch.setattr(curator, "reached", reached)
-
-
-def spent(small_city, city):
-    return {vehicle: sum(each.values()) for vehicle, each in small_city.charges_by_plate_order(city).items()}
-
-
 # the budget
 
 
 def test_spending_exactly_the_budget_succeeds(filled, small_city):
     filled.open(budget=16).release()
     filled.open().release()
-    assert max(spent(small_city, filled).values()) == 16 * PICO
+    assert max(small_city.spent(filled).values()) == 16 * PICO
 
 
 def test_a_billionth_of_epsilon_too_much_is_refused_in_one_sentence_and_nothing_is_written(released):
@@ -86,10 +67,10 @@ def test_the_command_line_refuses_with_exit_3_and_one_line(released):
 
 
 def test_a_withdrawal_gives_no_budget_back(released, small_city):
-    before = spent(small_city, released)
+    before = small_city.spent(released)
     workspace = released.open(budget=15)
     workspace.withdraw("r0001")
-    assert spent(small_city, released) == before
+    assert small_city.spent(released) == before
     with pytest.raises(InsufficientBudgetError):
         workspace.release()
     with pytest.raises(UsageError, match="withdrawn already"):
@@ -98,7 +79,7 @@ def test_a_withdrawal_gives_no_budget_back(released, small_city):
 
 def test_a_vehicle_in_no_released_bin_pays_nothing(released, small_city):
     vehicles = {vehicle for (vehicle,) in released.sql("SELECT vehicle_id FROM vehicles")}
-    paying = set(spent(small_city, released))
+    paying = set(small_city.spent(released))
     assert len(vehicles) == 11
     assert len(paying) == 10
     ((entry,),) = released.sql("SELECT entry FROM ledger WHERE sequence = 1")
@@ -267,209 +248,11 @@ def test_commands_that_only_read_still_work_behind_a_head(restored):
     assert failed[0] == "the ledger is not behind its head or any manifest"
 
 
-# recovery
-
-
-@pytest.mark.parametrize("moved_away", [False, True])
-def test_an_old_copy_of_an_unfinished_vault_never_draws_its_noise_again(released, monkeypatch, moved_away):
-    with monkeypatch.context() as patched:
-        die_at(patched, "head written")
-        with pytest.raises(Died):
-            released.open(budget=40).release()
-    unfinished = released.folder / "backup.duckdb"
-    shutil.copy(released.vault, unfinished)
-    assert [each.status for each in released.open().releases()] == ["published", "published"]
-    out = (released.store / "releases/r0002/cells.csv").read_bytes()
-    if moved_away:
-        # published elsewhere, perhaps: the head alone remembers it
-        shutil.move(released.store / "releases/r0002", released.folder / "r0002")
-
-    head = released.head().read_bytes()
-    shutil.copy(unfinished, released.vault)
-    for command in (released.open().plan, released.open().release, released.open().releases):
-        with pytest.raises(StoreBehindError):
-            command()
-    assert released.head().read_bytes() == head
-    folder = released.folder if moved_away else released.store / "releases"
-    assert (folder / "r0002/cells.csv").read_bytes() == out
-
-
-def test_files_without_committed_values_stop_the_drawing(released, monkeypatch):
-    with monkeypatch.context() as patched:
-        die_at(patched, "head written")
-        with pytest.raises(Died):
-            released.open(budget=40).release()
-    (released.store / "releases/r0002").mkdir()
-    with pytest.raises(StoreBehindError, match="knows no values of a release that has files"):
-        released.open().releases()
-    (released.store / "releases/r0002").rmdir()
-    assert released.open().releases()[1].status == "published"
-
-
 def test_a_folder_in_the_way_of_the_next_release_is_refused_before_the_charge(released):
     (released.store / "releases/r0002").mkdir()
     refuses(released)
 
 
-def test_recovery_remembers_the_charge_outside_before_it_draws(released, monkeypatch):
-    with monkeypatch.context() as patched:
-        die_at(patched, "charged")
-        with pytest.raises(Died):
-            released.open(budget=40).release()
-    assert json.loads(released.head().read_text(encoding="ascii"))["sequence"] == 2
-    with monkeypatch.context() as patched:
-        die_at(patched, "values drawn")
-        with pytest.raises(Died):
-            released.open().releases()
-    assert json.loads(released.head().read_text(encoding="ascii"))["sequence"] == 3
-
-
-def test_recovery_follows_the_frozen_order_whatever_the_configuration_says_now(released, monkeypatch):
-    with monkeypatch.context() as patched:
-        die_at(patched, "charged")
-        with pytest.raises(Died):
-            released.open(budget=40).release()
-    changed = released.open(epsilon="0.5", resolution=5, first="2026-03-04", statistics='"mean"')
-    changed.ingest([released.days[2]])
-    done = changed.map("r0002").release
-    assert (done.grid.resolution, done.grid.period.first.day) == (7, 3)
-    assert [statistic.value for statistic in done.estimates] == ["mean", "variance"]
-    assert done.disclosure["guarantee"]["epsilon"] == "8"
-    assert all(check.passed for check in changed.verify("r0002"))
-
-
-def test_an_interrupted_release_that_is_asked_for_again_is_charged_once(released, monkeypatch, small_city):
-    for boundary in ("charged", "values committed", "released swapped"):
-        with monkeypatch.context() as patched:
-            die_at(patched, boundary)
-            with pytest.raises(Died):
-                released.open(budget=60).release()
-        before = spent(small_city, released)
-        newest = released.open().release()
-        assert spent(small_city, released) == before
-        assert newest.id == released.open().releases()[-1].id
-    # asked anew without an interruption, it is another draw and another charge
-    assert released.open().release().id == "r0005"
-    assert max(spent(small_city, released).values()) == 40 * PICO
-
-
-def test_another_question_after_an_interruption_is_another_charge(released, monkeypatch):
-    with monkeypatch.context() as patched:
-        die_at(patched, "charged")
-        with pytest.raises(Died):
-            released.open(budget=40).release()
-    done = released.open().release("9")
-    assert done.id == "r0003"
-    assert [each.status for each in released.open().releases()] == ["published"] * 3
-
-
-def test_a_withdrawal_that_died_is_finished(released, monkeypatch):
-    with monkeypatch.context() as patched:
-        die_at(patched, "withdrawal committed")
-        with pytest.raises(Died):
-            released.open().withdraw("r0001")
-    assert (released.store / "releases/r0001").exists()
-    assert [each.status for each in released.open().releases()] == ["withdrawn"]
-    assert not (released.store / "releases/r0001").exists()
-    assert released.sql("SELECT count(*) FROM cells", database="released") == [(0,)]
-
-
-def test_leftovers_of_a_killed_command_are_swept(released):
-    for name in (".r0001.old", ".r0002.new"):
-        (released.store / "releases" / name).mkdir()
-        (released.store / "releases" / name / "cells.csv").write_text("half", encoding="utf-8")
-    (released.store / ".released.duckdb.new").write_bytes(b"half")
-    released.head().with_name(released.head().name + ".new").write_bytes(b"{")
-    released.open().releases()
-    assert [path.name for path in (released.store / "releases").iterdir()] == ["r0001"]
-    assert {path.name for path in released.store.iterdir()} == {
-        ".lock",
-        "vault.duckdb",
-        "released.duckdb",
-        "releases",
-    }
-    assert not list(released.folder.glob("*.new"))
-
-
 def test_an_empty_ledger_has_the_start_for_a_head(filled):
     head = json.loads(filled.head().read_text(encoding="ascii"))
     assert (head["sequence"], head["head_hash"]) == (0, GENESIS)
-
-
-# races
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("processes", "budget", "fit"), [(2, 12, 1), (8, 25, 3)])
-def test_racing_releases_never_overspend_and_never_crash(filled, small_city, processes, budget, fit):
-    filled.open(budget=budget)
-    command = [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "release"]
-    racing = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(processes)
-    ]
-    codes = []
-    for each in racing:
-        _, said = each.communicate(timeout=120)
-        codes.append(each.returncode)
-        assert len(said.splitlines()) == (1 if each.returncode else 0), said
-    assert sorted(codes) == [0] * fit + [3] * (processes - fit)
-    assert max(spent(small_city, filled).values()) == fit * 8 * PICO <= budget * PICO
-    workspace = filled.open()
-    names = [each.id for each in workspace.releases()]
-    assert names == [f"r{number:04d}" for number in range(1, fit + 1)]
-    assert all(check.passed for name in names for check in workspace.verify(name))
-    assert filled.sql("SELECT count(*) FROM releases", database="released") == [(fit,)]
-
-
-# the disk
-
-
-ERRORS = {"ENOSPC": 28, "EFBIG": 27, "EROFS": 30}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "name", "stride"), [("replace", "ENOSPC", 1), ("fsync", "EFBIG", 2), ("open", "EROFS", 4)]
-)
-def test_a_failing_disk_costs_nothing_or_is_mended(released, monkeypatch, small_city, step, name, stride):
-    workspace = released.open(budget=1000)
-    real, whole = getattr(os, step), released.dump()
-    failures = 0
-    for number in range(1, 40, stride):
-        count = 0
-
-        def failing(*arguments, nth=number, **options):
-            nonlocal count
-            count += 1
-            if count == nth:
-                raise OSError(ERRORS[name], os.strerror(ERRORS[name]))
-            return real(*arguments, **options)
-
-        before = spent(small_city, released)
-        with monkeypatch.context() as patched:
-            patched.setattr(os, step, failing)
-            try:
-                workspace.release()
-            except (StoreUnavailableError, UsageError) as error:
-                caught = error
-            else:
-                if count < number:
-                    break
-                # it did not matter here
-                whole = released.dump()
-                continue
-        failures += 1
-        assert caught.exit_code == 6
-        folders = [path.name for path in (released.store / "releases").iterdir()]
-        assert all(len(list((released.store / "releases" / each).iterdir())) == 5 for each in folders)
-        if spent(small_city, released) == before:
-            assert released.dump() == whole
-        # the next command mends it, without another charge
-        charged = spent(small_city, released)
-        assert {each.status for each in released.open().releases()} == {"published"}
-        assert spent(small_city, released) == charged
-        whole = released.dump()
-    assert failures >= 1
-    newest = released.open().releases()[-1].id
-    assert all(check.passed for check in released.open().verify(newest))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -8,9 +10,11 @@ from fractions import Fraction
 import h3
 import numpy as np
 import pytest
+from playwright.sync_api import sync_playwright
 
 from trafficdp.export.disclosure import disclosure
 from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.export.html_map import html_bytes
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
@@ -27,6 +31,8 @@ MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
 BOUND = ContributionBound(upper=Fraction(30), step=Fraction(1, 10), unit=MS)
 AUSTIN = StudyArea.from_bbox(-98.1, 30.0, -97.4, 30.6)
 PACIFIC = StudyArea.from_bbox(170, -30, -170, 20)
+HEIGHTS = {360: 740, 768: 1000, 1440: 900}
+"""Of screens that are so wide."""
 
 HOURS = {hour: SlotFacts(f"{hour:02d}:00 to {hour + 1:02d}:00", None, None) for hour in (7, 8, 17)}
 WHOLE = {0: SlotFacts("2016-11-24 to 2016-11-27", "2016-11-24T00:00:00-06:00", "2016-11-28T00:00:00-06:00")}
@@ -226,3 +232,101 @@ def thousand() -> Release:
 @pytest.fixture(scope="session", params=["city", "rush_hours", "calendar", "fiji", "pentagon", "globe"])
 def any_release(request: pytest.FixtureRequest) -> Release:
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless Chromium for the tests of one file."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no chromium on this machine, and CI may not skip the browser tests")
+        pytest.skip("no chromium on this machine")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class MapPage:
+    """A page with the map in it, everything that it asked for and everything that it complained of."""
+
+    def __init__(self, page):
+        self.page, self.asked, self.complaints = page, [], []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", self.hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def hear(self, message):
+        # about this test's own reading of pixels
+        if "willReadFrequently" not in message.text:
+            self.complaints.append(message.text)
+
+    def go(self, address):
+        self.page.goto(address)
+        self.wait("html[data-drawn]")
+        return self
+
+    def wait(self, selector):
+        """Wait for an element; not for a predicate, whose evaluation the page's policy forbids."""
+        self.page.locator(selector).wait_for(state="attached")
+
+    def text(self, selector):
+        return self.page.locator(selector).inner_text()
+
+    def press(self, *keys):
+        self.page.focus("#map")
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def settle(self):
+        """Wait until what was asked for is painted."""
+        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def on_screen(self, points):
+        """Where points of the drawing are in the window, shape (n, 2)."""
+        return np.array(
+            self.page.evaluate(
+                """points => { const m = document.getElementById("map").getScreenCTM();
+                return points.map(p => [p[0] * m.a + m.e, p[1] * m.d + m.f]); }""",
+                points.tolist(),
+            )
+        )
+
+    def colours(self, points):
+        """The colour of the canvas in a small square around every point of the drawing: (n, 81, 3)."""
+        self.settle()
+        return np.array(
+            self.page.evaluate(
+                """points => { const c = document.getElementById("paper"), r = c.getBoundingClientRect();
+                const pen = c.getContext("2d"), k = c.width / r.width;
+                return points.map(p => Array.from(
+                  pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
+                    Math.round((p[1] - r.top) * k) - 4, 9, 9).data)); }""",
+                self.on_screen(points).tolist(),
+            )
+        ).reshape(len(points), 81, 4)[:, :, :3]
+
+
+@pytest.fixture(scope="session")
+def map_page() -> type[MapPage]:
+    """The class of pages with a map in them."""
+    return MapPage
+
+
+@pytest.fixture
+def drawn(chromium, tmp_path):
+    """``drawn(release)``: the map of ``release`` in the browser; afterwards, that nothing was wrong."""
+    pages = []
+
+    def drawn(release, width=1440, **options):
+        (tmp_path / "map.html").write_bytes(html_bytes(release))
+        page = chromium.new_page(viewport={"width": width, "height": HEIGHTS[width]}, **options)
+        pages.append(MapPage(page).go((tmp_path / "map.html").as_uri()))
+        return pages[-1]
+
+    yield drawn
+    for one in pages:
+        assert one.asked == [(tmp_path / "map.html").as_uri()]
+        assert one.complaints == []
+        one.page.close()

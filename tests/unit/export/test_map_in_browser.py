@@ -1,22 +1,17 @@
-"""The map in a real Chromium, opened from a file: what it paints, says and asks for; at three widths."""
+"""The map in a real Chromium, opened from a file: what it paints, says and asks for."""
 
 from __future__ import annotations
 
 import http.server
-import io
 import json
-import os
-import shutil
 import threading
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import h3
 import numpy as np
 import pytest
-from PIL import Image, ImageColor
-from playwright.sync_api import sync_playwright
+from PIL import ImageColor
 
 from trafficdp.binning.cells import polygons_of
 from trafficdp.export.classes import WIDTHS, breaks_of, hatch_limit, letters_of, width_breaks
@@ -27,99 +22,6 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 
 pytestmark = pytest.mark.browser
-REFERENCES = Path(__file__).parent / "screenshots"
-WIDTHS_OF_SCREENS = {360: 740, 768: 1000, 1440: 900}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no chromium on this machine, and CI may not skip the browser tests")
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Opened:
-    """A page with the map in it, everything that it asked for and everything that it complained of."""
-
-    def __init__(self, page):
-        self.page, self.asked, self.complaints = page, [], []
-        page.on("request", lambda request: self.asked.append(request.url))
-        page.on("console", self.hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def hear(self, message):
-        # about this test's own reading of pixels
-        if "willReadFrequently" not in message.text:
-            self.complaints.append(message.text)
-
-    def go(self, address):
-        self.page.goto(address)
-        self.wait("html[data-drawn]")
-        return self
-
-    def wait(self, selector):
-        """Wait for an element; not for a predicate, whose evaluation the page's policy forbids."""
-        self.page.locator(selector).wait_for(state="attached")
-
-    def text(self, selector):
-        return self.page.locator(selector).inner_text()
-
-    def press(self, *keys):
-        self.page.focus("#map")
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def settle(self):
-        """Wait until what was asked for is painted."""
-        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-    def on_screen(self, points):
-        """Where points of the drawing are in the window, shape (n, 2)."""
-        return np.array(
-            self.page.evaluate(
-                """points => { const m = document.getElementById("map").getScreenCTM();
-                return points.map(p => [p[0] * m.a + m.e, p[1] * m.d + m.f]); }""",
-                points.tolist(),
-            )
-        )
-
-    def colours(self, points):
-        """The colour of the canvas in a small square around every point of the drawing: (n, 81, 3)."""
-        self.settle()
-        return np.array(
-            self.page.evaluate(
-                """points => { const c = document.getElementById("paper"), r = c.getBoundingClientRect();
-                const pen = c.getContext("2d"), k = c.width / r.width;
-                return points.map(p => Array.from(
-                  pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
-                    Math.round((p[1] - r.top) * k) - 4, 9, 9).data)); }""",
-                self.on_screen(points).tolist(),
-            )
-        ).reshape(len(points), 81, 4)[:, :, :3]
-
-
-@pytest.fixture
-def opened(chromium, tmp_path):
-    """``opened(release)``: the map of ``release`` in the browser; afterwards, that nothing was wrong."""
-    pages = []
-
-    def opened(release, width=1440, **options):
-        (tmp_path / "map.html").write_bytes(html_bytes(release))
-        page = chromium.new_page(viewport={"width": width, "height": WIDTHS_OF_SCREENS[width]}, **options)
-        pages.append(Opened(page).go((tmp_path / "map.html").as_uri()))
-        return pages[-1]
-
-    yield opened
-    for one in pages:
-        assert one.asked == [(tmp_path / "map.html").as_uri()]
-        assert one.complaints == []
-        one.page.close()
 
 
 def middles(release):
@@ -163,18 +65,18 @@ def assert_painted(found, letters):
 
 
 @pytest.mark.parametrize("name", ["city", "rush_hours", "fiji", "globe", "pentagon"])
-def test_the_map_is_drawn_without_network_or_complaint(name, opened, request):
+def test_the_map_is_drawn_without_network_or_complaint(name, drawn, request):
     release = request.getfixturevalue(name)
-    page = opened(release)
+    page = drawn(release)
     assert page.page.evaluate("document.documentElement.dataset.drawn") == str(len(np.unique(release.cell)))
     first = (release.slot == release.slot[0]).sum()
     assert page.text("#summary").startswith(f"{first} cells: ")
 
 
-def test_a_broken_script_would_be_seen(city, chromium, tmp_path):
+def test_a_broken_script_would_be_seen(city, chromium, map_page, tmp_path):
     page = html_bytes(city).decode().replace("JSON.parse(", "JSON.parze(")
     (tmp_path / "map.html").write_text(page, "utf-8")
-    broken = Opened(chromium.new_page())
+    broken = map_page(chromium.new_page())
     broken.page.goto((tmp_path / "map.html").as_uri())
     assert broken.page.get_attribute("html", "data-drawn") is None
     assert any("parze" in complaint for complaint in broken.complaints)
@@ -182,16 +84,16 @@ def test_a_broken_script_would_be_seen(city, chromium, tmp_path):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_every_cell_is_painted_in_the_colour_of_its_class(number, city, opened):
-    page, statistic = opened(city), list(city.estimates)[number]
+def test_every_cell_is_painted_in_the_colour_of_its_class(number, city, drawn):
+    page, statistic = drawn(city), list(city.estimates)[number]
     page.page.select_option("#statistic", str(number))
     letters = letters_now(city, statistic, 0)
     assert len(set(letters)) > 6
     assert_painted(page.colours(middles(city)), letters)
 
 
-def test_the_uncertainty_switch_colours_by_the_width_of_the_interval(city, opened):
-    page = opened(city)
+def test_the_uncertainty_switch_colours_by_the_width_of_the_interval(city, drawn):
+    page = drawn(city)
     page.page.select_option("#show", "uncertainty")
     _, low, high, _ = rows_of(city, Statistic.MEAN, 0)
     breaks = width_breaks(Statistic.MEAN, city.bound, city.display_unit)
@@ -204,8 +106,8 @@ def test_the_uncertainty_switch_colours_by_the_width_of_the_interval(city, opene
     assert "Width of the 95 % interval, km/h" in shown.inner_text()
 
 
-def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, opened):
-    page = opened(calendar)
+def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn):
+    page = drawn(calendar)
     first = np.flatnonzero(calendar.slot == calendar.slot[0])
     status = calendar.estimates[Statistic.MEAN].status[first]
     cell = int(np.flatnonzero(status == "released")[3])
@@ -221,8 +123,8 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, opene
     assert row["slot_label"] in card
 
 
-def test_pointing_finds_the_cell_under_the_pointer_anywhere_in_it(city, opened):
-    page, cells = opened(city), np.unique(city.cell)
+def test_pointing_finds_the_cell_under_the_pointer_anywhere_in_it(city, drawn):
+    page, cells = drawn(city), np.unique(city.cell)
     polygons = polygons_of(cells)
     rings = Drawing.of(polygons).rings(polygons)
     for number in (0, 7, 30, 60):
@@ -235,8 +137,8 @@ def test_pointing_finds_the_cell_under_the_pointer_anywhere_in_it(city, opened):
             assert f"{cells[number]:x}" in page.text("#card")
 
 
-def test_the_slider_the_buttons_and_play_turn_the_slots(rush_hours, opened):
-    page = opened(rush_hours)
+def test_the_slider_the_buttons_and_play_turn_the_slots(rush_hours, drawn):
+    page = drawn(rush_hours)
     shown = []
 
     def note():
@@ -264,16 +166,16 @@ def test_the_slider_the_buttons_and_play_turn_the_slots(rush_hours, opened):
     assert page.text("#slot-name") == now
 
 
-def test_who_asks_for_less_motion_gets_slower_slots(rush_hours, opened):
-    page = opened(rush_hours, reduced_motion="reduce")
+def test_who_asks_for_less_motion_gets_slower_slots(rush_hours, drawn):
+    page = drawn(rush_hours, reduced_motion="reduce")
     page.page.click("#play")
     page.page.wait_for_timeout(1_500)
     assert page.text("#slot-name") == "07:00 to 08:00"
     page.wait("#slot-name:text('08:00 to')")
 
 
-def test_keys_move_zoom_and_come_back(city, opened):
-    page = opened(city)
+def test_keys_move_zoom_and_come_back(city, drawn):
+    page = drawn(city)
     whole = page.page.get_attribute("#map", "viewBox")
     page.press("ArrowRight")
     first = page.text("#card")
@@ -294,8 +196,8 @@ def test_keys_move_zoom_and_come_back(city, opened):
     assert page.page.get_attribute("#map", "viewBox") == whole
 
 
-def test_a_zoomed_map_is_dragged_and_painted_where_it_lies(city, opened):
-    page = opened(city)
+def test_a_zoomed_map_is_dragged_and_painted_where_it_lies(city, drawn):
+    page = drawn(city)
     page.press("+", "+")
     before = page.page.get_attribute("#map", "viewBox")
     frame = page.page.locator("#map").bounding_box()
@@ -312,8 +214,8 @@ def test_a_zoomed_map_is_dragged_and_painted_where_it_lies(city, opened):
     assert_painted(page.colours(points[visible]), letters[visible])
 
 
-def test_the_table_lists_what_is_shown(rush_hours, opened):
-    page = opened(rush_hours)
+def test_the_table_lists_what_is_shown(rush_hours, drawn):
+    page = drawn(rush_hours)
     page.page.click("#listing summary")
     page.wait("#listing tbody tr >> nth=0")
     lines = page.page.locator("#listing tbody tr")
@@ -322,10 +224,10 @@ def test_the_table_lists_what_is_shown(rush_hours, opened):
     assert row["h3"] in lines.first.inner_text()
 
 
-def test_twenty_thousand_cells_are_drawn_and_found(make_release, opened):
+def test_twenty_thousand_cells_are_drawn_and_found(make_release, drawn):
     cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 82)[:20_000]
     release = make_release(cells, statistics=(Statistic.MEAN, Statistic.VARIANCE))
-    page = opened(release)
+    page = drawn(release)
     assert page.page.evaluate("document.documentElement.dataset.drawn") == "20000"
     x, y = page.on_screen(middles(release)[12_345:12_346])[0]
     page.page.mouse.move(x, y)
@@ -355,11 +257,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, make_release, chromium, tmp_path):
+def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, chromium, map_page, tmp_path):
     (tmp_path / "live.html").write_bytes(html_bytes(city, live_seconds=1))
     (tmp_path / "live.geojson").write_bytes(geojson_bytes(city))
     with served(tmp_path) as address:
-        page = Opened(chromium.new_page()).go(f"{address}/live.html")
+        page = map_page(chromium.new_page()).go(f"{address}/live.html")
         page.wait("html[data-reloads]")
         assert_painted(page.colours(middles(city)), letters_now(city, Statistic.MEAN, 0))
         collection = json.loads((tmp_path / "live.geojson").read_text())
@@ -379,40 +281,3 @@ def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, make_r
         assert set(page.asked) == {f"{address}/live.html", f"{address}/live.geojson"}
         assert page.complaints == []
         page.page.close()
-
-
-def small(png):
-    """A picture of 48 columns, RGB: layout and colours without the letters of a font."""
-    with Image.open(io.BytesIO(png)) as picture:
-        rows = round(picture.height * 48 / picture.width)
-        return np.asarray(picture.convert("RGB").resize((48, rows), Image.Resampling.BOX), dtype=np.int64)
-
-
-@pytest.mark.parametrize("width", WIDTHS_OF_SCREENS)
-def test_the_map_looks_as_it_did(width, rush_hours, opened):
-    """Write new references with TRAFFICDP_WRITE_SCREENSHOTS=1, and look at them before committing."""
-    page = opened(rush_hours, width)
-    page.settle()
-    png, reference = page.page.locator(".map").screenshot(), REFERENCES / f"map_{width}.png"
-    if os.environ.get("TRAFFICDP_WRITE_SCREENSHOTS") == "1":
-        with Image.open(io.BytesIO(png)) as picture:
-            picture.quantize(48).save(reference, optimize=True)
-    expected, found = small(reference.read_bytes()), small(png)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).mean() < 4
-    turned = found[::-1]
-    assert np.abs(turned - expected).mean() > 12, "the comparison would not see another map"
-
-
-@pytest.mark.parametrize("width", WIDTHS_OF_SCREENS)
-def test_nothing_overflows_and_everything_can_be_touched(width, rush_hours, opened):
-    page = opened(rush_hours, width)
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
-    for control in page.page.locator("button, select, input").all():
-        size = control.bounding_box()
-        assert min(size["width"], size["height"]) >= 40
-        assert size["x"] + size["width"] <= width
-    picture, card = (page.page.locator(each).bounding_box() for each in (".map", "#card"))
-    beside = card["x"] >= picture["x"] + picture["width"]
-    below = card["y"] >= picture["y"] + picture["height"]
-    assert (beside, below) == ((True, False) if width == 1440 else (False, True))

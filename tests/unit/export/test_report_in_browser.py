@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import shutil
 import time
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
 from trafficdp.export.classes import COLOURS
 from trafficdp.export.report import report_html
@@ -55,19 +52,6 @@ seen.overflow = page.scrollWidth - page.clientWidth;
 seen.height = page.scrollHeight;
 return seen;
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no chromium on this machine, and CI may not skip the browser tests")
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ epsilon_per_vehicle = 100
 """
 PORT = '{"type":"Polygon","coordinates":[[[72.78,21.1],[72.95,21.1],[72.95,21.28],[72.78,21.1]]]}'
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE) "
+MEAN = "cell, AVG(speed) AS m, DP_INTERVAL_LOW(m), DP_INTERVAL_HIGH(m) FROM fixes GROUP BY cell"
 LINE = re.compile(r"this would work: (.*)\Z", re.DOTALL)
 
 
@@ -61,6 +62,12 @@ def config(small_city, tmp_path_factory):
 def clause():
     """The beginning of a question: epsilon 8, forced."""
     return CLAUSE
+
+
+@pytest.fixture(scope="session")
+def mean():
+    """The rest of a question: means by cell, with intervals."""
+    return MEAN
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,183 @@
+"""Questions are charged once, in the name of who asks: the same again is free, whatever dies or races."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import trafficdp
+from trafficdp import curator as door
+from trafficdp.errors import AnalystBudgetError, InsufficientBudgetError, TrafficdpError, UsageError
+from trafficdp.privacy.loss import PureDP
+
+
+def test_every_vehicle_is_charged_its_own_exact_loss_in_the_analysts_name(city, small_city, clause, mean):
+    answered = city.open().ask(clause + mean, analyst="NewsRoom")
+    (charge,) = small_city.charges(city)
+    assert charge["analyst"] == "newsroom"
+    accounts = small_city.spent(city)
+    assert charge["vehicles_charged"] == len(accounts)
+    assert charge["epsilon_pico"] == max(accounts.values()) == answered.charged.pico
+    assert answered.charged <= PureDP.of(8)
+
+
+def test_the_same_question_again_costs_nothing_however_it_is_written(city, small_city, clause):
+    workspace = city.open()
+    first = workspace.ask(
+        clause + "cell, slot, AVG(speed) AS m FROM fixes WHERE hour BETWEEN 8 AND 11 AND area = 'west' "
+        "GROUP BY cell, slot",
+        analyst="newsroom",
+    )
+    before = city.dump()
+    for again in (
+        "h3(7) hexagon, slot_label, dp_interval_low(avg(speed)) FROM fixes WHERE area IN ('WEST') "
+        "AND NOT (hour < 8 OR hour > 11) GROUP BY 1, slot ORDER BY 3 DESC LIMIT 3",
+        "COUNT(*), AVG(speed) FROM fixes WHERE hour IN (11, 10, 9, 8) AND area = 'west' GROUP BY cell",
+    ):
+        answered = workspace.ask(clause + again, analyst="planning")
+        assert answered.earlier
+        assert answered.charged == PureDP(0)
+        assert answered.release_id == first.release_id
+    assert city.dump() == before
+    assert len(small_city.charges(city)) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "OPTIONS (epsilon = 7.5, force = TRUE) cell, AVG(speed) FROM fixes GROUP BY cell",
+        "OPTIONS (epsilon = 8, force = TRUE) h3(6), AVG(speed) FROM fixes GROUP BY h3(6)",
+        "OPTIONS (epsilon = 8, force = TRUE) cell, VAR_POP(speed) FROM fixes GROUP BY cell",
+        "OPTIONS (epsilon = 8, force = TRUE) cell, AVG(speed) FROM fixes WHERE hour < 11 GROUP BY cell",
+        "OPTIONS (epsilon = 8, force = TRUE, min_vehicles = 4) cell, AVG(speed) FROM fixes GROUP BY cell",
+        "OPTIONS (epsilon = 8, force = TRUE, speed_bound = 50) cell, AVG(speed) FROM fixes GROUP BY cell",
+    ],
+)
+def test_another_question_is_another_charge(city, small_city, clause, mean, other):
+    workspace = city.open()
+    workspace.ask(clause + mean, analyst="planning")
+    answered = workspace.ask("SELECT WITH DIFFERENTIAL_PRIVACY " + other, analyst="planning")
+    assert not answered.earlier
+    assert answered.charged > PureDP(0)
+    assert [charge["release"] for charge in small_city.charges(city)] == ["r0001", "r0002"]
+
+
+def test_new_data_is_a_new_charge(city, clause, mean):
+    workspace = city.open()
+    workspace.ask(clause + mean, analyst="planning")
+    workspace.ingest([city.days[2]])
+    answered = workspace.ask(clause + mean, analyst="planning")
+    assert (answered.earlier, answered.release_id) == (False, "r0002")
+
+
+def test_an_analyst_cannot_spend_more_than_its_own_budget(city, clause, mean):
+    workspace = city.open()
+    workspace.ask(clause + mean, analyst="newsroom")
+    before = city.dump()
+    with pytest.raises(AnalystBudgetError, match="analyst newsroom") as caught:
+        workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="newsroom")
+    assert caught.value.exit_code == 3
+    assert {k: v for k, v in city.dump().items() if k != "contributions"} == {
+        k: v for k, v in before.items() if k != "contributions"
+    }
+    # another analyst's budget is another
+    assert not workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning").earlier
+
+
+def test_an_analyst_may_spend_exactly_its_budget(city, mean):
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4.5, force = TRUE) "
+    workspace = city.open()
+    workspace.ask(text + mean, analyst="newsroom")
+    workspace.ask(text + mean.replace("AVG", "VEHICLE_AVG"), analyst="newsroom")
+    (newsroom,) = workspace.status().analysts
+    assert newsroom.largest_spent <= PureDP.of(9)
+    assert newsroom.charges == 2
+
+
+def test_the_vehicles_own_budget_binds_whatever_the_analysts_may_spend(city, small_city, clause, mean):
+    workspace = city.open()
+    workspace.ask(clause + mean, analyst="planning")
+    workspace.ask(clause + mean.replace("AVG", "VAR_POP"), analyst="planning")
+    with pytest.raises(InsufficientBudgetError) as caught:
+        workspace.ask(clause + mean.replace("AVG", "VEHICLE_AVG"), analyst="planning")
+    assert not isinstance(caught.value, AnalystBudgetError)
+    assert max(small_city.spent(city).values()) <= 20 * 10**12
+
+
+def test_who_asks_must_be_known(city, small_city, clause, mean):
+    workspace = city.open()
+    with pytest.raises(UsageError, match="nobody says who asks; expected one of newsroom, planning"):
+        workspace.ask(clause + mean)
+    with pytest.raises(UsageError, match="no such analyst; got mayor; expected one of newsroom, planning"):
+        workspace.ask(clause + mean, analyst="mayor")
+    assert small_city.charges(city) == []
+
+
+def test_without_analysts_the_curator_asks(small_city, tmp_path, clause, mean):
+    plain = small_city.City(tmp_path / "plain")
+    workspace = plain.open()
+    workspace.ingest([plain.days[1]])
+    workspace.ask(clause + mean)
+    assert "analyst" not in small_city.charges(plain)[0]
+    with pytest.raises(UsageError, match=r"no such analyst.*\[\[analysts\]\]"):
+        workspace.ask(clause + mean, analyst="mayor")
+
+
+def test_spending_is_shown_for_every_analyst(city, clause, mean):
+    workspace = city.open()
+    one = workspace.ask(clause + mean, analyst="newsroom")
+    workspace.release(force=True)
+    (newsroom,) = workspace.status().analysts
+    assert (newsroom.name, newsroom.charges, newsroom.largest_spent) == ("newsroom", 1, one.charged)
+    assert newsroom.sum_of_maxima == one.charged
+
+
+DIES = """
+import os, signal, sys
+import trafficdp
+from trafficdp import curator
+
+def reached(name):
+    if name == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+curator.reached = reached
+trafficdp.open(sys.argv[1]).ask(sys.argv[3], analyst="newsroom")
+"""
+
+
+@pytest.mark.parametrize("boundary", door.BOUNDARIES)
+def test_a_process_killed_after_the_charge_is_finished_by_the_next_command(
+    city, small_city, clause, mean, boundary
+):
+    command = [sys.executable, "-c", DIES, str(city.config), boundary, clause + mean]
+    killed = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    answered = city.open().ask(clause + mean, analyst="newsroom")
+    assert answered.earlier
+    assert answered.release_id == "r0001"
+    assert [charge["analyst"] for charge in small_city.charges(city)] == ["newsroom"]
+    assert max(small_city.spent(city).values()) <= 8 * 10**12
+    assert not [check for check in city.open().verify("r0001") if not check.passed]
+
+
+def test_racing_questions_are_charged_once(city, small_city, clause, mean):
+    found, wrong = [], []
+
+    def ask():
+        try:
+            found.append(trafficdp.open(city.config, wait=60).ask(clause + mean, analyst="newsroom"))
+        except TrafficdpError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert sorted(answered.earlier for answered in found) == [False, True, True, True]
+    assert len({str(answered.to_frame().to_csv()) for answered in found}) == 1
+    assert len(small_city.charges(city)) == 1

@@ -1,0 +1,84 @@
+"""Many releases at once and a disk that fails: nobody overspends, and a charge is never lost or doubled."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trafficdp.errors import StoreUnavailableError, UsageError
+
+PICO = 10**12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "budget", "fit"), [(2, 12, 1), (8, 25, 3)])
+def test_racing_releases_never_overspend_and_never_crash(filled, small_city, processes, budget, fit):
+    filled.open(budget=budget)
+    command = [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "release"]
+    racing = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(processes)
+    ]
+    codes = []
+    for each in racing:
+        _, said = each.communicate(timeout=120)
+        codes.append(each.returncode)
+        assert len(said.splitlines()) == (1 if each.returncode else 0), said
+    assert sorted(codes) == [0] * fit + [3] * (processes - fit)
+    assert max(small_city.spent(filled).values()) == fit * 8 * PICO <= budget * PICO
+    workspace = filled.open()
+    names = [each.id for each in workspace.releases()]
+    assert names == [f"r{number:04d}" for number in range(1, fit + 1)]
+    assert all(check.passed for name in names for check in workspace.verify(name))
+    assert filled.sql("SELECT count(*) FROM releases", database="released") == [(fit,)]
+
+
+ERRORS = {"ENOSPC": 28, "EFBIG": 27, "EROFS": 30}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "name", "stride"), [("replace", "ENOSPC", 1), ("fsync", "EFBIG", 2), ("open", "EROFS", 4)]
+)
+def test_a_failing_disk_costs_nothing_or_is_mended(released, monkeypatch, small_city, step, name, stride):
+    workspace = released.open(budget=1000)
+    real, whole = getattr(os, step), released.dump()
+    failures = 0
+    for number in range(1, 40, stride):
+        count = 0
+
+        def failing(*arguments, nth=number, **options):
+            nonlocal count
+            count += 1
+            if count == nth:
+                raise OSError(ERRORS[name], os.strerror(ERRORS[name]))
+            return real(*arguments, **options)
+
+        before = small_city.spent(released)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, step, failing)
+            try:
+                workspace.release()
+            except (StoreUnavailableError, UsageError) as error:
+                caught = error
+            else:
+                if count < number:
+                    break
+                # it did not matter here
+                whole = released.dump()
+                continue
+        failures += 1
+        assert caught.exit_code == 6
+        folders = [path.name for path in (released.store / "releases").iterdir()]
+        assert all(len(list((released.store / "releases" / each).iterdir())) == 5 for each in folders)
+        if small_city.spent(released) == before:
+            assert released.dump() == whole
+        # the next command mends it, without another charge
+        charged = small_city.spent(released)
+        assert {each.status for each in released.open().releases()} == {"published"}
+        assert small_city.spent(released) == charged
+        whole = released.dump()
+    assert failures >= 1
+    newest = released.open().releases()[-1].id
+    assert all(check.passed for check in released.open().verify(newest))
