@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.count_cap import CountCap
-from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
+from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import promise, require_statistic
@@ -104,7 +104,7 @@ class ArrayAveraging:
 
     def _lattice(self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic) -> ArrayLattice:
         require_statistic(self.name, statistic, self.statistics)
-        return ArrayLattice(self.grouping.arrays(occupancy, self.cap), bound)
+        return array_lattice(occupancy, bound, self.grouping, self.cap)
 
     def _scale(self, lattice: ArrayLattice, epsilon: FloatArray) -> FloatArray:
         return laplace_scale(self._largest(lattice), checked_epsilon(epsilon, lattice.arrays.occupancy))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+KEPT_PAIRS = 100_000
+"""Lattices of so few (bin, user) pairs are kept for the next estimate on the same counts."""
 
 
 class Grouping(StrEnum):
@@ -102,6 +104,27 @@ class ArrayLattice:
         partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
         rounding = np.where(partial, step / (2 * arrays.capacity), 0.0) + step / 2
         return total_variation_bias(arrays, float(self.bound.upper)) + rounding
+
+
+def array_lattice(
+    occupancy: Occupancy, bound: ContributionBound, grouping: Grouping, cap: CountCap
+) -> ArrayLattice:
+    """Return the lattice of ``grouping`` and ``cap``; of few pairs, the very one made before.
+
+    Raises as ArrayLattice.
+    """
+    make = _kept_lattice if occupancy.pairs <= KEPT_PAIRS else _new_lattice
+    return make(occupancy, bound, grouping, cap)
+
+
+def _new_lattice(
+    occupancy: Occupancy, bound: ContributionBound, grouping: Grouping, cap: CountCap
+) -> ArrayLattice:
+    return ArrayLattice(grouping.arrays(occupancy, cap), bound)
+
+
+# two moments, on all bins and on those that are tried
+_kept_lattice = lru_cache(maxsize=4)(_new_lattice)
 
 
 @dataclass(frozen=True, repr=False)

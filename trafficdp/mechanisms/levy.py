@@ -29,7 +29,7 @@ from trafficdp._validate import in_range
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
+from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.integer_laplace import (
     charge,
     checked_epsilon,
@@ -182,7 +182,7 @@ class Levy:
     ) -> _Plan:
         require_statistic(self.name, statistic, self.statistics)
         checked_epsilon(epsilon, occupancy)
-        lattice = ArrayLattice(self.grouping.arrays(occupancy, self.cap), bound)
+        lattice = array_lattice(occupancy, bound, self.grouping, self.cap)
         arrays, upper = lattice.arrays, float(bound.upper)
         if self.guaranteed:
             width = guaranteed_width(arrays.fill, arrays.array_bin, occupancy.bins, upper, self.gamma)

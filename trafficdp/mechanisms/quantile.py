@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.count_cap import CountCap
-from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
+from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
 from trafficdp.mechanisms.integer_laplace import (
     charge,
     checked_epsilon,
@@ -175,7 +175,7 @@ class Quantile:
     ) -> ArrayLattice:
         require_statistic(self.name, statistic, self.statistics)
         checked_epsilon(epsilon, occupancy)
-        return ArrayLattice(self.grouping.arrays(occupancy, self.cap), bound)
+        return array_lattice(occupancy, bound, self.grouping, self.cap)
 
 
 def private_position(

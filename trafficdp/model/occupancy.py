@@ -11,9 +11,9 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Occupancy:
-    """Sparse counts m[bin, user] > 0, sorted by bin, then user.
+    """Sparse counts m[bin, user] > 0, sorted by bin, then user. Equal to itself alone, so it can be a key.
 
     ``cell`` (uint64) and ``slot`` (int64) describe the G bins. ``bin_index``, ``user_index`` and
     ``count`` (int64) describe the P (bin, user) pairs; ``user_index`` runs over 0..users-1 and is a

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +59,15 @@ def _loss(degrees: float, alpha: FloatArray, shift: FloatArray) -> FloatArray:
 def largest_alpha(degrees: float, beta: FloatArray, epsilon: FloatArray) -> FloatArray:
     """Return the largest alpha whose loss is at most ``epsilon``, rounded down (toward more noise).
 
-    0 where even that is too much (nu beta >= epsilon), infinite where ``epsilon`` is. Arrays of one shape.
+    0 where even that is too much (nu beta >= epsilon), infinite where ``epsilon`` is. Shapes (n,).
     """
+    return np.array(_largest_alpha(degrees, tuple(beta.tolist()), tuple(epsilon.tolist())), dtype=np.float64)
+
+
+# an estimate asks for the same few numbers every time
+@lru_cache(maxsize=4)
+def _largest_alpha(degrees: float, betas: tuple[float, ...], epsilons: tuple[float, ...]) -> list[float]:
+    beta, epsilon = np.array(betas, dtype=np.float64), np.array(epsilons, dtype=np.float64)
     endless = np.isinf(epsilon)
     target = np.where(endless, 1.0, epsilon)
     smooth = np.where(endless, 0.0, beta)
@@ -69,9 +77,13 @@ def largest_alpha(degrees: float, beta: FloatArray, epsilon: FloatArray) -> Floa
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         fits = largest_loss(degrees, middle, smooth) <= target
+        before = low, high
         low = np.where(fits, middle, low)
         high = np.where(fits, high, middle)
-    return np.where(endless, np.inf, low)
+        if np.array_equal(before, (low, high)):
+            break
+    alpha: list[float] = np.where(endless, np.inf, low).tolist()
+    return alpha
 
 
 def mean_absolute(degrees: float) -> float:
