@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
+from capmetro import CONFIG, DAYS, files_of
 from trafficdp.audit.accuracy import absolute_errors, true_statistic
 from trafficdp.audit.trial import MadeUpCities
 from trafficdp.engine.duckdb_samples import read_samples
@@ -47,9 +47,7 @@ from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = Path(__file__).with_name("austin.toml")
 PEERS = ROOT / "data" / "accuracy" / "peers.csv"
-DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
 RESOLUTIONS = (6, 7, 8)
 SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
 EPSILONS = (1, 4, 16)
@@ -307,17 +305,6 @@ def _read(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Samples
         return read_samples(curator.vault.connection, config.grid, config.bound, version.ingest_id)
 
 
-def _files() -> list[Path]:
-    folder = os.environ.get("TRAFFICDP_REAL_DATA")
-    if not folder:
-        raise UsageError(
-            "TRAFFICDP_REAL_DATA is not set",
-            expected="the folder that holds capmetro/2016-11-24.csv.gz and the three days after it",
-            todo="get the files from scascketta/CapMetrics and set the variable",
-        )
-    return [Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS]
-
-
 def main() -> int:
     """Read the command line, measure, print, write; return the exit code that `trafficdp` would give."""
     parser = argparse.ArgumentParser(description="Accuracy of every mechanism on Austin's buses.")
@@ -325,7 +312,7 @@ def main() -> int:
     into = parser.parse_args().into
     begin = time.monotonic()
     try:
-        files = _files()
+        files = files_of(DAYS)
         with tempfile.TemporaryDirectory() as folder:
             city = trafficdp.open(CONFIG, store=Path(folder) / "store", create=True)
             city.ingest(files)

@@ -9,7 +9,6 @@ four days around Thanksgiving 2016, means alone. Public counts only: nothing is 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,16 +17,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import trafficdp
+from capmetro import CONFIG, DAYS, files_of
 from trafficdp.binning.cells import area_km2
-from trafficdp.errors import TrafficdpError, UninformativeReleaseError, UsageError
+from trafficdp.errors import TrafficdpError, UninformativeReleaseError
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
 from trafficdp.privacy.loss import PureDP
 from trafficdp.workspace import Workspace
 
-CONFIG = Path(__file__).with_name("austin.toml")
-DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
 EPSILON = PureDP.of(4)
 WIDTHS = (5, 10)
 SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
@@ -52,17 +50,11 @@ area: of the hexagon that an average covered record is in | detail: what a level
 
 def run(into: Path) -> None:
     """Ingest, count, choose, write the table."""
-    folder = os.environ.get("TRAFFICDP_REAL_DATA")
-    if not folder:
-        raise UsageError(
-            "TRAFFICDP_REAL_DATA is not set",
-            expected="the folder that holds capmetro/YYYY-MM-DD.csv.gz",
-            todo="get the files from scascketta/CapMetrics and set the variable",
-        )
+    files = files_of(DAYS)
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         city = trafficdp.open(CONFIG, store=Path(scratch) / "store", create=True)
-        city.ingest([Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS])
+        city.ingest(files)
         whole = city.occupancy()
         text = HEADER.format(
             vehicles=whole.users,

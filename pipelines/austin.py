@@ -10,20 +10,17 @@ run on the same store ends with exit code 3.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 import trafficdp
+from capmetro import CONFIG, DAYS, files_of
 from trafficdp.errors import TrafficdpError, UninformativeReleaseError, UsageError, VerificationError
-
-CONFIG = Path(__file__).with_name("austin.toml")
-DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
 
 
 def run(store: Path) -> None:
     """Ingest, be refused, follow the suggestion, release, verify."""
-    files = _files()
+    files = files_of(DAYS)
     city = trafficdp.open(CONFIG, store=store, create=True)
     city.ingest(files)
     try:
@@ -47,17 +44,6 @@ def run(store: Path) -> None:
     print(f"the busiest vehicle has spent epsilon {status.largest_spent} of {status.budget}")
     for path in sorted(released.folder.iterdir()):
         print(f"  {path}")
-
-
-def _files() -> list[Path]:
-    folder = os.environ.get("TRAFFICDP_REAL_DATA")
-    if not folder:
-        raise UsageError(
-            "TRAFFICDP_REAL_DATA is not set",
-            expected="the folder that holds capmetro/2016-11-24.csv.gz and the three days after it",
-            todo="get the files from scascketta/CapMetrics and set the variable",
-        )
-    return [Path(folder) / "capmetro" / f"{day}.csv.gz" for day in DAYS]
 
 
 def main() -> int:

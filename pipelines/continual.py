@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,8 +22,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from capmetro import CONFIG, files_of
 from trafficdp.config import load_config
-from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.source import SimulatedNoise
@@ -45,7 +45,6 @@ from trafficdp.stream.tree import Tree, best_tree
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-CONFIG = Path(__file__).with_name("austin.toml")
 DAY = "2017-03-21"
 STEPS = 3_000
 FAILURE = 0.05
@@ -95,15 +94,8 @@ def austin() -> tuple[Arrivals, IntArray]:
 
     The numbers of vehicles and samples are declared as found.
     """
-    folder = os.environ.get("TRAFFICDP_REAL_DATA")
-    if not folder:
-        raise UsageError(
-            "TRAFFICDP_REAL_DATA is not set",
-            expected=f"the folder that holds capmetro/{DAY}.csv.gz",
-            todo="get the file from scascketta/CapMetrics and set the variable",
-        )
+    (path,) = files_of([DAY])
     config = load_config(CONFIG)
-    path = Path(folder) / "capmetro" / f"{DAY}.csv.gz"
     with tempfile.TemporaryDirectory() as scratch:
         key = VehicleKey.create(Path(scratch) / "key")
         table = read_file(path, config.sources[0], config.grid.area, key).fixes.table

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import trafficdp
+from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
@@ -40,8 +40,6 @@ from trafficdp.sensitive.values import Values
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace
 
-CONFIG = Path(__file__).with_name("austin.toml")
-FOUR_DAYS = (date(2016, 11, 24), date(2016, 11, 27))
 RESOLUTIONS = (6, 7, 8)
 SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
@@ -158,15 +156,7 @@ def _no_samples() -> Samples:
 
 
 def _files(days: list[str] | None) -> list[Path]:
-    folder = os.environ.get("TRAFFICDP_REAL_DATA")
-    if not folder:
-        raise UsageError(
-            "TRAFFICDP_REAL_DATA is not set",
-            expected="the folder that holds capmetro/YYYY-MM-DD.csv.gz",
-            todo="get the files from scascketta/CapMetrics and set the variable",
-        )
-    every = sorted((Path(folder) / "capmetro").glob("*.csv.gz"))
-    chosen = [file for file in every if days is None or file.name[:10] in days]
+    chosen = [file for file in sorted(folder().glob("*.csv.gz")) if days is None or file.name[:10] in days]
     if not chosen:
         raise UsageError("there is no such day", got=", ".join(days or []), expected="days of the folder")
     return chosen
@@ -175,8 +165,8 @@ def _files(days: list[str] | None) -> list[Path]:
 def _maps(city: Workspace, days: list[str]) -> Iterator[tuple[str, int, str, Contributions]]:
     """Sums and public counts of every period, resolution and slot, bins with few vehicles left out."""
     periods = [(day, date.fromisoformat(day), date.fromisoformat(day)) for day in days]
-    if {day.isoformat() for day in FOUR_DAYS} <= set(days):
-        periods.append(("four days", *FOUR_DAYS))
+    if {DAYS[0], DAYS[-1]} <= set(days):
+        periods.append(("four days", date.fromisoformat(DAYS[0]), date.fromisoformat(DAYS[-1])))
     grid, least = city.config.grid, city.config.map.min_vehicles
     for name, first, last in periods:
         for resolution in RESOLUTIONS:

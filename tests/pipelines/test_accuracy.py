@@ -134,7 +134,7 @@ def test_the_committed_report_is_what_the_script_writes(accuracy, tmp_path, reso
     if not os.environ.get("TRAFFICDP_REAL_DATA"):
         pytest.skip("TRAFFICDP_REAL_DATA is not set")
     city = trafficdp.open(accuracy.CONFIG, store=tmp_path / "store", create=True)
-    city.ingest(accuracy._files())
+    city.ingest(accuracy.files_of(accuracy.DAYS))
     lines = list(accuracy.section(city, resolution, SlotKind.WHOLE_PERIOD))
     committed = REPORT.read_text(encoding="utf-8")
     assert lines[0] in committed

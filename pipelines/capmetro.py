@@ -1,0 +1,33 @@
+"""Where the real records of Austin's buses are: CapMetro open data, archived by scascketta/CapMetrics (MIT).
+
+The environment variable TRAFFICDP_REAL_DATA names the folder that holds ``capmetro/YYYY-MM-DD.csv.gz``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from trafficdp.errors import UsageError
+
+CONFIG = Path(__file__).with_name("austin.toml")
+DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
+"""The four days around Thanksgiving 2016 that ``austin.toml`` is about."""
+
+
+def folder() -> Path:
+    """Return the folder of the days' files. Raises UsageError when the variable is not set."""
+    named = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not named:
+        raise UsageError(
+            "TRAFFICDP_REAL_DATA is not set",
+            expected=f"the folder that holds capmetro/{DAYS[0]}.csv.gz and other days",
+            todo="get the files from scascketta/CapMetrics and set the variable",
+        )
+    return Path(named) / "capmetro"
+
+
+def files_of(days: Sequence[str]) -> list[Path]:
+    """Return the files of ``days``, YYYY-MM-DD."""
+    return [folder() / f"{day}.csv.gz" for day in days]
