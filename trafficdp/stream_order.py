@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.config_stream import StreamSettings
@@ -289,7 +290,7 @@ def stream_facts(order: StreamOrder, step: int, number: int) -> dict[str, object
     }
 
 
-def _mechanism(statistic: Statistic, order: StreamOrder, scale: Any) -> MechanismFacts:  # noqa: ANN401
+def _mechanism(statistic: Statistic, order: StreamOrder, scale: npt.NDArray[np.float64]) -> MechanismFacts:
     return MechanismFacts(
         statistic=statistic,
         mechanism=MECHANISM,

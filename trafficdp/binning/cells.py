@@ -22,20 +22,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 from h3 import H3BaseException
-from shapely.geometry.base import BaseGeometry
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.area import StudyArea
 from trafficdp.model.mosaic import resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
 
-LARGEST_COVERAGE = 20_000_000
-"""The most cells that ``cells_in_area`` gives."""
 _POSITIONS_A_THREAD = 25_000
-_EARTH_RADIUS_KM = 6371.007180918475
 # bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
 _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 
@@ -244,37 +239,3 @@ def touches_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
     """
     plain = (len(h3.get_icosahedron_faces(cell)) == 1 and not h3.is_pentagon(cell) for cell in cells.tolist())
     return np.fromiter(plain, dtype=np.bool_, count=len(cells))
-
-
-def cells_in_area(area: StudyArea, resolution: int) -> CellArray:
-    """Return the cells whose centre lies in the study area, sorted. They describe its coverage.
-
-    A fix in the area but near its edge may lie in a cell whose centre is outside.
-
-    Raises UsageError when there would be more than LARGEST_COVERAGE of them.
-    """
-    integer_between(0, 15, resolution=resolution)
-    pieces = [piece for strip in _strips(area.geometry) for piece in shapely.get_parts(strip)]
-    pieces = [piece for piece in pieces if piece.geom_type == "Polygon" and not piece.is_empty]
-    expected = sum(_bounding_area_km2(piece) for piece in pieces) / area_km2(resolution)
-    if expected > LARGEST_COVERAGE:
-        raise UsageError(
-            "study area holds too many cells to list",
-            got=f"about {expected:.3g} at resolution={resolution}",
-            expected=f"at most {LARGEST_COVERAGE:,}",
-            todo="choose a coarser resolution",
-        )
-    found = [np.asarray(h3.geo_to_cells(piece, resolution), dtype=np.uint64) for piece in pieces]
-    cells = np.unique(np.concatenate([*found, np.empty(0, dtype=np.uint64)]))
-    inside = area.contains(*centres_of(cells))
-    return cells[inside]
-
-
-def _strips(geometry: BaseGeometry) -> list[BaseGeometry]:
-    """Cut ``geometry`` into strips 60 degrees wide: H3 reads wider ones as crossing the antimeridian."""
-    return [geometry.intersection(shapely.box(west, -90, west + 60, 90)) for west in range(-180, 180, 60)]
-
-
-def _bounding_area_km2(piece: BaseGeometry) -> float:
-    west, south, east, north = np.radians(piece.bounds)
-    return float(_EARTH_RADIUS_KM**2 * (east - west) * (np.sin(north) - np.sin(south)))

@@ -55,7 +55,7 @@ def run_shell(run: Run, describe: Run, output: Output) -> None:
     """
     with suppress(ImportError):
         # the import alone gives input() a history
-        import readline  # noqa: F401
+        import readline  # noqa: F401 - for its effect
     output.say(HELP)
     for statement in _typed(output):
         try:

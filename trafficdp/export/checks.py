@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeGuard
 
 from trafficdp.binning.cells import cells_from_text
 from trafficdp.errors import DataError
@@ -44,7 +45,7 @@ def _check_feature(feature: Mapping[str, object], outer: object) -> Iterator[str
     yield from _check_id(feature.get("id"), properties)
     yield from _check_status(properties)
     own = feature.get("bbox")
-    if geometry.get("type") == "MultiPolygon" and not (_is_box(own) and own[0] > own[2]):  # type: ignore[index]
+    if geometry.get("type") == "MultiPolygon" and not (_is_box(own) and own[0] > own[2]):
         yield "crosses the antimeridian without a bbox whose west is greater than its east"
     rings = list(_rings_of(geometry))
     if not rings:
@@ -52,7 +53,7 @@ def _check_feature(feature: Mapping[str, object], outer: object) -> Iterator[str
     for role, ring in rings:
         yield from _check_ring(role, ring)
         for box in (outer, own):
-            if _is_box(box) and not all(_in_box(position, box) for position in ring):  # type: ignore[arg-type]
+            if _is_box(box) and not all(_in_box(position, box) for position in ring):
                 yield "a position lies outside the bbox"
 
 
@@ -120,7 +121,7 @@ def _check_ring(role: int, ring: list[list[float]]) -> Iterator[str]:
         yield "a ring runs the wrong way round"
 
 
-def _is_box(box: object) -> bool:
+def _is_box(box: object) -> TypeGuard[list[float]]:
     return isinstance(box, list) and len(box) == 4 and all(isinstance(value, (int, float)) for value in box)
 
 

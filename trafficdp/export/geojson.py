@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +19,12 @@ from shapely.geometry.base import BaseGeometry
 
 from trafficdp.export.columns import column_facts, published_statistics, reasons, unit_label
 from trafficdp.export.disclosure import disclosed, rfc3339
-from trafficdp.export.file import replace_file
 from trafficdp.export.frame import unique_polygons
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 
 COORDINATE_DECIMALS = 7
-
-
-def write_geojson(release: Release, path: Path) -> None:
-    """Write ``release`` to ``path``; the same release gives the same bytes.
-
-    Raises DataError when the release lacks its disclosure, and what ``replace_file`` raises.
-    """
-    replace_file(path, geojson_bytes(release))
 
 
 def geojson_bytes(release: Release) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import jinja2
 import numpy as np
@@ -29,7 +28,6 @@ from trafficdp.export.classes import (
 from trafficdp.export.columns import published_statistics, reasons, unit_label, withheld_because
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.drawing import Drawing
-from trafficdp.export.file import replace_file
 from trafficdp.export.frame import unique_polygons
 from trafficdp.export.payload import pack, thousandths
 from trafficdp.model.statistic import Statistic
@@ -90,11 +88,6 @@ class Look:
 
     colour: str
     ink: str | None
-
-
-def write_html(release: Release, path: Path) -> None:
-    """Write the map of ``release`` to ``path``. DataError without disclosure; else as ``replace_file``."""
-    replace_file(path, html_bytes(release))
 
 
 def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:

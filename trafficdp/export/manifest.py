@@ -12,7 +12,6 @@ from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.resources import files as package_files
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -21,7 +20,6 @@ from jsonschema.exceptions import best_match
 from trafficdp.errors import DataError
 from trafficdp.export.columns import FileFacts, published_statistics
 from trafficdp.export.disclosure import bin_numbers, rfc3339
-from trafficdp.export.file import replace_file
 from trafficdp.export.guarantee import conversion_holds, loss_text
 from trafficdp.privacy.release import Release
 
@@ -46,11 +44,6 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
     validate_manifest(document)
     _check_release(document, release)
     return document
-
-
-def write_manifest(document: Mapping[str, object], path: Path) -> None:
-    """Write a manifest: sorted keys, two spaces, a newline at the end; raises what ``replace_file`` does."""
-    replace_file(path, manifest_bytes(document))
 
 
 def manifest_bytes(document: Mapping[str, object]) -> bytes:

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import pyogrio
 
 from trafficdp.export.disclosure import rfc3339
-from trafficdp.export.file import replace_file
 from trafficdp.export.frame import to_geodataframe
 from trafficdp.export.qgis_style import add_styles
 from trafficdp.privacy.published import published_frame
@@ -19,30 +18,6 @@ from trafficdp.privacy.release import Release
 
 LAYER = "trafficdp"
 """Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""
-
-
-def write_csv(release: Release, path: Path) -> None:
-    """Write CSV (RFC 4180, UTF-8, CRLF) with ``hex_id`` first, which kepler.gl shows unasked.
-
-    Missing numbers are empty fields. Raises what ``replace_file`` raises.
-    """
-    replace_file(path, csv_bytes(release))
-
-
-def write_geoparquet(release: Release, path: Path) -> None:
-    """Write GeoParquet 1.1, OGC:CRS84, with a bounding box column (covering) for fast spatial filters.
-
-    Raises what ``replace_file`` raises.
-    """
-    replace_file(path, geoparquet_bytes(release))
-
-
-def write_gpkg(release: Release, path: Path) -> None:
-    """Write a GeoPackage with one layer and its styles for QGIS, dated as the release.
-
-    Raises what ``replace_file`` raises.
-    """
-    replace_file(path, gpkg_bytes(release))
 
 
 def csv_bytes(release: Release) -> bytes:

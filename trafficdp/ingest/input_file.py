@@ -108,7 +108,7 @@ class InputFile:
                 self._raw = raw
                 if self.is_gzip:
                     with gzip.GzipFile(fileobj=raw) as unpacked:
-                        yield unpacked  # type: ignore[misc]
+                        yield unpacked  # type: ignore[misc]  # reads as a BinaryIO, whatever its stub says
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

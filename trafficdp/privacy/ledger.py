@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import InsufficientBudgetError, StoreDamagedError
-from trafficdp.privacy.loss import PureDP
+from trafficdp.errors import StoreDamagedError
 
 GENESIS = hashlib.sha256(b"trafficdp ledger").hexdigest()
 """The head of an empty ledger."""
@@ -69,23 +68,6 @@ def accounts_hash(vehicle: npt.NDArray[np.int64], loss: npt.NDArray[np.int64]) -
     order = np.argsort(vehicle, kind="stable")
     table = np.column_stack([vehicle[order], loss[order]]).astype("<i8")
     return hashlib.sha256(table.tobytes()).hexdigest()
-
-
-def check_budget(spent: npt.NDArray[np.int64], cost: npt.NDArray[np.int64], budget: PureDP) -> None:
-    """Raise InsufficientBudgetError unless spent + cost <= budget for every vehicle that pays.
-
-    ``spent`` and ``cost`` are pico-epsilons, one a vehicle of the release (same shape). The error tells
-    what the vehicle that is hit worst has left and would pay. Spending exactly the budget succeeds.
-    """
-    excess = spent + cost - budget.pico
-    paying = cost > 0
-    if not bool(np.any(excess[paying] > 0)):
-        return
-    worst = int(np.argmax(np.where(paying, excess, np.iinfo(np.int64).min)))
-    raise InsufficientBudgetError(
-        remaining=PureDP(max(0, budget.pico - int(spent[worst]))).epsilon,
-        requested=PureDP(int(cost[worst])).epsilon,
-    )
 
 
 def _stated_sequence(row: LedgerRow) -> object:

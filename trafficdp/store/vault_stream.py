@@ -107,7 +107,7 @@ def end_stream(vault: Vault, release_id: str) -> None:
 def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays: Arrays) -> None:
     """Replace one part of the state."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub has allow_pickle among the names
     run(vault.connection, "DELETE FROM stream_state WHERE release_id = ? AND part = ?", [release_id, part])
     run(
         vault.connection,

@@ -17,7 +17,6 @@ from trafficdp.binning.cells import (
     boundary_of,
     cell_text,
     cells_from_text,
-    cells_in_area,
     cells_of,
     centres_of,
     parents_of,
@@ -27,7 +26,6 @@ from trafficdp.binning.cells import (
     touches_one_face,
 )
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.area import StudyArea
 
 RESOLUTIONS = range(16)
 
@@ -242,39 +240,6 @@ def test_only_hexagons_of_one_face_touch_one_face() -> None:
     expected = [len(h3.get_icosahedron_faces(c)) == 1 and not h3.is_pentagon(c) for c in cells.tolist()]
     assert touches_one_face(cells).tolist() == expected
     assert 0 < sum(expected) < len(expected)
-
-
-def brute_force_coverage(area: StudyArea, resolution: int) -> list[int]:
-    children = np.concatenate([h3.cell_to_children(c, resolution) for c in h3.get_res0_cells()])
-    children = np.sort(children.astype(np.uint64))
-    return children[area.contains(*centres_of(children))].tolist()
-
-
-@pytest.mark.parametrize(
-    "bbox",
-    [
-        (-98.3, 29.9, -97.2, 31.0),
-        (-180, -90, 180, 90),
-        (170, -20, -160, 10),
-        (-130, 20, 100, 70),
-        (-180, 60, 180, 90),
-    ],
-)
-def test_cells_in_an_area_are_those_whose_centre_is_in_it(bbox: tuple[float, float, float, float]) -> None:
-    area = StudyArea.from_bbox(*bbox)
-    assert cells_in_area(area, 3).tolist() == brute_force_coverage(area, 3)
-
-
-def test_cells_in_a_polygon_are_those_whose_centre_is_in_it() -> None:
-    area = StudyArea(shapely.Polygon([(-100, 20), (-80, 25), (-90, 45)]))
-    found = cells_in_area(area, 3)
-    assert len(found) > 50
-    assert found.tolist() == brute_force_coverage(area, 3)
-
-
-def test_too_many_cells_to_list_are_refused() -> None:
-    with pytest.raises(UsageError, match="coarser"):
-        cells_in_area(StudyArea.from_bbox(-98.3, 29.9, -97.2, 31.0), 14)
 
 
 def test_many_positions_keep_their_order_over_threads(monkeypatch: pytest.MonkeyPatch) -> None:

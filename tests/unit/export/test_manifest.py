@@ -14,7 +14,6 @@ from trafficdp.export.manifest import (
     manifest_bytes,
     manifest_schema,
     validate_manifest,
-    write_manifest,
 )
 
 FILES = {
@@ -181,9 +180,8 @@ def test_building_leaves_the_release_as_it_was(city):
     assert city.disclosure == before
 
 
-def test_the_text_is_sorted_indented_and_ends_with_a_newline(document, tmp_path):
-    write_manifest(document, tmp_path / "manifest.json")
-    text = (tmp_path / "manifest.json").read_text("utf-8")
+def test_the_text_is_sorted_indented_and_ends_with_a_newline(document):
+    text = manifest_bytes(document).decode()
     assert text == json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
     assert manifest_bytes(dict(reversed(document.items()))) == text.encode()
 

@@ -10,13 +10,13 @@ from trafficdp.export.classes import ABSENT, COLOURS, HATCHED, PLAIN, breaks_of,
 from trafficdp.export.columns import published_statistics
 from trafficdp.export.html_map import LOOKS
 from trafficdp.export.qgis_style import qml, rules_of
-from trafficdp.export.tables import write_gpkg
+from trafficdp.export.tables import gpkg_bytes
 from trafficdp.privacy.published import published_frame
 
 
 @pytest.fixture
 def package(rush_hours, tmp_path):
-    write_gpkg(rush_hours, tmp_path / "map.gpkg")
+    (tmp_path / "map.gpkg").write_bytes(gpkg_bytes(rush_hours))
     connection = sqlite3.connect(tmp_path / "map.gpkg")
     yield connection
     connection.close()

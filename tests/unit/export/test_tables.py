@@ -53,7 +53,7 @@ def test_geoparquet_reads_back_as_the_published_table(any_release):
 
 
 def test_geopackage_reads_back_with_one_layer_and_its_styles(any_release, tmp_path):
-    tables.write_gpkg(any_release, tmp_path / "map.gpkg")
+    (tmp_path / "map.gpkg").write_bytes(tables.gpkg_bytes(any_release))
     layers = dict(pyogrio.list_layers(tmp_path / "map.gpkg").tolist())
     assert layers == {"trafficdp": "MultiPolygon", "layer_styles": None}
     read = geopandas.read_file(tmp_path / "map.gpkg", layer="trafficdp")

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import InsufficientBudgetError, StoreDamagedError
+from trafficdp.privacy.budget import Window, check_windows
 from trafficdp.privacy.ledger import (
     GENESIS,
     LedgerRow,
     accounts_hash,
     append,
     canonical,
-    check_budget,
     check_chain,
 )
 from trafficdp.privacy.loss import PICO, PureDP
@@ -131,6 +131,10 @@ def vars_of(row):
 
 def picos(*values):
     return np.array(values, dtype=np.int64)
+
+
+def check_budget(spent, cost, budget):
+    check_windows([Window("in all", budget)], [spent], cost)
 
 
 def test_spending_exactly_the_budget_succeeds():
