@@ -7,7 +7,8 @@ K - 1 it goes on, else it takes the last round back and stops.
 
 Departures: 003 does not print its pseudo-code, this realises its description; a bin is never emptied,
 because releasing a constant is "cheaper" than any data as soon as E >= U/2 (erratum E11). All decisions
-read public counts only. Deterministic: users by position, ties by fewer samples, then by bin.
+read public counts only. Deterministic: users and bins are put in canonical order first, so that their names
+do not matter; users in that order, ties by fewer samples, then by bin.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from trafficdp._validate import positive
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.canonical_occupancy import in_canonical_order
 from trafficdp.planner.suppression_error import bin_error
 
 IntArray = npt.NDArray[np.int64]
@@ -83,7 +85,13 @@ def clip_user(
     The loss is then K * epsilon a statistic (or the exact ledger with the kept counts, never more).
     Raises UsageError for an epsilon that is not positive.
     """
-    limit = ceiling(occupancy, bound, epsilon, statistics)
+    ordered = in_canonical_order(occupancy, bound)
+    limit = ceiling(ordered.occupancy, bound, epsilon, statistics)
+    found = _greedy(ordered.occupancy, limit)
+    return Suppression(ordered.to_given(found.kept), found.bins_per_user)
+
+
+def _greedy(occupancy: Occupancy, limit: Ceiling) -> Suppression:
     state = _State(occupancy)
     most = int(occupancy.bins_per_user.max(initial=0))
     while most > 0:

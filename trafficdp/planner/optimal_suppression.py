@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from trafficdp._validate import positive
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.canonical_occupancy import in_canonical_order
 from trafficdp.planner.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.planner.local_search import exchange
 from trafficdp.planner.suppression_program import Program, Solution, room
@@ -58,6 +59,20 @@ def least_bins_per_user(
     """
     positive(seconds=seconds)
     positive(relaxation_seconds=relaxation_seconds)
+    ordered = in_canonical_order(occupancy, bound)
+    found = _certified(ordered.occupancy, bound, epsilon, statistics, seconds, relaxation_seconds)
+    suppression = replace(found.suppression, kept=ordered.to_given(found.suppression.kept))
+    return replace(found, suppression=suppression)
+
+
+def _certified(
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    epsilon: float,
+    statistics: Sequence[Statistic],
+    seconds: float,
+    relaxation_seconds: float,
+) -> Certified:
     limit = ceiling(occupancy, bound, epsilon, statistics)
     best = clip_user(occupancy, bound, epsilon, statistics)
     problem = Program.of(occupancy, limit)

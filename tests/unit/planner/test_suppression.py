@@ -132,6 +132,26 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     assert certified.lower_bound <= certified.suppression.bins_per_user <= greedy.bins_per_user
 
 
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.5, 1.0]))
+def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
+    random = np.random.default_rng(seed)
+    # many equal counts, so that ties must be broken
+    rows = random.choice([0, 1, 1, 2, 5], size=(8, 12))
+    rows[:, 0] = 1
+    bins, users = random.permutation(8), random.permutation(12)
+    results = []
+    for table in (rows, rows[bins][:, users]):
+        occupancy = occupancy_of(table.tolist())
+        greedy = clip_user(occupancy, BOUND, epsilon)
+        certified = least_bins_per_user(occupancy, BOUND, epsilon)
+        dropped = np.bincount(occupancy.bin_index, np.where(greedy.kept, 0, occupancy.count), 8)
+        results.append((greedy.bins_per_user, certified.suppression.bins_per_user, dropped))
+    (greedy, best, dropped), (renamed_greedy, renamed_best, renamed_dropped) = results
+    assert (greedy, best) == (renamed_greedy, renamed_best)
+    np.testing.assert_array_equal(dropped[bins], renamed_dropped)
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([0.5, 1.0, 3.0]))
 def test_room_is_the_largest_that_fits(samples, cap, epsilon):
     cap = min(cap, samples)
