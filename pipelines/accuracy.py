@@ -29,8 +29,7 @@ from trafficdp.audit.trial import MadeUpCities
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS, pure_mechanism_named
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
@@ -136,13 +135,13 @@ def city_mean(samples: Samples) -> Row:
 
 def pure_rows(samples: Samples) -> list[Row]:
     """Every mechanism of the registry at its total epsilon, split among the bins as `compare` would."""
-    rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in MECHANISMS}
+    rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in PURE_MECHANISMS}
     tries = MadeUpCities(samples.occupancy, samples.bound)
     for statistic in STATISTICS:
         for epsilon in EPSILONS:
             found = [
                 offer
-                for mechanism in MECHANISMS
+                for mechanism in PURE_MECHANISMS
                 for offer in offers(
                     samples.occupancy,
                     samples.bound,
@@ -159,7 +158,7 @@ def pure_rows(samples: Samples) -> list[Row]:
                 if offer.fit is None:
                     continue
                 errors = absolute_errors(
-                    mechanism_named(offer.mechanism),
+                    pure_mechanism_named(offer.mechanism),
                     samples,
                     statistic,
                     offer.fit.epsilon,

@@ -10,8 +10,7 @@ from fractions import Fraction
 from trafficdp.config_reading import Table, exact_number, naming
 from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
@@ -48,7 +47,7 @@ MAP_KEYS = (
 )
 """Grid and bound are read from the same table by config.py."""
 ZCDP_NAMES = tuple(mechanism.name for mechanism in ZCDP_MECHANISMS)
-MECHANISM_NAMES = (AUTO, *(mechanism.name for mechanism in MECHANISMS))
+MECHANISM_NAMES = (AUTO, *(mechanism.name for mechanism in PURE_MECHANISMS))
 UNITS = '"m/s", "km/h" or "mph"'
 
 

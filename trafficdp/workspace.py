@@ -29,7 +29,7 @@ from trafficdp.holdings import occasion_of, pin_area, status_of, summaries
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.registry import pure_mechanism_named
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
@@ -210,7 +210,7 @@ class Workspace:
     def _idealised(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
         settings = self.config.map
-        known = mechanism_named(mechanism).statistics
+        known = pure_mechanism_named(mechanism).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
         if not named:
             raise UsageError(

@@ -7,19 +7,24 @@ those of a release (tests/distribution, tests/unit/noise).
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, audit_zcdp_mechanism
+from trafficdp.audit.lower_bound import (
+    audit_approx_mechanism,
+    audit_draws,
+    audit_mechanism,
+    audit_zcdp_mechanism,
+)
 from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
+from trafficdp.mechanisms.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber import Huber
-from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.zcdp import ZCDP
 
 CERTAIN = 1 - 1e-9
-CASES = [(m, s) for m in MECHANISMS for s in m.statistics]
+CASES = [(m, s) for m in PURE_MECHANISMS for s in m.statistics]
 KEEPS_SHARP = {"baseline", "pooled", "array_averaging_best_fit", "array_averaging_wrap_around"}
 
 
@@ -74,6 +79,37 @@ def test_no_draws_refute_huber_where_it_is_huber(bound_of):
         pairs=pairs,
     )
     assert 0.4 < found.epsilon <= epsilon, found
+
+
+@pytest.mark.parametrize("mechanism", APPROX_MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_no_draws_refute_epsilon_and_delta(mechanism, bound_of):
+    for statistic in mechanism.statistics:
+        claim, found = audit_approx_mechanism(
+            mechanism, statistic, 1.0, bound_of(64), SimulatedNoise(11), draws=10_000, confidence=CERTAIN
+        )
+        assert claim.pico <= 10**12
+        assert found.epsilon <= float(claim.epsilon), found
+        if statistic is not Statistic.VARIANCE:
+            assert found.epsilon > 0.6, found
+
+
+def test_no_draws_refute_gaussian_huber_where_it_is_huber(bound_of):
+    bound, epsilon = bound_of(64), 8.0
+    mechanism = GaussianHuber(sigma=0.5, delta=1e-3, beta_multiple=3.0)
+    pairs = agreeing_neighbours(bound)
+    claim, found = audit_approx_mechanism(
+        mechanism,
+        Statistic.MEAN,
+        epsilon,
+        bound,
+        SimulatedNoise(15),
+        draws=5_000,
+        confidence=CERTAIN,
+        pairs=pairs,
+    )
+    # by Laplace it would be 0
+    assert float(claim.delta) == 1e-3
+    assert 0 < found.epsilon <= float(claim.epsilon) == epsilon, found
 
 
 @pytest.mark.parametrize("index", range(7))

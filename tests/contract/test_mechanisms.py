@@ -1,25 +1,46 @@
 """What every mechanism of the registry keeps, whatever it is."""
 
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.registry import (
+    APPROX_MECHANISMS,
+    MECHANISMS,
+    PURE_MECHANISMS,
+    ZCDP_MECHANISMS,
+    pure_mechanism_named,
+    zcdp_mechanism_named,
+)
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.sensitive.samples import Samples
 
-CASES = [
-    pytest.param(mechanism, statistic, id=f"{mechanism.name}-{statistic.value}")
-    for mechanism in MECHANISMS
-    for statistic in mechanism.statistics
-]
-every_case = pytest.mark.parametrize(("mechanism", "statistic"), CASES)
+
+def cases_of(mechanisms):
+    found = [
+        pytest.param(mechanism, statistic, id=f"{mechanism.name}-{statistic.value}")
+        for mechanism in mechanisms
+        for statistic in mechanism.statistics
+    ]
+    return pytest.mark.parametrize(("mechanism", "statistic"), found)
+
+
+every_case = cases_of(PURE_MECHANISMS)
+every_case_by_bin = cases_of((*PURE_MECHANISMS, *APPROX_MECHANISMS))
+"""Mechanisms that treat bins by themselves, each at its own epsilon."""
+every_case_of_all_kinds = cases_of(MECHANISMS)
 UPPER = 60
 # one bin that a vehicle dominates, one of equals, one vehicle alone, one fix alone
 COUNTS = [[9, 3, 2, 1, 1], [2, 2, 2, 2, 2], [0, 4, 0, 0, 0], [0, 0, 0, 0, 1]]
@@ -65,6 +86,19 @@ def side_by_side(samples, times):
     return Samples(occupancy, np.tile(samples.value, times), samples.vehicle, samples.bound)
 
 
+def asked(mechanism, occupancy, amount):
+    """What the mechanism is asked for in its own kind: a rho for all bins, or an epsilon a bin."""
+    return amount if mechanism in ZCDP_MECHANISMS else np.full(occupancy.bins, amount)
+
+
+def promised(mechanism, occupancy, bound, statistic, amount):
+    """The most that a vehicle loses, in 10^-12 of the mechanism's own kind."""
+    given = asked(mechanism, occupancy, amount)
+    if mechanism in APPROX_MECHANISMS:
+        return mechanism.guarantee(occupancy, bound, statistic, given).pico
+    return mechanism.event(occupancy, bound, statistic, given).loss.pico
+
+
 class Silent(SimulatedNoise):
     """No noise, whatever its scale."""
 
@@ -87,13 +121,48 @@ def larger_city(occupancy_of, bound_of):
 def test_names_are_unique_and_lead_to_their_mechanism():
     names = [mechanism.name for mechanism in MECHANISMS]
     assert len(set(names)) == len(names)
+    for named, known in ((pure_mechanism_named, PURE_MECHANISMS), (zcdp_mechanism_named, ZCDP_MECHANISMS)):
+        for mechanism in MECHANISMS:
+            if mechanism in known:
+                assert named(mechanism.name) is mechanism
+            else:
+                # kinds never mix
+                with pytest.raises(UsageError, match="unknown"):
+                    named(mechanism.name)
     for mechanism in MECHANISMS:
-        assert mechanism_named(mechanism.name) is mechanism
         assert mechanism.name == mechanism.name.lower().replace(" ", "_").replace("-", "_")
         assert len(mechanism.citation) > 20
         assert mechanism.statistics
     with pytest.raises(UsageError, match="unknown mechanism"):
-        mechanism_named("guess")
+        pure_mechanism_named("guess")
+
+
+def test_every_mechanism_of_the_room_is_listed():
+    listed = {type(mechanism) for mechanism in MECHANISMS}
+    listed |= {type(mechanism.means) for mechanism in MECHANISMS if hasattr(mechanism, "means")}
+    there = set()
+    for file in pkgutil.iter_modules(room.__path__):
+        module = importlib.import_module(f"{room.__name__}.{file.name}")
+        own = [each for _, each in inspect.getmembers(module, inspect.isclass)]
+        there |= {
+            each
+            for each in own
+            if each.__module__ == module.__name__
+            and hasattr(each, "estimate")
+            and hasattr(each, "citation")
+            and not getattr(each, "_is_protocol", False)
+        }
+    assert there == listed
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_its_file_states_theorem_relation_and_sensitivity(mechanism):
+    words = inspect.getdoc(sys.modules[type(mechanism).__module__])
+    assert "Theorem (REPLACE_USER_VALUES)" in words
+    assert re.search(r"sensitivit|chang|moves", words)
+    assert inspect.getdoc(type(mechanism))
+    for question in ("expected_error", "estimate"):
+        assert inspect.getdoc(getattr(type(mechanism), question))
 
 
 @every_case
@@ -148,12 +217,12 @@ def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, stati
     assert np.all(together <= np.round(visits * 1e12) + 1_000)
 
 
-@every_case
+@every_case_of_all_kinds
 def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, larger_city):
     occupancy, bound = larger_city.occupancy, larger_city.bound
     errors = [
-        mechanism.expected_error(occupancy, bound, statistic, np.full(occupancy.bins, epsilon))
-        for epsilon in (0.001, 0.1, 0.3, 1.0, 3.0, 10.0, 1_000.0)
+        mechanism.expected_error(occupancy, bound, statistic, asked(mechanism, occupancy, amount))
+        for amount in (0.001, 0.1, 0.3, 1.0, 3.0, 10.0, 1_000.0)
     ]
     assert np.all(errors[-1] <= errors[0] * (1 + 1e-9))
     if not mechanism.idealised:
@@ -161,7 +230,7 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
             assert np.all(less <= more * (1 + 1e-9) + 1e-9)
 
 
-@every_case
+@every_case_by_bin
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000
     extremes = [samples_of(city.occupancy, city.bound, constant=c) for c in (0, city.bound.steps)]
@@ -177,31 +246,30 @@ def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city)
             assert np.all(error.mean(axis=0) <= stated + 6 * spread + 1e-9)
 
 
-@every_case
+@every_case_of_all_kinds
 def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city):
-    for epsilon in (0.02, 1.0, 50.0):
+    for amount in (0.02, 1.0, 50.0):
         for seed in range(5):
-            found = mechanism.estimate(
-                city, statistic, np.full(city.occupancy.bins, epsilon), SimulatedNoise(seed)
-            )
+            given = asked(mechanism, city.occupancy, amount)
+            found = mechanism.estimate(city, statistic, given, SimulatedNoise(seed))
             assert found.shape == (city.occupancy.bins,)
             assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
 
 
-@every_case
+@every_case_of_all_kinds
 def test_the_same_seed_gives_the_same_output_and_another_another(mechanism, statistic, larger_city):
-    share = np.full(larger_city.occupancy.bins, 1.0)
+    share = asked(mechanism, larger_city.occupancy, 1.0)
     first, again, other = (
         mechanism.estimate(larger_city, statistic, share, SimulatedNoise(seed)) for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, again)
-    event = mechanism.event(larger_city.occupancy, larger_city.bound, statistic, share)
-    assert event.loss.pico == 0 or np.any(first != other)
+    lost = promised(mechanism, larger_city.occupancy, larger_city.bound, statistic, 1.0)
+    assert lost == 0 or np.any(first != other)
 
 
-@every_case
+@every_case_of_all_kinds
 def test_infinite_epsilon_leaves_the_clipped_statistic(mechanism, statistic, city):
-    share = np.full(city.occupancy.bins, np.inf)
+    share = asked(mechanism, city.occupancy, np.inf)
     first, again = (mechanism.estimate(city, statistic, share, SimulatedNoise(seed)) for seed in (5, 5))
     np.testing.assert_array_equal(first, again)
     # what remains is off by clipping, grouping and projection, never by more than is stated
@@ -271,35 +339,39 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
         assert most <= stated * (1 + 1e-9)
 
 
-@every_case
+@every_case_of_all_kinds
 @pytest.mark.parametrize("constant", ["zero", "upper"])
 def test_constant_speeds_and_lone_vehicles_are_no_trouble(mechanism, statistic, constant, city):
     value = 0 if constant == "zero" else city.bound.steps
     samples = samples_of(city.occupancy, city.bound, constant=value)
-    for epsilon in (1e-4, 1.0, 100.0 if mechanism.idealised else 1e4, np.inf):
-        found = mechanism.estimate(
-            samples, statistic, np.full(city.occupancy.bins, epsilon), SimulatedNoise(2)
-        )
+    for amount in (1e-4, 1.0, 100.0 if mechanism.idealised else 1e4, np.inf):
+        given = asked(mechanism, city.occupancy, amount)
+        found = mechanism.estimate(samples, statistic, given, SimulatedNoise(2))
         assert np.all(np.isfinite(found))
 
 
-@every_case
+@every_case_of_all_kinds
 def test_an_empty_map_is_no_trouble(mechanism, statistic, occupancy_of, bound_of):
     empty = occupancy_of(np.zeros((0, 3), dtype=np.int64))
-    bound, nothing = bound_of(UPPER), np.zeros(0)
-    assert mechanism.event(empty, bound, statistic, nothing).loss_per_user.tolist() == [0, 0, 0]
+    bound, nothing = bound_of(UPPER), asked(mechanism, empty, 1.0)
+    assert promised(mechanism, empty, bound, statistic, 1.0) == 0
+    if mechanism not in APPROX_MECHANISMS:
+        assert mechanism.event(empty, bound, statistic, nothing).loss_per_user.tolist() == [0, 0, 0]
     assert mechanism.expected_error(empty, bound, statistic, nothing).shape == (0,)
     samples = Samples(empty, np.zeros(0, dtype=np.int64), np.arange(3), bound)
     assert mechanism.estimate(samples, statistic, nothing, SimulatedNoise(1)).shape == (0,)
 
 
-@every_case
+@every_case_of_all_kinds
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilon, city):
-    share = np.full(city.occupancy.bins, 1.0)
-    share[1] = epsilon
-    with pytest.raises(UsageError, match="epsilon"):
-        mechanism.event(city.occupancy, city.bound, statistic, share)
+    share = asked(mechanism, city.occupancy, epsilon)
+    if mechanism not in ZCDP_MECHANISMS:
+        share[:1] = 1.0
+    with pytest.raises(UsageError, match=r"epsilon|rho"):
+        (getattr(mechanism, "guarantee", None) or mechanism.event)(
+            city.occupancy, city.bound, statistic, share
+        )
     # numerical warnings on the way to the refusal are no matter
     with np.errstate(all="ignore"), pytest.raises(UsageError):
         mechanism.estimate(city, statistic, share, SimulatedNoise(1))
@@ -307,7 +379,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilo
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 def test_statistics_that_are_not_offered_are_refused(mechanism, city):
-    share = np.full(city.occupancy.bins, 1.0)
+    share = asked(mechanism, city.occupancy, 1.0)
     for statistic in set(Statistic) - set(mechanism.statistics):
         with pytest.raises(UsageError, match="statistic"):
             mechanism.event(city.occupancy, city.bound, statistic, share)
@@ -315,9 +387,9 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
             mechanism.estimate(city, statistic, share, SimulatedNoise(1))
 
 
-@every_case
+@every_case_of_all_kinds
 def test_exact_mechanisms_draw_from_the_secure_source(mechanism, statistic, city):
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
-    found = mechanism.estimate(city, statistic, np.full(city.occupancy.bins, 2.0), SecureNoise())
+    found = mechanism.estimate(city, statistic, asked(mechanism, city.occupancy, 2.0), SecureNoise())
     assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
@@ -25,7 +25,7 @@ UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times
 COUNTS = [[9, 3, 2, 1, 1, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0, 0], [1, 3, 1, 4, 2, 1, 2, 5]]
 KINDS = ["any", "half a step down", "slow", "fast or slow", "full"]
-NAMES = [mechanism.name for mechanism in MECHANISMS]
+NAMES = [mechanism.name for mechanism in PURE_MECHANISMS]
 EDGE = 1e-9
 
 
@@ -76,7 +76,7 @@ def released(name, kind, epsilon, times):
     steps = np.floor(exact / STEP + 0.5).astype(np.int64)
     samples = Samples(occupancy, np.tile(steps, times), np.arange(occupancy.users), bound)
     part = Part(name, np.full(occupancy.bins, epsilon))
-    recipe = MechanismRecipe(dict.fromkeys(mechanism_named(name).statistics, part))
+    recipe = MechanismRecipe(dict.fromkeys(pure_mechanism_named(name).statistics, part))
     estimates = recipe.estimates(
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
@@ -98,7 +98,7 @@ def missed(estimate, truth, half=1.0):
 @pytest.mark.parametrize("epsilon", [0.7, 6.0])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(name, epsilon):
     # Huber's search is slow, and its noise is idealised
-    times = 400 if mechanism_named(name).idealised else 8_000
+    times = 400 if pure_mechanism_named(name).idealised else 8_000
     for kind in KINDS:
         truth, estimates = released(name, kind, epsilon, times)
         for statistic, estimate in estimates.items():
@@ -108,7 +108,9 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(name, epsilon):
                 assert stats.binom.sf(misses - 1, times, 1 - LEVEL) > 1e-9, (kind, statistic)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(mechanism_named(name), KnownTerms)])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if isinstance(pure_mechanism_named(name), KnownTerms)]
+)
 def test_intervals_of_half_the_width_would_be_noticed(name):
     times, most = 8_000, 1.0
     for epsilon in (0.7, 6.0):
@@ -126,7 +128,7 @@ def test_intervals_of_half_the_width_would_be_noticed(name):
 def test_the_basis_is_said_and_the_range_where_nothing_less_is_proved(name):
     occupancy = many_times(1)
     bound = ContributionBound(Fraction(UPPER), Fraction(str(STEP)), SpeedUnit.METRES_PER_SECOND)
-    mechanism = mechanism_named(name)
+    mechanism = pure_mechanism_named(name)
     for statistic in mechanism.statistics:
         wide, narrow = (
             error_facts(mechanism, occupancy, bound, statistic, np.full(3, 8.0), level)

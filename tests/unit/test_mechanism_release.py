@@ -14,16 +14,16 @@ import pytest
 from trafficdp import curator, workspace
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.manifest import manifest_schema
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.model.statistic import Statistic
 
-EXACT = [each.name for each in MECHANISMS if not each.idealised and each.name != "baseline"]
+EXACT = [each.name for each in PURE_MECHANISMS if not each.idealised and each.name != "baseline"]
 PICO = 10**12
 
 
 def statistics_of(name):
     known = (Statistic.MEAN, Statistic.VARIANCE)
-    return ", ".join(f'"{each.value}"' for each in known if each in mechanism_named(name).statistics)
+    return ", ".join(f'"{each.value}"' for each in known if each in pure_mechanism_named(name).statistics)
 
 
 def opened(city, name, **changes):
@@ -62,7 +62,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     assert not document["honesty"]["idealised_mechanisms"]
     for stated in document["mechanisms"]:
         assert stated["mechanism"] == name
-        assert stated["citation"] == mechanism_named(name).citation
+        assert stated["citation"] == pure_mechanism_named(name).citation
         assert stated["interval_basis"]
         assert 0 < stated["share"] <= 1
 

@@ -15,7 +15,7 @@ import pytest
 from trafficdp import curator, workspace
 from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedError, UsageError
 from trafficdp.export.manifest import manifest_schema, validate_manifest
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.zcdp import ZCDP

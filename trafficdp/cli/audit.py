@@ -10,15 +10,19 @@ from typing import Annotated, cast
 import typer
 
 from trafficdp._validate import in_range, positive
-from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, audit_zcdp_mechanism
+from trafficdp.audit.lower_bound import (
+    LowerBound,
+    audit_approx_mechanism,
+    audit_draws,
+    audit_mechanism,
+    audit_zcdp_mechanism,
+)
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.output import Output
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, ZCDP_MECHANISMS, AnyMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
@@ -31,7 +35,7 @@ DELTA = 1e-6
 """At which zCDP mechanisms are audited: they get the rho that a pure epsilon implies."""
 MOST_WHOLE_RUNS = 1_000
 """A zCDP mechanism runs once a draw."""
-Claimant = Mechanism | ZCDPMechanism | Mistake
+Claimant = AnyMechanism | Mistake
 MEANING = {
     "keeps": "the draws do not refute the claim",
     "REFUTED": "the draws refute the claim: a bug",
@@ -101,7 +105,7 @@ def _name(claimant: Claimant) -> str:
 
 
 def _chosen(name: str | None, everything: bool) -> list[Claimant]:
-    everyone: list[Claimant] = [*MECHANISMS, *ZCDP_MECHANISMS, *mistakes(BOUND)]
+    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND)]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
         return list(known.values())
@@ -138,6 +142,17 @@ def _findings(
                 draws=min(draws, MOST_WHOLE_RUNS),
                 confidence=confidence,
             )
+        elif claimant in APPROX_MECHANISMS:
+            kept, found = audit_approx_mechanism(
+                claimant,
+                statistic,
+                epsilon,
+                BOUND,
+                noise,
+                draws=draws,
+                confidence=confidence,
+            )
+            claim, delta = float(kept.epsilon), float(kept.delta)
         else:
             found = audit_mechanism(
                 cast("Mechanism", claimant),

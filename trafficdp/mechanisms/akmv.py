@@ -6,8 +6,9 @@ ceil(2/eps) is the right rank for the eps/2 of the noise: the slope of sum (S_l 
 2/eps - #{S_l > T}. Sums are integers, T is drawn exactly on the lattice 0..U m*, and the noise is discrete
 Laplace of scale 2T/eps.
 
-Privacy: the quantile is eps/2-DP for every visitor of the bin; given T, a visitor moves the clipped total by
-at most min(T, U m_l) <= T, so that the noise costs at most eps/2. T = 0 releases 0 and adds no noise. T is
+Theorem (REPLACE_USER_VALUES). The quantile is eps/2-DP for every visitor of the bin: one vehicle changes the
+number of sums below any position by at most 1. Given T, a visitor moves the clipped total by at most
+min(T, U m_l) <= T, so that the noise costs at most eps/2. T = 0 releases 0 and adds no noise. T is
 never published. A visitor pays eps a bin: its share of the noise is at most eps/2 whatever T is.
 """
 

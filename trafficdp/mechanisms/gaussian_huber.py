@@ -4,6 +4,11 @@ Zhao et al., arXiv 2405.13453, whose noise is Gaussian; the constants that are q
 sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs about ten
 times as many vehicles a bin as the Student-t form, and where T is large against U (10 of 65, say) it is never
 better than Laplace noise: for comparison, not for use.
+
+Theorem (REPLACE_USER_VALUES). Let S be beta-smooth and at least the local sensitivity of the robust mean
+(``bounding.smooth_sensitivity``). Centre plus S/alpha times N(0, 1) is (epsilon, delta)-DP for every vehicle
+of a bin by Huber, alpha the largest for which that is proved (``noise.smooth_gaussian``); a bin by Laplace
+costs epsilon alone. Over bins and moments both parts add up.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.event import PrivacyEvent
 
 FloatArray = npt.NDArray[np.float64]
+LARGEST_EPSILON = 100.0
+"""A larger epsilon gets the noise of this one, which promises more: with a larger beta no alpha fits."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class GaussianHuber(Huber):
     def _pair(self, epsilon: float) -> tuple[float, float]:
         if math.isinf(epsilon):
             return math.inf, 0.0
+        epsilon = min(epsilon, LARGEST_EPSILON)
         beta = self.beta_multiple * smooth_gaussian.default_beta(epsilon, self.delta)
         return smooth_gaussian.largest_alpha(epsilon * SPENT, self.delta, beta), beta
 

@@ -1,9 +1,11 @@
 """The Gaussian twin of equal-noise Laplace: one standard deviation for all bins, accounted in rho-zCDP.
 
 Exact integer sums (or N Q - S^2) with discrete Gaussian noise (Canonne, Kamath, Steinke, "The Discrete
-Gaussian for Differential Privacy", 2020). User l loses rho_l = sum_g D_{g,l}^2 / (2 sd_g^2), with D_{g,l} its
+Gaussian for Differential Privacy", 2020).
+
+Theorem (REPLACE_USER_VALUES). User l loses rho_l = sum_g D_{g,l}^2 / (2 sd_g^2), with D_{g,l} its
 exact sensitivity; over all choices, the largest sd is least at sd = max_l |D_l|_2 / sqrt(2 rho) for every
-bin (as 7.1 of the methods for Laplace: rho >= |D_l|^2/(2 sd^2) for every user). For d bins of equal
+bin (rho >= |D_l|^2/(2 sd^2) for every user). For d bins of equal
 sensitivity D at (1, 10^-6) the noise's sd is 4.225 sqrt(d) D against Laplace's 1.414 d D: better from d = 9.
 """
 

@@ -7,11 +7,12 @@ separate Laplace noises cost the sum; blocks add (Theorem A). In return E|z_g| =
 statistics: d of equal sensitivity cost (d + 1)/2 instead of d at the same error, mean and variance of a bin
 1.5 instead of 2.
 
-On integers (``noise.block``): statistic g is a whole number V_g that user l moves by at most D_{g,l}, the
-half width is a_g = ceil(max_l D_{g,l}/n_g), and a user pays max_g ceil(D_{g,l}/a_g)/s <= max_g n_g/s, where
-n_g = floor(s eps_g). So the vehicle with most samples in bin g pays eps_g, others in proportion, for all
-bins of the block once. V_g is first multiplied (small sensitivities) or floored to a multiple (large
-ones, sensitivity floor(D/c) + 1) by a power of two, so that rounding a_g and ceil(D/a_g) costs little.
+Theorem (REPLACE_USER_VALUES), on integers (``noise.block``). Statistic g is a whole number V_g that user l
+moves by at most D_{g,l}, the half width is a_g = ceil(max_l D_{g,l}/n_g), and a user pays
+max_g ceil(D_{g,l}/a_g)/s <= max_g n_g/s, where n_g = floor(s eps_g). The vehicle with most samples in bin g
+pays eps_g, others in proportion, for all bins of the block once. V_g is first multiplied (small
+sensitivities) or floored to a multiple (large ones, sensitivity floor(D/c) + 1) by a power of two, so that
+rounding a_g and ceil(D/a_g) costs little.
 """
 
 from __future__ import annotations

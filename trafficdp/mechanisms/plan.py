@@ -17,8 +17,8 @@ and (1/L) sum_l z[l] + c is exactly the vector of bin means. Centring visitors o
 4. Sum of s z_l clipped to C, plus discrete Gaussian noise for l2 sensitivity B = max_l min(2 C, B_l):
    clipping is a projection, hence moves no two vectors apart; rounding to the lattice adds sqrt(G_l) steps.
 
-rho-zCDP for every vehicle, REPLACE_USER_VALUES. A vehicle with G_l bins pays (rho_c + rho_v) G_l/G_1 and
-the rest in full.
+Theorem (REPLACE_USER_VALUES). rho-zCDP for every vehicle: the sensitivities are those above. A vehicle with
+G_l bins pays (rho_c + rho_v) G_l/G_1 and the rest in full.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Plan:
         require_statistic(self.name, statistic, self.statistics)
         occupancy, step = samples.occupancy, float(samples.bound.step)
         total: FloatArray = samples.contributions().total.astype(np.float64) * step
-        if not np.isfinite(rho):
+        if rho == np.inf or occupancy.bins == 0:
             return _per_bin(occupancy, total) / occupancy.samples_per_bin
         # a little less, so that the parts never add up to more
         rho = float(ZCDP.of(rho).rho) * (1 - 2.0**-40)

@@ -1,24 +1,39 @@
-"""All mechanisms, in one tuple: what ``auto`` chooses from, and what the contract suite and audits run."""
+"""All mechanisms: one tuple a kind of loss, and ``MECHANISMS``, all of them together.
+
+Kinds never mix: pure epsilon, rho and (epsilon, delta) add up only by a named conversion
+(``privacy.conversion``). ``auto`` chooses among PURE_MECHANISMS; a store that counts in rho knows
+ZCDP_MECHANISMS alone; no budget counts in (epsilon, delta). Contract suite and audits run MECHANISMS.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.akmv import AKMV
+from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
 from trafficdp.mechanisms.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.array_means import Grouping
 from trafficdp.mechanisms.baseline import Baseline
 from trafficdp.mechanisms.direct_clipping import DirectClipping
+from trafficdp.mechanisms.gaussian_huber import GaussianHuber
+from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.huber import Huber
 from trafficdp.mechanisms.levy import Levy
 from trafficdp.mechanisms.linf_block import LinfBlock
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.plan import Plan, Scaling
 from trafficdp.mechanisms.pooled import Pooled
 from trafficdp.mechanisms.quantile import Quantile, QuantileRule
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.mechanisms.two_stage import TwoStage
 from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 
-MECHANISMS: tuple[Mechanism, ...] = (
+AnyMechanism = Mechanism | ZCDPMechanism | ApproxMechanism
+
+PURE_MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
     Pooled(),
     KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
@@ -37,14 +52,50 @@ MECHANISMS: tuple[Mechanism, ...] = (
     AKMV(),
     LinfBlock(),
 )
-"""With their default settings; names are unique."""
+"""Of pure epsilon."""
+
+ZCDP_MECHANISMS: tuple[ZCDPMechanism, ...] = (
+    GaussianTwin(),
+    Plan(Scaling.PRIVATE),
+    Plan(Scaling.PRIVATE, power=1),
+    Plan(Scaling.PUBLIC),
+    Plan(Scaling.NONE),
+)
+"""Of rho: zero-concentrated differential privacy."""
+
+APPROX_MECHANISMS: tuple[ApproxMechanism, ...] = (GaussianHuber(),)
+"""Of (epsilon, delta): compared and audited, never released."""
+
+MECHANISMS: tuple[AnyMechanism, ...] = (*PURE_MECHANISMS, *ZCDP_MECHANISMS, *APPROX_MECHANISMS)
+"""All kinds, with their default settings; names are unique."""
 
 
-def mechanism_named(name: str) -> Mechanism:
-    """Return the mechanism of this name; raise UsageError when there is none."""
-    for mechanism in MECHANISMS:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Kind = TypeVar("Kind", bound=_Named)
+
+
+def pure_mechanism_named(name: str) -> Mechanism:
+    """Return the mechanism of pure epsilon of this name; raise UsageError when there is none."""
+    return _named(name, PURE_MECHANISMS, "mechanism")
+
+
+def zcdp_mechanism_named(name: str) -> ZCDPMechanism:
+    """Return the zCDP mechanism of this name; raise UsageError when there is none."""
+    return _named(name, ZCDP_MECHANISMS, "zCDP mechanism")
+
+
+def _named(name: str, known: Sequence[Kind], what: str) -> Kind:
+    for mechanism in known:
         if mechanism.name == name:
             return mechanism
+    # one of another kind exists, but its losses do not add up with these
+    elsewhere = any(name == each.name for each in MECHANISMS)
     raise UsageError(
-        "unknown mechanism", got=name, expected="one of " + ", ".join(m.name for m in MECHANISMS)
+        f"unknown {what}",
+        got=f"{name}, which counts privacy loss in another kind" if elsewhere else name,
+        expected="one of " + ", ".join(each.name for each in known),
     )

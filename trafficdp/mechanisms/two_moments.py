@@ -9,7 +9,8 @@ M2 the mean of y = (x - U/2)^2 in [0, U^2/4]. The mean gets two thirds of epsilo
 of the ranges U and U^2/4, U^2/x + (U^2/4)/(1 - x) is least at x = 2/3. y lies on a lattice of at most
 LARGEST_STEPS steps, to which it is rounded record by record, before anything is added up.
 
-REPLACE_USER_VALUES: counts are the same for both, and a vehicle's losses add up.
+Theorem (REPLACE_USER_VALUES). Counts, and with them all sensitivities, are public and the same for both runs;
+a vehicle's losses by the theorem of the mechanism of means add up.
 """
 
 from __future__ import annotations

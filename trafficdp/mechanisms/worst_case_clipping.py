@@ -7,8 +7,8 @@ inward to whole steps and the noise is discrete Laplace; the charge is each vehi
 width_l / scale instead of T / scale; T may minimise the exact error instead of the paper's bound; and a
 variance is released by the second-moment route, M2 - (mean - U/2)^2 with M2 the mean of (x - U/2)^2.
 
-Privacy (REPLACE_USER_VALUES): the clipped sum of user l lies in an interval of width w_l (public: it
-depends on counts only), so that the noisy total's probabilities change by at most e^(w_l/B).
+Theorem (REPLACE_USER_VALUES). The clipped sum of user l lies in an interval of width w_l, its sensitivity
+(public: it depends on counts only), so that the noisy total's probabilities change by at most e^(w_l/B).
 """
 
 from __future__ import annotations

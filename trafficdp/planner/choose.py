@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -49,7 +49,7 @@ def choose(
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
-    mechanisms: Sequence[Mechanism] = MECHANISMS,
+    mechanisms: Sequence[Mechanism] = PURE_MECHANISMS,
     *,
     tries: Tries | None = None,
     refuse_above: float = 1.0,

@@ -19,7 +19,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import Baseline, largest_sensitivity
 from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -159,9 +159,9 @@ def require_releasable(name: str, statistic: Statistic, *, allow_idealised: bool
     """Raise UsageError unless the mechanism ``name`` can estimate ``statistic`` with exact noise."""
     if name == AUTO:
         return
-    mechanism = mechanism_named(name)
+    mechanism = pure_mechanism_named(name)
     if statistic not in mechanism.statistics:
-        others = ", ".join(each.name for each in MECHANISMS if statistic in each.statistics)
+        others = ", ".join(each.name for each in PURE_MECHANISMS if statistic in each.statistics)
         raise UsageError(
             f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
             expected=f"{AUTO}, {others}",
@@ -178,8 +178,8 @@ def require_releasable(name: str, statistic: Statistic, *, allow_idealised: bool
 def _candidates(wanted: str, statistic: Statistic, allow_idealised: bool) -> Sequence[Mechanism]:
     require_releasable(wanted, statistic, allow_idealised=allow_idealised)
     if wanted == AUTO:
-        return [each for each in MECHANISMS if not each.idealised]
-    return [mechanism_named(wanted)]
+        return [each for each in PURE_MECHANISMS if not each.idealised]
+    return [pure_mechanism_named(wanted)]
 
 
 def _used_up(

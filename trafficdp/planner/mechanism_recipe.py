@@ -17,7 +17,7 @@ import numpy.typing as npt
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.registry import pure_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -58,7 +58,7 @@ class Part:
     @property
     def named(self) -> Mechanism:
         """The mechanism, with the settings it has in the registry."""
-        return mechanism_named(self.mechanism)
+        return pure_mechanism_named(self.mechanism)
 
 
 @dataclass(frozen=True)

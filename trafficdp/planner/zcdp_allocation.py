@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.zcdp_registry import zcdp_mechanism_named
+from trafficdp.mechanisms.registry import zcdp_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

@@ -17,8 +17,8 @@ from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.known_error import BY_RANGE
+from trafficdp.mechanisms.registry import zcdp_mechanism_named
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
-from trafficdp.mechanisms.zcdp_registry import zcdp_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

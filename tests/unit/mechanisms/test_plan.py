@@ -9,7 +9,7 @@ from trafficdp.mechanisms.plan import Plan, Scaling
 from trafficdp.mechanisms.plan_binary import plan_binary_mean
 from trafficdp.mechanisms.plan_vectors import plan_mean
 from trafficdp.mechanisms.private_variance import pair_variances, private_variances
-from trafficdp.mechanisms.zcdp_registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.zcdp import ZCDP

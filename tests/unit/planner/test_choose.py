@@ -11,7 +11,7 @@ from trafficdp.audit.trial import MadeUpCities
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import Baseline
 from trafficdp.mechanisms.promise import promise
-from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.statistic import Statistic
@@ -28,7 +28,7 @@ TABLE = [
     [2, 2, 2, 2, 2, 2, 2, 2],
 ]
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
-CASES = [(m, s) for m in MECHANISMS for s in m.statistics]
+CASES = [(m, s) for m in PURE_MECHANISMS for s in m.statistics]
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def test_a_choice_that_says_little_says_so(city):
 def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
     choice = choose(*city, statistic, PureDP.of(4))
     assert [offer.mechanism for offer in choice.offers] == [
-        mechanism.name for mechanism in MECHANISMS if statistic in mechanism.statistics
+        mechanism.name for mechanism in PURE_MECHANISMS if statistic in mechanism.statistics
     ]
     assert not choice.chosen.idealised
     least = min(offer.median_error for offer in choice.offers if offer.eligible)
