@@ -25,8 +25,8 @@ from trafficdp.planner.block_estimates import (
     spread_of,
 )
 from trafficdp.planner.block_lattice import BlockLattice, block_loss_per_user
-from trafficdp.planner.lattice_recipe import POST_PROCESSING, SENSITIVITY
-from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.planner.lattice_recipe import SENSITIVITY
+from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
 

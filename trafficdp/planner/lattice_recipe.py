@@ -16,7 +16,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
 
@@ -33,13 +33,6 @@ SENSITIVITY = {
 DISTRIBUTION = "discrete Laplace on integer multiples of a lattice spacing"
 SAMPLER = "OpenDP make_laplace (discrete Laplace on integers)"
 INTERVALS = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
-POST_PROCESSING = {
-    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
-    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
-    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
-    "when there is one (its stated expected error is that before this); a lower end of an interval above "
-    "that value follows it",
-}
 
 
 @dataclass(frozen=True)

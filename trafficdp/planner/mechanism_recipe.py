@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import pure_mechanism_named
@@ -22,10 +22,18 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.planner.mechanism_numbers import (
+    Drawn,
+    in_order,
+    numbers_of,
+    samples_of,
+    statuses_of,
+    zero_where_constant,
+)
+from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import LARGEST_LOSS
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -39,13 +47,6 @@ IDEALISED = (
     "idealised: no exact sampler is known for this noise; it was drawn in floating point from secure "
     "random bits, which --allow-idealised-noise allowed"
 )
-CLAMPED = {
-    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
-    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
-    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
-    "when there is one (its stated expected error is that before this); a lower end of an interval above "
-    "that value follows it",
-}
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class MechanismRecipe:
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """See Recipe."""
-        return tuple(statistic for statistic in Statistic if statistic in self.parts)
+        return in_order(self.parts)
 
     def event(self, occupancy: Occupancy, bound: ContributionBound) -> PrivacyEvent:
         """See Recipe. Raises UsageError for an epsilon that is not finite, or too much loss."""
@@ -110,55 +111,27 @@ class MechanismRecipe:
         self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Recipe: intervals as proved in ``mechanisms.known_error``."""
-        samples = values.read_samples()
+        samples = samples_of(values)
         occupancy, bound = samples.occupancy, samples.bound
-        if not np.array_equal(occupancy.count, values.contributions.occupancy.count):
-            raise StoreDamagedError(
-                "the samples are not those of the counts", todo="restore the newest backup of the store"
-            )
-        statuses = self.statuses(occupancy, bound, uninformative_above)
         halves = self.half_widths(occupancy, bound, interval_level)
-        upper = float(bound.upper)
-        found: dict[Statistic, Estimate] = {}
+        drawn: dict[Statistic, Drawn] = {}
         for statistic in self.statistics:
-            part, reach = self.parts[statistic], statistic.largest(bound.upper)
-            constant = statuses[statistic] == BinStatus.CONSTANT.value
-            facts = self._facts(statistic, occupancy, bound, interval_level)
-            value = part.named.estimate(samples, statistic, part.epsilon, noise)
-            value = np.where(constant, 0.0, np.clip(value, 0.0, reach))
-            half = halves[statistic]
-            low, high = np.clip(value - half, 0.0, reach), np.clip(value + half, 0.0, reach)
-            mean = found.get(Statistic.MEAN)
-            if statistic is Statistic.VARIANCE and mean is not None:
-                # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
-                value = np.minimum(value, mean.value * (upper - mean.value))
-                low = np.minimum(low, value)
-            found[statistic] = Estimate(
-                statistic=statistic,
-                value=value,
-                low=low,
-                high=high,
-                noise_scale=np.where(constant, 0.0, facts.noise_scale),
+            part = self.parts[statistic]
+            drawn[statistic] = Drawn(
+                value=part.named.estimate(samples, statistic, part.epsilon, noise),
+                half_width=halves[statistic],
+                noise_scale=self._noise_scale(statistic, occupancy, bound),
                 expected_error=self.expected_error(statistic, occupancy, bound),
-                status=statuses[statistic],
                 recipe={"epsilon": part.epsilon},
             )
-        return found
+        return numbers_of(drawn, self.statuses(occupancy, bound, uninformative_above), occupancy, bound)
 
     def statuses(
         self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
     ) -> dict[Statistic, npt.NDArray[np.object_]]:
         """See Recipe: they follow from the worst-case expected errors."""
-        found = {}
-        for statistic in self.statistics:
-            error = self.expected_error(statistic, occupancy, bound)
-            status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
-            status[error > uninformative_above * statistic.largest(bound.upper)] = (
-                BinStatus.UNINFORMATIVE.value
-            )
-            status[_constant(statistic, occupancy)] = BinStatus.CONSTANT.value
-            found[statistic] = status
-        return found
+        error = {statistic: self.expected_error(statistic, occupancy, bound) for statistic in self.parts}
+        return statuses_of(error, occupancy, bound, uninformative_above)
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
@@ -167,7 +140,7 @@ class MechanismRecipe:
         found: dict[Statistic, FloatArray] = {}
         for statistic in self.statistics:
             facts = self._facts(statistic, occupancy, bound, interval_level)
-            found[statistic] = np.where(_constant(statistic, occupancy), 0.0, facts.half_width)
+            found[statistic] = zero_where_constant(facts.half_width, statistic, occupancy)
         return found
 
     def expected_error(
@@ -176,7 +149,7 @@ class MechanismRecipe:
         """Return the worst case over values of the mean absolute error, shape (G,)."""
         part = self.parts[statistic]
         error = part.named.expected_error(occupancy, bound, statistic, part.epsilon)
-        return np.where(_constant(statistic, occupancy), 0.0, error)
+        return zero_where_constant(error, statistic, occupancy)
 
     def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
         """See Recipe."""
@@ -194,13 +167,13 @@ class MechanismRecipe:
             mechanism=mechanism.name,
             citation=mechanism.citation,
             sensitivity=SENSITIVITY.format(largest=own, unit=unit),
-            noise_scale=np.where(_constant(statistic, occupancy), 0.0, facts.noise_scale),
+            noise_scale=self._noise_scale(statistic, occupancy, bound),
             worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
             share=event.loss.pico / sum(losses) if sum(losses) else None,
             distribution="that of the mechanism, at the epsilon published for each bin",
             sampler=IDEALISED if mechanism.idealised else EXACT,
             interval_basis=facts.basis,
-            post_processing=CLAMPED[statistic],
+            post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
         )
 
@@ -240,14 +213,15 @@ class MechanismRecipe:
             raise UsageError("a statistic is published without its mechanism or its epsilon")
         return cls({statistic: Part(names[statistic], own["epsilon"]) for statistic, own in columns.items()})
 
+    def _noise_scale(
+        self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound
+    ) -> FloatArray:
+        # the noise does not depend on the level of the intervals
+        facts = self._facts(statistic, occupancy, bound, 0.5)
+        return zero_where_constant(facts.noise_scale, statistic, occupancy)
+
     def _facts(
         self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, level: float
     ) -> ErrorFacts:
         part = self.parts[statistic]
         return error_facts(part.named, occupancy, bound, statistic, part.epsilon, level)
-
-
-def _constant(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
-    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
-    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
-    return alone & (statistic is Statistic.VARIANCE)

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
 """Published recipe columns of every statistic, by their names in RECIPE_COLUMNS, over the numbered bins."""
+POST_PROCESSING = {
+    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
+    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
+    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
+    "when there is one (its stated expected error is that before this); a lower end of an interval above "
+    "that value follows it",
+}
+"""What every recipe does to a noisy number, in words."""
 
 
 @dataclass(frozen=True)

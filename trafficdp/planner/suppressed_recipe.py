@@ -17,8 +17,8 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.planner.clip_user import clip_user
-from trafficdp.planner.lattice_recipe import DISTRIBUTION, POST_PROCESSING, SAMPLER, LatticeRecipe
-from trafficdp.planner.recipe import Columns, Statement
+from trafficdp.planner.lattice_recipe import DISTRIBUTION, SAMPLER, LatticeRecipe
+from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.planner.suppressed_estimates import (
     imputed,
     kept_contributions,

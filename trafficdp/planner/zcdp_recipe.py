@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.known_error import BY_RANGE
@@ -24,9 +24,16 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.gaussian import SAMPLER
 from trafficdp.noise.source import NoiseSource
-from trafficdp.planner.mechanism_recipe import CLAMPED
-from trafficdp.planner.recipe import Columns, Statement
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.planner.mechanism_numbers import (
+    Drawn,
+    in_order,
+    numbers_of,
+    samples_of,
+    statuses_of,
+    zero_where_constant,
+)
+from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
+from trafficdp.privacy.release import Estimate
 from trafficdp.privacy.zcdp_event import ZCDPEvent, compose_zcdp
 
 if TYPE_CHECKING:
@@ -67,7 +74,7 @@ class ZCDPRecipe:
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """See Recipe."""
-        return tuple(statistic for statistic in Statistic if statistic in self.parts)
+        return in_order(self.parts)
 
     def event(self, occupancy: Occupancy, bound: ContributionBound) -> ZCDPEvent:
         """See Recipe. Raises UsageError for a rho that is out of range, or too much loss."""
@@ -97,38 +104,20 @@ class ZCDPRecipe:
         self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Recipe: the intervals of ``half_widths``."""
-        samples = values.read_samples()
+        samples = samples_of(values)
         occupancy, bound = samples.occupancy, samples.bound
-        if not np.array_equal(occupancy.count, values.contributions.occupancy.count):
-            raise StoreDamagedError(
-                "the samples are not those of the counts", todo="restore the newest backup of the store"
-            )
-        statuses = self.statuses(occupancy, bound, uninformative_above)
         halves = self.half_widths(occupancy, bound, interval_level)
-        upper = float(bound.upper)
-        found: dict[Statistic, Estimate] = {}
+        drawn: dict[Statistic, Drawn] = {}
         for statistic in self.statistics:
-            part, reach = self.parts[statistic], statistic.largest(bound.upper)
-            value = np.clip(part.named.estimate(samples, statistic, part.rho, noise), 0.0, reach)
-            value = np.where(_constant(statistic, occupancy), 0.0, value)
-            half = halves[statistic]
-            low, high = np.clip(value - half, 0.0, reach), np.clip(value + half, 0.0, reach)
-            mean = found.get(Statistic.MEAN)
-            if statistic is Statistic.VARIANCE and mean is not None:
-                # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
-                value = np.minimum(value, mean.value * (upper - mean.value))
-                low = np.minimum(low, value)
-            found[statistic] = Estimate(
-                statistic=statistic,
-                value=value,
-                low=low,
-                high=high,
+            part = self.parts[statistic]
+            drawn[statistic] = Drawn(
+                value=part.named.estimate(samples, statistic, part.rho, noise),
+                half_width=halves[statistic],
                 noise_scale=self._noise_scale(statistic, occupancy, bound),
                 expected_error=self.expected_error(statistic, occupancy, bound),
-                status=statuses[statistic],
                 recipe={"rho": np.full(occupancy.bins, part.rho)},
             )
-        return found
+        return numbers_of(drawn, self.statuses(occupancy, bound, uninformative_above), occupancy, bound)
 
     def statuses(
         self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
@@ -137,16 +126,8 @@ class ZCDPRecipe:
 
         Where counts prove nothing better than the range (PLAN), every number is UNINFORMATIVE.
         """
-        found = {}
-        for statistic in self.statistics:
-            error = self.expected_error(statistic, occupancy, bound)
-            status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
-            status[error > uninformative_above * statistic.largest(bound.upper)] = (
-                BinStatus.UNINFORMATIVE.value
-            )
-            status[_constant(statistic, occupancy)] = BinStatus.CONSTANT.value
-            found[statistic] = status
-        return found
+        error = {statistic: self.expected_error(statistic, occupancy, bound) for statistic in self.parts}
+        return statuses_of(error, occupancy, bound, uninformative_above)
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float
@@ -159,7 +140,7 @@ class ZCDPRecipe:
             half = np.full(occupancy.bins, reach)
             if isinstance(mechanism, GaussianTwin):
                 half = mechanism.half_width(occupancy, bound, statistic, part.rho, interval_level)
-            found[statistic] = np.where(_constant(statistic, occupancy), 0.0, np.minimum(half, reach))
+            found[statistic] = zero_where_constant(np.minimum(half, reach), statistic, occupancy)
         return found
 
     def expected_error(
@@ -169,7 +150,7 @@ class ZCDPRecipe:
         part = self.parts[statistic]
         error = part.named.expected_error(occupancy, bound, statistic, part.rho)
         error = np.minimum(error + rounding_bias(statistic, bound), statistic.largest(bound.upper))
-        return np.where(_constant(statistic, occupancy), 0.0, error)
+        return zero_where_constant(error, statistic, occupancy)
 
     def statement(self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> Statement:
         """See Recipe."""
@@ -186,7 +167,7 @@ class ZCDPRecipe:
             distribution=EQUAL_NOISE if known else OTHER_NOISE,
             sampler=SAMPLER,
             interval_basis=BY_TAIL if known else BY_RANGE,
-            post_processing=CLAMPED[statistic],
+            post_processing=POST_PROCESSING[statistic],
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -239,9 +220,3 @@ class ZCDPRecipe:
         if isinstance(mechanism, GaussianTwin):
             return mechanism.noise_size(occupancy, bound, statistic, part.rho)
         return np.full(occupancy.bins, np.nan)
-
-
-def _constant(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
-    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
-    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
-    return alone & (statistic is Statistic.VARIANCE)

@@ -1,0 +1,114 @@
+"""From the estimates of mechanisms to published numbers: what their recipes share, whatever the kind of loss.
+
+Statuses follow from worst-case expected errors, intervals from half widths; both are the recipe's own, and
+both come from counts alone. Clamping and the bound of Bhatia and Davis are post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import StoreDamagedError
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import BinStatus, Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One statistic as its mechanism drew it, and what counts say of it: arrays of shape (G,), in its unit.
+
+    ``recipe`` holds the columns of RECIPE_COLUMNS that are published with it.
+    """
+
+    value: FloatArray
+    half_width: FloatArray
+    noise_scale: FloatArray
+    expected_error: FloatArray
+    recipe: Mapping[str, FloatArray]
+
+
+def in_order(statistics: Mapping[Statistic, object]) -> tuple[Statistic, ...]:
+    """Return the keys in the order of Statistic."""
+    return tuple(statistic for statistic in Statistic if statistic in statistics)
+
+
+def samples_of(values: Values) -> Samples:
+    """Return every value; raise StoreDamagedError when they are not those of the counts."""
+    samples = values.read_samples()
+    if not np.array_equal(samples.occupancy.count, values.contributions.occupancy.count):
+        raise StoreDamagedError(
+            "the samples are not those of the counts", todo="restore the newest backup of the store"
+        )
+    return samples
+
+
+def constant_bins(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
+    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
+    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
+    return alone & (statistic is Statistic.VARIANCE)
+
+
+def zero_where_constant(numbers: FloatArray, statistic: Statistic, occupancy: Occupancy) -> FloatArray:
+    """Return ``numbers`` (shape (G,)) with 0 in the bins where nothing can vary."""
+    return np.where(constant_bins(statistic, occupancy), 0.0, numbers)
+
+
+def statuses_of(
+    error: Mapping[Statistic, FloatArray],
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    uninformative_above: float,
+) -> dict[Statistic, npt.NDArray[np.object_]]:
+    """Return the BinStatus values that follow from the worst-case expected errors (shape (G,) each)."""
+    found = {}
+    for statistic in in_order(error):
+        status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
+        most = uninformative_above * statistic.largest(bound.upper)
+        status[error[statistic] > most] = BinStatus.UNINFORMATIVE.value
+        status[constant_bins(statistic, occupancy)] = BinStatus.CONSTANT.value
+        found[statistic] = status
+    return found
+
+
+def numbers_of(
+    drawn: Mapping[Statistic, Drawn],
+    status: Mapping[Statistic, npt.NDArray[np.object_]],
+    occupancy: Occupancy,
+    bound: ContributionBound,
+) -> dict[Statistic, Estimate]:
+    """Return the published numbers: clamped to the range, the variance to mean (U - mean) as well."""
+    upper = float(bound.upper)
+    found: dict[Statistic, Estimate] = {}
+    for statistic in in_order(drawn):
+        own, reach = drawn[statistic], statistic.largest(bound.upper)
+        value = zero_where_constant(np.clip(own.value, 0.0, reach), statistic, occupancy)
+        low, high = np.clip(value - own.half_width, 0.0, reach), np.clip(value + own.half_width, 0.0, reach)
+        mean = found.get(Statistic.MEAN)
+        if statistic is Statistic.VARIANCE and mean is not None:
+            # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
+            value = np.minimum(value, mean.value * (upper - mean.value))
+            low = np.minimum(low, value)
+        found[statistic] = Estimate(
+            statistic=statistic,
+            value=value,
+            low=low,
+            high=high,
+            noise_scale=own.noise_scale,
+            expected_error=own.expected_error,
+            status=status[statistic],
+            recipe=dict(own.recipe),
+        )
+    return found
