@@ -89,6 +89,11 @@ class InsufficientBudgetError(TrafficdpError):
         )
 
     def _what_to_do(self, window: str | None) -> str:
+        if window is None and self.remaining <= 0:
+            return (
+                "some vehicle has nothing left: only a map without the bins it drove in can be released; "
+                "budget that is spent never comes back"
+            )
         if window is None:
             return (
                 f"release with a smaller {self.quantity} or fewer bins; budget that is spent never comes back"

@@ -72,7 +72,7 @@ def audit(
     everything: Annotated[bool, typer.Option("--all", help="All of them, in one table.")] = False,
     epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for one bin.")] = 1.0,
     draws: Annotated[int, typer.Option(min=100, max=10**7, help="Draws on each data set.")] = 20_000,
-    confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.999,
+    confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = 0.999,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 1,
     secure: Annotated[bool, typer.Option("--secure", help="Draw as a release does: slower.")] = False,
 ) -> None:

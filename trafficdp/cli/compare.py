@@ -36,7 +36,9 @@ class Comparison:
 
 def compare(
     context: typer.Context,
-    epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the made-up speeds and their noise; `auto` takes 1.")
     ] = SEED,

@@ -14,7 +14,7 @@ from trafficdp.export.write import FORMATS
 
 def export(
     context: typer.Context,
-    release: Annotated[str, typer.Argument(help="Name of the release.")],
+    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
     out: Annotated[Path, typer.Argument(help="File to write.")],
     to: Annotated[str, typer.Option("--to", help=" | ".join(FORMATS), show_default=False)],
 ) -> None:

@@ -18,7 +18,10 @@ from trafficdp.outcomes import IngestedFile
 
 def ingest(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(help="Files of declared sources.", show_default=False)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files that a [[source]] of the configuration declares.", show_default=False),
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
     ] = False,

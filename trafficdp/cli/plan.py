@@ -53,9 +53,14 @@ class Rungs(StrEnum):
 
 def plan(
     context: typer.Context,
-    epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
+    ] = None,
     rho: Annotated[
-        str | None, typer.Option(help="Total rho instead of the configured one (zCDP stores).")
+        str | None,
+        typer.Option(
+            metavar="<number>", help="Total rho instead of the configured one, in a store that counts in rho."
+        ),
     ] = None,
     max_half_width: Annotated[
         str | None,
@@ -66,7 +71,9 @@ def plan(
     ] = None,
     max_epsilon: Annotated[
         str | None,
-        typer.Option(help="With --max-half-width: which is the finest map that keeps to both?"),
+        typer.Option(
+            metavar="<number>", help="With --max-half-width: which is the finest map that keeps to both?"
+        ),
     ] = None,
     every_bin: Annotated[
         bool,
@@ -76,11 +83,13 @@ def plan(
         bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
     ] = False,
     rungs: Annotated[
-        Rungs, typer.Option(help="all: compare every accounting for the means, solvers included.")
+        Rungs,
+        typer.Option(help="all: compare every accounting for the means, solvers included."),
     ] = Rungs.QUICK,
     seconds: Annotated[float, typer.Option(min=1.0, help="About how long --rungs all may take.")] = 60.0,
     save: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Keep the plan for `trafficdp release --plan NAME`.")
+        str | None,
+        typer.Option(metavar="<name>", help="Keep the plan for `release --plan <name>`."),
     ] = None,
     chart: Annotated[
         Path | None, typer.Option(metavar="<file>", help="Draw loss against error into this SVG file.")

@@ -197,7 +197,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
 def _show_price(output: Output, result: Plan) -> None:
     loss, left, able = result.allocation.loss, result.budget_left, result.affordable
     output.say(
-        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has {left} left."
+        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has at least "
+        f"{left} left."
     )
     if result.asked is not None:
         output.say(f"It is planned for that, the most that all can pay, not for {result.asked} as asked.")

@@ -61,8 +61,8 @@ def show_zcdp(output: Output, result: ZCDPPlan) -> None:
         f"either side in the median bin, {result.precision.worst:.3g} in the widest."
     )
     output.say(
-        f"The release costs a vehicle at most rho {result.loss}; every vehicle on this map has "
-        f"{result.budget_left} left. That is epsilon {facts['epsilon']} at delta {result.delta}, and "
+        f"The release costs a vehicle at most rho {result.loss}; every vehicle on this map has at "
+        f"least {result.budget_left} left. That is epsilon {facts['epsilon']} at delta {result.delta}, and "
         f"with all releases before it epsilon {facts['epsilon_of_sum']}."
     )
     if result.short:

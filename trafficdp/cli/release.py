@@ -18,9 +18,14 @@ from trafficdp.privacy.release import BinStatus
 
 def release(
     context: typer.Context,
-    epsilon: Annotated[str | None, typer.Option(help="Total epsilon instead of the configured one.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
+    ] = None,
     rho: Annotated[
-        str | None, typer.Option(help="Total rho instead of the configured one (zCDP stores).")
+        str | None,
+        typer.Option(
+            metavar="<number>", help="Total rho instead of the configured one, in a store that counts in rho."
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
@@ -29,12 +34,12 @@ def release(
         bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
     ] = False,
     plan: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Draw the very noise of this saved plan.")
+        str | None, typer.Option(metavar="<name>", help="Draw the very noise of this saved plan.")
     ] = None,
     allow_idealised_noise: Annotated[
         str | None,
         typer.Option(
-            metavar="MECHANISM",
+            metavar="<mechanism>",
             help="Release by a mechanism whose noise has no exact sampler; the manifest records it.",
         ),
     ] = None,

@@ -13,7 +13,7 @@ from trafficdp.cli.settings import Settings
 
 def report(
     context: typer.Context,
-    release: Annotated[str, typer.Argument(help="Name of the release.")],
+    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
     out: Annotated[Path, typer.Argument(help="File to write: .html or .pdf.")],
     against: Annotated[
         str | None, typer.Option("--against", metavar="<release>", help="Earlier release to compare with.")

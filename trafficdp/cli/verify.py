@@ -11,7 +11,8 @@ from trafficdp.errors import VerificationError
 
 
 def verify(
-    context: typer.Context, release: Annotated[str, typer.Argument(help="Name of the release.")]
+    context: typer.Context,
+    release: Annotated[str, typer.Argument(help="Name of the release (r0001) or stream (s0001).")],
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
     settings: Settings = context.obj

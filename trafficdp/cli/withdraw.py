@@ -10,7 +10,8 @@ from trafficdp.cli.settings import Settings
 
 
 def withdraw(
-    context: typer.Context, release: Annotated[str, typer.Argument(help="Name of the release.")]
+    context: typer.Context,
+    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
 ) -> None:
     """Remove a release's files and rows. Its budget is not given back: what was seen stays seen."""
     settings: Settings = context.obj

@@ -144,7 +144,11 @@ class VehicleKey:
                 todo="put back the key the store was made with; without it new records cannot join old ones",
             ) from None
         except OSError as error:
-            raise StoreKeyError(f"cannot read the key {path}", got=error.strerror) from error
+            raise StoreKeyError(
+                f"cannot read the key {path}",
+                got=error.strerror,
+                todo="run as the user who made the store; the key is for that user alone",
+            ) from error
         if not stat.S_ISREG(status.st_mode):
             raise StoreKeyError(f"the key {path} is not a plain file")
         if status.st_mode & 0o077:

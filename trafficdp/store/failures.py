@@ -52,7 +52,11 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
     if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreReadOnlyError(f"{what} failed: no permission to write", todo="make the store writable")
+        return StoreReadOnlyError(
+            f"{what} failed: no permission to write",
+            got=error.filename,
+            todo="make it writable, or run as the user who may write there",
+        )
     return StoreUnavailableError(f"{what} failed", got=error.strerror or type(error).__name__)
 
 

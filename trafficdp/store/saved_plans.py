@@ -45,11 +45,11 @@ def read(store: Path, name: str) -> str:
     path = store / FOLDER / f"{checked_name(name)}.json"
     with store_failures("reading the plan"):
         if not path.is_file():
-            there = ", ".join(names(store)) or "none"
+            there = names(store)
             raise UsageError(
                 "there is no such plan",
                 got=name,
-                expected=there,
+                expected="one of " + ", ".join(there) if there else "a saved plan; none was saved yet",
                 todo="`trafficdp plan --save NAME` makes one",
             )
         return path.read_text(encoding="utf-8", errors="replace")

@@ -138,7 +138,7 @@ def test_the_table_of_the_plan_fits_80_columns(filled, command, monkeypatch):
 
 def test_a_plan_that_costs_more_than_is_left_says_so(released, command):
     said = command("plan", "--epsilon", "8").out
-    assert "every vehicle on this map has 6 left" in said
+    assert "every vehicle on this map has at least 6 left" in said
     assert "with exit code 3" in said
     assert "with exit code 3" not in command("plan", "--epsilon", "5").out
 
