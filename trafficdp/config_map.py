@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
+from trafficdp._validate import one_of
 from trafficdp.config_reading import Table, exact_number, naming
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.baseline import NAME as BASELINE
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
@@ -87,6 +89,17 @@ class MapSettings:
         for statistic, name in named.items():
             _require(self.kind, name, statistic, allow_idealised=allow_idealised)
         return replace(self, mechanism={**self.mechanism, **named}, allow_idealised=allow_idealised)
+
+    def with_rung(self, name: str) -> MapSettings:
+        """Return the same settings with another accounting; UsageError for an unknown one."""
+        rung = one_of(("best", *BY_NAME), rung=name)
+        if rung != "best" and set(self.mechanism.values()) != {BASELINE}:
+            raise UsageError(
+                "only the baseline has rungs",
+                got=f"rung={rung!r} beside another mechanism",
+                todo='with_map(mechanism="baseline") as well',
+            )
+        return replace(self, rung=rung)
 
 
 def _require(kind: LossKind, name: str, statistic: Statistic, *, allow_idealised: bool) -> None:

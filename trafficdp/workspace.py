@@ -80,13 +80,15 @@ class Workspace:
         slot_kind: SlotKind | str | None = None,
         min_vehicles: int | None = None,
         mechanism: str | Mapping[Statistic, str] | None = None,
+        rung: str | None = None,
     ) -> Workspace:
         """Return the same city, store, key and budget with another map; what is not given stays.
 
         This is how a suggestion of ``plan`` is followed. Nothing is read or written. ``mechanism`` is
-        "baseline", "auto" or a name of the registry, for all statistics or for each of those it names.
-        Raises UsageError for a resolution outside 0 to 15, an unknown slot, ``min_vehicles`` below 1 and a
-        mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
+        "baseline", "auto" or a name of the registry, for all statistics or for each of those it names;
+        ``rung`` is "best" or the accounting of the baseline by name.
+        Raises UsageError for a resolution outside 0 to 15, an unknown slot or rung, ``min_vehicles`` below 1
+        and a mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
         """
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
@@ -98,6 +100,8 @@ class Workspace:
             settings = replace(settings, min_vehicles=min_vehicles)
         if mechanism is not None:
             settings = settings.with_mechanism(mechanism)
+        if rung is not None:
+            settings = settings.with_rung(rung)
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 

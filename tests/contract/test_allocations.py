@@ -72,7 +72,7 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     table=tables,
     epsilon=epsilons,
     statistics=sets,
-    rung=st.sampled_from(["exact", "equal", "blocks", "clip_user", "best"]),
+    rung=st.sampled_from(["exact", "equal", "blocks", "clip_user", "consistent", "best"]),
 )
 def test_sharp_rungs_use_nearly_all_of_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
     if not can_vary(table, statistics):

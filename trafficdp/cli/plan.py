@@ -38,6 +38,7 @@ NAMES = {
     "suppressed": "exact, suppressed",
     "equal": "equal noise",
     "blocks": "block noise",
+    "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",
 }

@@ -7,6 +7,7 @@ from trafficdp.mechanisms import baseline
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import Answer, Plan
 from trafficdp.planner import mechanism_recipe
+from trafficdp.planner.consistent_rung import ConsistentRung
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.loss_curves import FullCurves
 from trafficdp.planner.precision import Reach
@@ -19,6 +20,7 @@ MEANING = {
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
     "clip_user": "the bins that Clip-User leaves (K)",
+    "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",
     "suppressed": "own loss after the best suppression",
     "joint": "narrower ranges, scales to match",
@@ -190,6 +192,9 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
             f"{allocation.floor:.4g} here."
         )
+        if isinstance(allocation.chosen, ConsistentRung):
+            words = allocation.chosen.in_words()
+            output.say(f"{words[0].upper()}{words[1:]}.")
     if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
         output.say(f"Why: {allocation.reason}.")
 

@@ -8,7 +8,7 @@ they are clamped to their range; each lies within noise and a bias of the truth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -126,9 +126,12 @@ class BlockLaw:
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
 
-    Where a bin is withheld or needs no noise, its step is 0.
+    Where a bin is withheld or needs no noise, its step is 0. Means that were made consistent with larger
+    hexagons combine several noises, with weights from counts that need not be published: None.
     """
     recipe = release.estimates[statistic].recipe
+    if statistic is Statistic.MEAN and _has_parents(release):
+        return None
     if all(name in recipe for name in _LATTICE):
         return _lattice_law(release, statistic)
     if all(name in recipe for name in _BLOCKS):
@@ -188,6 +191,12 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     floored = np.asarray(estimate.recipe["shift"], dtype=np.int64) < 0
     bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
     return BlockLaw(block, width, size, scale, step, bias)
+
+
+def _has_parents(release: Release) -> bool:
+    facts = release.disclosure.get("recipe")
+    parents = facts.get("parents") if isinstance(facts, Mapping) else None
+    return isinstance(parents, Mapping) and bool(parents.get("half_width"))
 
 
 def _factor(release: Release, statistic: Statistic) -> float:

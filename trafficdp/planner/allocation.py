@@ -15,6 +15,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
+from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
+from trafficdp.planner.consistent_rung import ConsistentRung
 from trafficdp.planner.ladder import BY_NAME, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.recipe import PureRecipe, Recipe
@@ -27,7 +29,11 @@ from trafficdp.privacy.loss import PureDP
 FloatArray = npt.NDArray[np.float64]
 
 
-OTHER_NOISE = {"blocks": "block noise", CLIP_USER: "vehicles left out of bins, noise for the rest"}
+OTHER_NOISE = {
+    "blocks": "block noise",
+    CLIP_USER: "vehicles left out of bins, noise for the rest",
+    CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
+}
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 
@@ -174,9 +180,11 @@ def _executed(rungs: tuple[Rung, ...], kept: Occupancy, request: Request) -> tup
 def rungs_for(kept: Occupancy, request: Request) -> tuple[Rung, ...]:
     """Return every rung, and the one that ``request`` names where it is not one that is always looked at."""
     rungs = all_rungs(kept, request.bound, request.tolerance)
-    if request.rung != CLIP_USER:
-        return rungs
-    return (*rungs, SuppressionRung(kept, request.bound, request.tolerance))
+    if request.rung == CLIP_USER:
+        return (*rungs, SuppressionRung(kept, request.bound, request.tolerance))
+    if request.rung == CONSISTENT:
+        return (*rungs, ConsistentRung(kept, request.bound, request.tolerance))
+    return rungs
 
 
 def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
@@ -203,6 +211,8 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
 
 def _why(chosen: Rung, request: Request) -> str:
     what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
+    if isinstance(chosen, ConsistentRung):
+        return f"{what}: it was asked for by name; {chosen.in_words()}"
     if request.rung != "best":
         return f"{what}: it was asked for by name"
     return f"{what}: of all noise the one whose worst expected size is least, by public counts"

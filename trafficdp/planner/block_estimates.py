@@ -63,6 +63,10 @@ class Spread:
         """Which bins have noise."""
         return self.item >= 0
 
+    def first(self, bins: int) -> Spread:
+        """Return the noise of the first ``bins`` bins."""
+        return Spread(*(values[:bins] for values in vars(self).values()))
+
 
 def spread_of(
     statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice
@@ -121,7 +125,7 @@ def block_estimates(
     estimates: dict[Statistic, Estimate] = {}
     for statistic in sorted(statistics, key=list(Statistic).index):
         spread = spread_of(statistic, contributions.occupancy, contributions.bound, lattice)
-        estimates[statistic] = _estimate(
+        estimates[statistic] = block_estimate(
             statistic,
             contributions,
             lattice,
@@ -132,6 +136,20 @@ def block_estimates(
             estimates.get(Statistic.MEAN),
         )
     return estimates
+
+
+def unclamped(
+    integers: npt.NDArray[np.object_], lattice: BlockLattice, spread: Spread, drawn: IntArray
+) -> FloatArray:
+    """Return the noisy numbers before clamping, shape (G,), 0 without noise; ``drawn`` one an item."""
+    noisy, at = spread.noisy, spread.item[spread.noisy]
+    shift = lattice.shift[at]
+    up, down = np.maximum(shift, 0).astype(object), np.maximum(-shift, 0).astype(object)
+    # Python integers: nothing is rounded before the noise is in
+    whole = ((integers[noisy] << up) >> down) + drawn[at].astype(object)
+    value = np.zeros(len(noisy))
+    value[noisy] = whole.astype(np.float64) * spread.unit[noisy] + spread.flooring[noisy]
+    return value
 
 
 def interval_half_width(
@@ -162,7 +180,7 @@ def block_columns(spread: Spread, lattice: BlockLattice) -> dict[str, npt.NDArra
     }
 
 
-def _estimate(
+def block_estimate(
     statistic: Statistic,
     contributions: Contributions,
     lattice: BlockLattice,
@@ -172,16 +190,10 @@ def _estimate(
     uninformative_above: float,
     mean: Estimate | None,
 ) -> Estimate:
+    """Return the estimate of one statistic; ``mean`` is that of the mean, where it is released."""
     bound = contributions.bound
     reach = statistic.largest(bound.upper)
-    noisy, at = spread.noisy, spread.item[spread.noisy]
-    shift = lattice.shift[at]
-    up, down = np.maximum(shift, 0).astype(object), np.maximum(-shift, 0).astype(object)
-    # Python integers: nothing is rounded before the noise is in
-    whole = ((exact_integer(statistic, contributions)[noisy] << up) >> down) + drawn[at].astype(object)
-    unit = spread.unit[noisy]
-    value = np.zeros(len(noisy))
-    value[noisy] = np.clip(whole.astype(np.float64) * unit + spread.flooring[noisy], 0.0, reach)
+    value = np.clip(unclamped(exact_integer(statistic, contributions), lattice, spread, drawn), 0.0, reach)
     width = interval_half_width(statistic, bound, lattice, spread, interval_level)
     low, high = np.clip(value - width, 0.0, reach), np.clip(value + width, 0.0, reach)
     if statistic is Statistic.VARIANCE and mean is not None:

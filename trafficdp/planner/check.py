@@ -9,6 +9,9 @@ spacing c > 1 floors], plus K/B' for a vehicle mean; K = U/q, B, C, B' the scale
 K/B + (N - 2 k + 1) K^2/(c C) fall in k, so the best k is the last with one above 0, found by a division.
 
 **blocks**: the sum over blocks of the largest ceil(D 2^shift / a), divided by s; D the change of the item.
+
+**consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's fixes in all
+bins of p.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from trafficdp.errors import AllocationError
 from trafficdp.mechanisms.lattice import Lattice
@@ -27,6 +31,7 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_lattice import BlockLattice
 from trafficdp.planner.block_recipe import BlockRecipe
+from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.recipe import Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
@@ -59,6 +64,8 @@ def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound,
         check_lattices(recipe.rest(occupancy, bound), bound, recipe.lattices, charged)
     elif isinstance(recipe, BlockRecipe):
         check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
+    elif isinstance(recipe, ConsistentRecipe):
+        check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged, recipe.parents.of)
     else:
         _refuse(int(np.count_nonzero(recipe.event(occupancy, bound).loss_per_user > charged)))
 
@@ -93,14 +100,23 @@ def check_blocks(
     statistics: tuple[Statistic, ...],
     lattice: BlockLattice,
     charged: IntArray,
+    parent: IntArray | None = None,
 ) -> None:
-    """Raise AllocationError if some vehicle loses more than ``charged``, or a number would be bare."""
+    """Raise AllocationError if some vehicle loses more than ``charged``, or a number would be bare.
+
+    ``parent`` (G,) is the number of every bin's parent, -1 for none; parent p is the mean of a bin G + p.
+    """
     if lattice.scale <= 0 or not np.isfinite(lattice.scale):
         raise _bad("block noise without a scale")
     blocks = int(lattice.block.max(initial=0)) + 1
-    keys, units = [], []
+    keys: list[IntArray] = []
+    units: list[IntArray] = []
+    above = np.zeros(len(lattice.bin), dtype=np.bool_)
+    if parent is not None:
+        above = lattice.bin >= occupancy.bins
+        keys, units = _of_parents(occupancy, bound, lattice, np.flatnonzero(above), parent, blocks)
     for statistic in statistics:
-        mine = np.flatnonzero([each is statistic for each in lattice.statistic])
+        mine = np.flatnonzero([each is statistic for each in lattice.statistic] & ~above)
         item_of = np.full(occupancy.bins, -1, dtype=np.int64)
         item_of[lattice.bin[mine]] = mine
         if len(np.unique(lattice.bin[mine])) != len(mine):
@@ -112,10 +128,7 @@ def check_blocks(
             item = item_of[occupancy.bin_index[pairs]]
             if int(item.min(initial=0)) < 0 or int(lattice.half_width[item].min(initial=1)) < 1:
                 raise _bad(f"the {statistic.value} of a bin would have no noise")
-            width = lattice.half_width[item].astype(object)
-            finer, coarser = (np.maximum(sign * lattice.shift[item], 0).astype(object) for sign in (1, -1))
-            moved = ((change << finer) >> coarser) + (coarser > 0)
-            units.append((-(-moved // width)).astype(np.int64))
+            units.append(_units(lattice, item, change))
             keys.append(occupancy.user_index[pairs] * blocks + lattice.block[item])
     if not keys:
         return
@@ -127,6 +140,43 @@ def check_blocks(
     scale = Fraction(lattice.scale)
     over, under = scale.denominator * PICO, scale.numerator
     _refuse(int(np.count_nonzero(total.astype(object) * over > charged.astype(object) * under)))
+
+
+def _of_parents(
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    lattice: BlockLattice,
+    items: IntArray,
+    parent: IntArray,
+    blocks: int,
+) -> tuple[list[IntArray], list[IntArray]]:
+    """Keys (user and block) and units of the parents, whose items are ``items``."""
+    number = int(parent.max(initial=-1)) + 1
+    if len(parent) != occupancy.bins or int(parent.min(initial=-1)) < -1:
+        raise _bad("parents of other bins")
+    item_of = dict(zip((lattice.bin[items] - occupancy.bins).tolist(), items.tolist(), strict=True))
+    means = all(lattice.statistic[item] is Statistic.MEAN for item in items.tolist())
+    if not means or len(items) != number or sorted(item_of) != list(range(number)):
+        raise _bad("the mean over a parent would be drawn twice or not at all")
+    pairs = np.flatnonzero(parent[occupancy.bin_index] >= 0)
+    where = (occupancy.user_index[pairs], parent[occupancy.bin_index[pairs]])
+    # what is there twice is added up
+    fixes = sparse.coo_array((occupancy.count[pairs], where), shape=(occupancy.users, number)).tocsr().tocoo()
+    user = fixes.row.astype(np.int64)
+    item = np.array([item_of[each] for each in range(number)], dtype=np.int64)[fixes.col]
+    if int(lattice.half_width[item].min(initial=1)) < 1:
+        raise _bad("the mean over a parent would have no noise")
+    change = fixes.data.astype(object) * bound.steps
+    return [user * blocks + lattice.block[item]], [_units(lattice, item, change)]
+
+
+def _units(lattice: BlockLattice, item: IntArray, change: ObjectArray) -> IntArray:
+    """ceil(D 2^shift / a), where flooring may add one."""
+    width = lattice.half_width[item].astype(object)
+    finer, coarser = (np.maximum(sign * lattice.shift[item], 0).astype(object) for sign in (1, -1))
+    moved = ((change << finer) >> coarser) + (coarser > 0)
+    result: IntArray = (-(-moved // width)).astype(np.int64)
+    return result
 
 
 def _change(

@@ -44,8 +44,9 @@ from trafficdp.privacy.loss import PICO, PureDP
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
 RUNGS = ("basic", "grid_count", "exact", "equal", "blocks")
-BY_NAME = (*RUNGS, "clip_user")
-"""What may be asked for by name; clip_user is never the best where a map says something."""
+BY_NAME = (*RUNGS, "clip_user", "consistent")
+"""What may be asked for by name; clip_user is never the best where a map says something, and consistent is
+for averages over larger hexagons."""
 HEADROOM = 1e-10
 """Share of epsilon kept free for rounding losses up."""
 

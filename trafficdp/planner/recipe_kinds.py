@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
 from trafficdp.planner.block_recipe import BlockRecipe
+from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
 from trafficdp.planner.recipe import Columns, Recipe
@@ -26,6 +27,7 @@ class Kind(Protocol):
 
 KINDS: dict[str, Kind] = {
     "blocks": BlockRecipe,
+    "consistent": ConsistentRecipe,
     "lattice": LatticeRecipe,
     "suppressed": SuppressedRecipe,
     "mechanism": MechanismRecipe,
