@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.columns import FileFacts
 from trafficdp.export.disclosure import disclosed
@@ -21,7 +22,6 @@ from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
 from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import sync_folder
 
 RELEASES = "releases"
 

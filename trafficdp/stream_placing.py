@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trafficdp._durable import sync_folder
 from trafficdp.curator import Curator
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.write import write_live
@@ -11,7 +12,6 @@ from trafficdp.privacy.release import Release
 from trafficdp.publication import folder_of, manifests, published, stream_fact
 from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import sync_folder
 
 
 def placed(store: Path, release_id: str) -> int:

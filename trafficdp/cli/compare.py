@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.audit.trial import SEED, MadeUpCities
+from trafficdp.cli.options import EpsilonOption
 from trafficdp.cli.output import Output
 from trafficdp.cli.settings import Settings
 from trafficdp.model.bound import ContributionBound
@@ -36,9 +37,7 @@ class Comparison:
 
 def compare(
     context: typer.Context,
-    epsilon: Annotated[
-        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
-    ] = None,
+    epsilon: EpsilonOption = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the made-up speeds and their noise; `auto` takes 1.")
     ] = SEED,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trafficdp.cli.options import ReleaseArgument
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings
 from trafficdp.export.write import FORMATS
@@ -14,7 +15,7 @@ from trafficdp.export.write import FORMATS
 
 def export(
     context: typer.Context,
-    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
+    release: ReleaseArgument,
     out: Annotated[Path, typer.Argument(help="File to write.")],
     to: Annotated[str, typer.Option("--to", help=" | ".join(FORMATS), show_default=False)],
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from trafficdp.cli.options import EpsilonOption, RhoOption, WithinBudgetOption
 from trafficdp.cli.plan_facts import plan_facts
 from trafficdp.cli.plan_words import show, unit_in_words
 from trafficdp.cli.plan_zcdp import require_rho_only, show_zcdp, zcdp_facts
@@ -54,15 +55,8 @@ class Rungs(StrEnum):
 
 def plan(
     context: typer.Context,
-    epsilon: Annotated[
-        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
-    ] = None,
-    rho: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<number>", help="Total rho instead of the configured one, in a store that counts in rho."
-        ),
-    ] = None,
+    epsilon: EpsilonOption = None,
+    rho: RhoOption = None,
     max_half_width: Annotated[
         str | None,
         typer.Option(
@@ -80,9 +74,7 @@ def plan(
         bool,
         typer.Option("--every-bin", help="The half width must hold in every bin, not in the median."),
     ] = False,
-    within_budget: Annotated[
-        bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
-    ] = False,
+    within_budget: WithinBudgetOption = False,
     rungs: Annotated[
         Rungs,
         typer.Option(help="all: compare every accounting for the means, solvers included."),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trafficdp.cli.options import EpsilonOption, RhoOption, WithinBudgetOption
 from trafficdp.cli.output import shorten
 from trafficdp.cli.plan_zcdp import require_rho_only
 from trafficdp.cli.settings import Settings
@@ -18,21 +19,12 @@ from trafficdp.privacy.release import BinStatus
 
 def release(
     context: typer.Context,
-    epsilon: Annotated[
-        str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
-    ] = None,
-    rho: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<number>", help="Total rho instead of the configured one, in a store that counts in rho."
-        ),
-    ] = None,
+    epsilon: EpsilonOption = None,
+    rho: RhoOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
     ] = False,
-    within_budget: Annotated[
-        bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
-    ] = False,
+    within_budget: WithinBudgetOption = False,
     plan: Annotated[
         str | None, typer.Option(metavar="<name>", help="Draw the very noise of this saved plan.")
     ] = None,

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from trafficdp.cli.options import ReleaseArgument
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings
 
 
 def report(
     context: typer.Context,
-    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
+    release: ReleaseArgument,
     out: Annotated[Path, typer.Argument(help="File to write: .html or .pdf.")],
     against: Annotated[
         str | None, typer.Option("--against", metavar="<release>", help="Earlier release to compare with.")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from trafficdp.cli.options import ReleaseArgument
 from trafficdp.cli.settings import Settings
 
 
 def withdraw(
     context: typer.Context,
-    release: Annotated[str, typer.Argument(help="Name of the release, such as r0001.")],
+    release: ReleaseArgument,
 ) -> None:
     """Remove a release's files and rows. Its budget is not given back: what was seen stays seen."""
     settings: Settings = context.obj

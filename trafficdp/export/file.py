@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -70,10 +71,12 @@ def replace_file(path: Path, content: bytes) -> None:
         sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def require_folder_of(path: Path) -> None:
+    """Raise UsageError, before anything is computed, when the folder of ``path`` is missing."""
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"cannot write {path.name}",
+            got=f"a folder that does not exist: {path.parent}",
+            expected="a file name in an existing folder",
+            todo="make the folder first",
+        )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-import jinja2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -30,19 +29,11 @@ from trafficdp.export.disclosure import disclosed
 from trafficdp.export.drawing import Drawing
 from trafficdp.export.frame import unique_polygons
 from trafficdp.export.payload import pack, thousandths
+from trafficdp.export.templating import fill_template
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import BinStatus, Release
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("trafficdp.export", "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
 Column = tuple[str, npt.ArrayLike]
 _BRIEF = {
     Statistic.MEAN: "Mean",
@@ -142,7 +133,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
             "squeeze": drawing.squeeze,
             "margin": drawing.margin,
         }
-    text = _ENVIRONMENT.get_template("map.html").render(
+    text = fill_template(
+        "map.html",
         withheld=withheld_because(release),
         groups=groups,
         drawing=drawing,

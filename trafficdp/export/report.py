@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
-
 from trafficdp._validate import one_of
 from trafficdp.errors import UsageError
 from trafficdp.export import sentences
-from trafficdp.export.file import replace_file
+from trafficdp.export.file import replace_file, require_folder_of
 from trafficdp.export.panel import HEIGHT, LEFT, RIGHT, WIDTH
 from trafficdp.export.report_contents import Contents
+from trafficdp.export.templating import fill_template
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "pdf")
 """What a report can be written as: the ending of its file name."""
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("trafficdp.export", "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
 
 
 def write_report(release: Release, path: Path, *, earlier: Release | None = None) -> None:
@@ -38,13 +29,7 @@ def write_report(release: Release, path: Path, *, earlier: Release | None = None
     a release without bins or disclosure; and what ``replace_file`` raises.
     """
     kind = one_of(FORMATS, format=path.suffix.lower().removeprefix("."))
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"cannot write {path.name}",
-            got=f"a folder that does not exist: {path.parent}",
-            expected="a file name in an existing folder",
-            todo="make the folder first",
-        )
+    require_folder_of(path)
     render = {"html": report_html, "pdf": report_pdf}[kind]
     replace_file(path, render(release, earlier))
 
@@ -93,7 +78,8 @@ def pdf_writer() -> ModuleType:
 
 def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
     contents = Contents.of(release, earlier)
-    return _ENVIRONMENT.get_template("report.html").render(
+    return fill_template(
+        "report.html",
         page=contents.page(),
         headings=sentences.HEADINGS,
         paper=paper,

@@ -10,7 +10,7 @@ from pathlib import Path
 from trafficdp._validate import one_of
 from trafficdp.errors import UsageError
 from trafficdp.export.columns import ColumnFacts, FileFacts, column_facts
-from trafficdp.export.file import disk_errors, replace_file
+from trafficdp.export.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.geojson import geojson_bytes, geojson_properties
 from trafficdp.export.html_map import html_bytes
 from trafficdp.export.manifest import build_manifest, manifest_bytes
@@ -85,13 +85,7 @@ def export(release: Release, format: str, path: Path) -> None:
     StoreFullError or StoreReadOnlyError for a disk that does not take it.
     """
     render = _RENDER[one_of(FORMATS, format=format)]
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"cannot write {path.name}",
-            got=f"a folder that does not exist: {path.parent}",
-            expected="a file name in an existing folder",
-            todo="make the folder first",
-        )
+    require_folder_of(path)
     replace_file(path, render(release))
 
 

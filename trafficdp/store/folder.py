@@ -1,20 +1,10 @@
-"""What a folder of the store needs besides its files: durable names, and files that only the owner reads."""
+"""What a folder of the store needs besides its files: that only the owner reads them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

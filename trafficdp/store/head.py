@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import sync_folder
 
 BEHIND = "restore the newest backup of the store: a ledger that was cut back would give budget back"
 

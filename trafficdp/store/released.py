@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
@@ -27,7 +28,6 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import sync_folder
 from trafficdp.store.statements import number, query, registered, run, script
 
 RELEASED_NAME = "released.duckdb"

@@ -6,9 +6,10 @@ import os
 import re
 from pathlib import Path
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import UsageError
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import owner_only, sync_folder
+from trafficdp.store.folder import owner_only
 
 FOLDER = "plans"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from trafficdp._durable import sync_folder
 from trafficdp.errors import (
     StoreDamagedError,
     StoreKeyError,
@@ -19,7 +20,7 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import owner_only, sync_folder
+from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"

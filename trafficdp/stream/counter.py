@@ -77,6 +77,17 @@ def stream_rows(bin_index: IntArray, level: IntArray, bins: int, levels: int) ->
     return bin_of * levels + level_of
 
 
+def require_room(elements: int, most: int) -> None:
+    """Raise UsageError when a stream would hold more ``elements`` than the ``most`` it can."""
+    if elements > most:
+        raise UsageError(
+            "a stream is full",
+            got=f"{elements} elements",
+            expected=f"at most {most}",
+            todo="suppress elements past room(), or declare a longer stream",
+        )
+
+
 class CounterBank:
     """Noisy running sums of ``bins`` x ``levels`` streams of integers; see the module.
 
@@ -135,13 +146,7 @@ class CounterBank:
         added = np.diff(np.append(first, len(ordered)))
         before = self.count[rows]
         after = before + added
-        if int(after.max()) >= 2**self.heights:
-            raise UsageError(
-                "a stream is full",
-                got=f"{int(after.max())} elements",
-                expected=f"at most {2**self.heights - 1}",
-                todo="suppress elements past room(), or declare a longer stream",
-            )
+        require_room(int(after.max()), 2**self.heights - 1)
         running = np.concatenate([[0], np.cumsum(value[order], dtype=np.int64)])
         self._close(rows, first, before, after, running)
         return np.asarray(rows, dtype=np.int64)

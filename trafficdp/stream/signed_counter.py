@@ -25,7 +25,7 @@ from trafficdp._validate import integer_between
 from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
-from trafficdp.stream.counter import stream_rows
+from trafficdp.stream.counter import require_room, stream_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -95,13 +95,7 @@ class SignedCounterBank:
         """
         stream = stream_rows(bin_index, level, self.bins, self.levels)
         rows, which, added = np.unique(stream, return_inverse=True, return_counts=True)
-        if len(rows) and int((self.count[rows] + added).max()) > self.length:
-            raise UsageError(
-                "a stream is full",
-                got=f"{int((self.count[rows] + added).max())} elements",
-                expected=f"at most {self.length}",
-                todo="suppress elements past room(), or declare a longer stream",
-            )
+        require_room(int((self.count[rows] + added).max(initial=0)), self.length)
         total = np.zeros(len(rows), dtype=np.int64)
         np.add.at(total, which, np.asarray(value, dtype=np.int64))
         self.total[rows] += total
