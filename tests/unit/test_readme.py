@@ -62,7 +62,7 @@ def test_the_python_block_runs(block, checkout):
     lines = [line for line in block.splitlines() if line and not line.startswith(("from ", "import "))]
     assert len(lines) == 5
     _run([sys.executable, "-W", "error", "-c", block + "\nprint(len(hexagons))"], checkout)
-    assert (checkout / "city.store" / "releases" / "r0001" / "map.geojson").is_file()
+    assert (checkout / "tour.store" / "releases" / "r0001" / "map.geojson").is_file()
 
 
 def test_the_five_commands_give_a_map_and_a_manifest(checkout):

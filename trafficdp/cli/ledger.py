@@ -47,7 +47,8 @@ def ledger(context: typer.Context) -> None:
     for each in totals.analysts:
         settings.output.say(
             f"Analyst {each.name} has spent at most {each.largest_spent} of a vehicle, by {each.charges} "
-            f"questions whose largest losses sum to {each.sum_of_maxima}."
+            f"{'question' if each.charges == 1 else 'questions'} whose largest losses sum to "
+            f"{each.sum_of_maxima}."
         )
     settings.output.result(ledger_facts(rows, totals))
 

@@ -45,7 +45,8 @@ def status(context: typer.Context) -> None:
         budget = budgets.get(name)
         ceiling = "not in the configuration" if budget is None else f"may spend {budget}"
         output.say(
-            f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} questions"
+            f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} "
+            + ("question" if charges == 1 else "questions")
         )
         analysts.append({"name": name, "budget": budget, "largest_spent": largest, "charges": charges})
     exact = {
