@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Collection
 from numbers import Real
@@ -59,11 +60,20 @@ def integer_between(low: int, high: int, **named: object) -> int:
     return value
 
 
+def did_you_mean(word: str, allowed: Collection[str]) -> str | None:
+    """Return the question whether the nearest of ``allowed`` was meant; None when none is near."""
+    near = difflib.get_close_matches(word, list(allowed), n=1)
+    return f'did you mean "{near[0]}"?' if near else None
+
+
 def one_of(allowed: Collection[str], **named: object) -> str:
     """Return the one keyword argument; raise UsageError unless it is one of ``allowed``."""
     name, value = _only(named)
     if not isinstance(value, str) or value not in allowed:
         raise UsageError(
-            f"{name} is unknown", got=f"{name}={value!r}", expected="one of " + ", ".join(sorted(allowed))
+            f"{name} is unknown",
+            got=f"{name}={value!r}",
+            expected="one of " + ", ".join(sorted(allowed)),
+            todo=did_you_mean(value, allowed) if isinstance(value, str) else None,
         )
     return value

@@ -11,6 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+from trafficdp._validate import did_you_mean
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.period import zone_of
 
@@ -204,8 +205,7 @@ class Table:
         expected = "one of " + ", ".join(f'"{word}"' for word in allowed)
         value = self.text(key, expected, default)
         if value not in allowed:
-            near = difflib.get_close_matches(value, allowed, n=1)
-            raise self.wrong(key, expected, todo=f'did you mean "{near[0]}"?' if near else None)
+            raise self.wrong(key, expected, todo=did_you_mean(value, allowed))
         return value
 
     def flag(self, key: str, default: bool) -> bool:

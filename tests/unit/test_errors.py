@@ -73,3 +73,10 @@ def test_a_refused_budget_says_remaining_and_requested_and_never_the_same(remain
     assert f"at most the remaining {left};" in str(error)
     assert (error.remaining, error.requested) == (remaining, requested)
     assert len(str(error).splitlines()) == 1
+
+
+def test_where_nothing_is_left_no_smaller_epsilon_is_suggested():
+    assert "smaller" in str(errors.InsufficientBudgetError(remaining=1, requested=2))
+    nothing = str(errors.InsufficientBudgetError(remaining=0, requested=2))
+    assert "smaller" not in nothing
+    assert "nothing left" in nothing

@@ -58,6 +58,14 @@ def test_words_that_are_not_in_the_list_are_refused(wrong):
         one_of(("c", "a", "b"), letter=wrong)
 
 
+def test_the_nearest_word_is_offered_where_one_is_near():
+    with pytest.raises(UsageError, match=r'did you mean "geojson"\?'):
+        one_of(("csv", "geojson"), format="GeoJson")
+    with pytest.raises(UsageError) as refusal:
+        one_of(("csv", "geojson"), format="shp")
+    assert "did you mean" not in str(refusal.value)
+
+
 def test_words_in_the_list_are_returned():
     assert one_of({"a", "b"}, letter="b") == "b"
 

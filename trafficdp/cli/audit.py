@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from trafficdp._validate import in_range, positive
+from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.lower_bound import (
     LowerBound,
     audit_approx_mechanism,
@@ -114,7 +114,12 @@ def _chosen(name: str | None, everything: bool) -> list[Claimant]:
             "which mechanism?", expected="one name, or --all", todo="see `trafficdp audit --help`"
         )
     if name not in known:
-        raise UsageError("unknown mechanism", got=f"{name:.60}", expected="one of " + ", ".join(known))
+        raise UsageError(
+            "unknown mechanism",
+            got=f"{name:.60}",
+            expected="one of " + ", ".join(known),
+            todo=did_you_mean(name, known),
+        )
     return [known[name]]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.akmv import AKMV
 from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
@@ -98,4 +99,5 @@ def _named(name: str, known: Sequence[Kind], what: str) -> Kind:
         f"unknown {what}",
         got=f"{name}, which counts privacy loss in another kind" if elsewhere else name,
         expected="one of " + ", ".join(each.name for each in known),
+        todo=did_you_mean(name, [each.name for each in known]),
     )

@@ -59,3 +59,9 @@ def test_errors_of_ours_pass_unchanged():
     with pytest.raises(UsageError) as caught, store_failures("trying"):
         raise ours
     assert caught.value is ours
+
+
+def test_a_missing_permission_names_the_file():
+    with pytest.raises(StoreReadOnlyError, match=r"got /city\.store/\.lock;.*make it writable"):
+        with store_failures("locking the store"):
+            raise OSError(errno.EACCES, "Permission denied", "/city.store/.lock")
