@@ -1,0 +1,89 @@
+"""Draws of consistent means on neighbouring data prove no more than is charged, more where parents cheat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trafficdp.audit.lower_bound import distinguish
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.block_lattice import BlockLattice
+from trafficdp.planner.consistent_recipe import ConsistentRecipe
+from trafficdp.planner.parents import Parents
+from trafficdp.sensitive.values import Values
+
+MEAN, COPIES = Statistic.MEAN, 20_000
+
+
+def unread():
+    raise AssertionError("single values are not needed")
+
+
+def copies(contributions):
+    """The two bins side by side COPIES times, each with vehicles of its own."""
+    one = contributions.occupancy
+    each = np.arange(COPIES)[:, None]
+    occupancy = replace(
+        one,
+        cell=np.arange(2 * COPIES, dtype=np.uint64),
+        slot=np.zeros(2 * COPIES, dtype=np.int64),
+        bin_index=(one.bin_index + 2 * each).ravel(),
+        user_index=(one.user_index + one.users * each).ravel(),
+        count=np.tile(one.count, COPIES),
+        users=one.users * COPIES,
+    )
+    total, squares = (
+        np.tile(values, COPIES) for values in (contributions.total, contributions.total_of_squares)
+    )
+    return replace(
+        contributions,
+        occupancy=occupancy,
+        total=total,
+        total_of_squares=squares,
+        vehicle=np.arange(occupancy.users),
+    )
+
+
+def recipe_with(parent, scale):
+    """Half widths of 40 for the children, ``parent`` for their parents, all in one block a family."""
+    of = np.repeat(np.arange(COPIES), 2)
+    width = np.concatenate([np.full(2 * COPIES, 40), np.full(COPIES, parent)])
+    return ConsistentRecipe(
+        (MEAN,),
+        BlockLattice(
+            (MEAN,) * 3 * COPIES,
+            np.arange(3 * COPIES),
+            np.concatenate([of, np.arange(COPIES)]),
+            width,
+            np.zeros(3 * COPIES, dtype=np.int64),
+            scale,
+        ),
+        Parents(of),
+    )
+
+
+@pytest.mark.parametrize(("parent", "refuted"), [(40, False), (20, False), (2, True)])
+def test_what_draws_prove_is_below_the_charge(contributions_of, bound_of, parent, refuted):
+    bound = bound_of(1_000)
+    # one vehicle with a fix in both bins, beside others in the middle
+    sides = [
+        copies(contributions_of([[[speed], [500] * 20], [[speed], [500] * 20]], bound))
+        for speed in (0, 1_000)
+    ]
+    occupancy = sides[0].occupancy
+    scale = 25.0
+    # a parent moves by 2,000, its children by 1,000: a half width of 80 would cost as much as theirs
+    charged = recipe_with(max(parent, 20), scale).event(occupancy, bound).loss_per_user[0] / 1e12
+    assert charged == pytest.approx({40: 2.0, 20: 4.0, 2: 4.0}[parent])
+    found = []
+    for number, side in enumerate(sides):
+        estimate = recipe_with(parent, scale).estimates(
+            Values(side, unread), SimulatedNoise(number), interval_level=0.9, uninformative_above=1.0
+        )[MEAN]
+        found.append(estimate.value.reshape(COPIES, 2).mean(axis=1))
+    proved = distinguish(found[0], found[1], 1e-9, 0.0)[0]
+    assert (proved > charged) == refuted
+    assert proved > 0.1 * charged
