@@ -94,23 +94,31 @@ def huber_point(
     bins: int,
     *,
     tolerance: float = 1e-10,
-    most_steps: int = 10_000,
+    most_steps: int = 1_000_000,
 ) -> FloatArray:
     """Return the minimiser of every bin for d-dimensional means, shape (G, d); ``value`` is (P, d).
 
     Weiszfeld's iteration (paper 001, appendix A): s <- sum a_i y_i / sum a_i with
-    a_i = w_i min(1, T_i/|s - y_i|), started at the weighted mean, until no coordinate of any bin moves by
-    more than ``tolerance`` (in the values' unit). One step is enough where all |y_i - ybar| <= T_i.
+    a_i = w_i min(1, T_i/|s - y_i|), started at the weighted mean. One step is enough where all
+    |y_i - ybar| <= T_i. What is returned is an iterate at which the gradient, (sum a_i)(s - next s), is no
+    longer than ``tolerance`` (l2, in the values' unit), or that of step ``most_steps``.
+
+    The paper stops when a step is short, which says little of the distance to the minimiser. A short
+    gradient does: where the loss has curvature W between them, the distance is at most tolerance/W. And it
+    comes: the parabola with curvature sum a_i <= 1 that touches the loss at s lies above it, so that a step
+    lowers the loss by |gradient|^2/2 or more, and the loss was at most (sum w_i T_i) times the width of the
+    data above its minimum.
     """
     point = _weighted_mean(value, weight, bin_index, bins)
     for _ in range(most_steps):
         distance = np.linalg.norm(value - point[bin_index], axis=1)
-        shrink = threshold / np.maximum(distance, threshold)
-        moved = _weighted_mean(value, weight * shrink, bin_index, bins)
-        step = np.abs(moved - point).max(initial=0.0)
-        point = moved
-        if step <= tolerance:
+        pull = weight * (threshold / np.maximum(distance, threshold))
+        moved = _weighted_mean(value, pull, bin_index, bins)
+        total = np.bincount(bin_index, weights=pull, minlength=bins)
+        open_ = total * np.linalg.norm(point - moved, axis=1) > tolerance
+        if not open_.any():
             break
+        point = np.where(open_[:, None], moved, point)
     return point
 
 

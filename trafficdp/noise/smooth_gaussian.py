@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.student_t import uniforms
+from trafficdp.noise.student_t import normals
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -94,7 +94,5 @@ def default_beta(epsilon: float, delta: float) -> float:
 
 
 def draw(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
-    """Return ``size`` standard normal variables (Box and Muller); ``uniform_below`` is a noise source's."""
-    first, second = uniforms(2 * size, uniform_below).reshape(2, size)
-    result: FloatArray = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
-    return result
+    """Return ``size`` standard normal variables; ``uniform_below`` is a noise source's."""
+    return normals(size, uniform_below)
