@@ -49,6 +49,8 @@ COMPOSITION = {
     "is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
     "priced jointly, added over bins; the largest is the guarantee",
+    "moments": "equal noise in all bins on sums of x and of x (U - x); the loss is each vehicle's exact own "
+    "loss, both sums of a bin priced together, added over bins; the largest is the guarantee",
     "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
     "over the bins it is kept in, mean and variance of a bin priced jointly; the largest is the guarantee",
     "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "

@@ -12,6 +12,7 @@ import pytest
 
 from trafficdp.mechanisms.baseline import exact_integer
 from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, loss_per_user
+from trafficdp.mechanisms.moments_lattice import exact_products, moments_loss_per_user
 from trafficdp.model.statistic import Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -52,7 +53,7 @@ def data_sets(table, upper):
         yield tuple(tuple(of_user[user]) for user in sorted(of_user)), values
 
 
-def audited_losses(table, upper, lattices, contributions_of, bound):
+def audited_losses(table, upper, lattices, contributions_of, bound, integer=exact_integer):
     """Every vehicle's exact privacy loss: the largest log-ratio over its neighbours and all outcomes."""
     centres = {}
     for key, values in data_sets(table, upper):
@@ -60,7 +61,7 @@ def audited_losses(table, upper, lattices, contributions_of, bound):
         centres[key] = tuple(
             int(centre)
             for s, lattice in lattices.items()
-            for centre in exact_integer(s, city) // lattice.spacing.astype(object)
+            for centre in integer(s, city) // lattice.spacing.astype(object)
         )
     scales = [float(scale) for lattice in lattices.values() for scale in lattice.scale]
     known = {}
@@ -140,6 +141,55 @@ def test_larger_speeds_are_audited_too(occupancy_of, contributions_of, bound_of)
     lattices = noise((MEAN, VARIANCE), occupancy)
     lost = audited_losses(table, 4, lattices, contributions_of, bound)
     np.testing.assert_allclose(lost, loss_per_user(occupancy, bound, lattices) / PICO, atol=2e-9)
+
+
+def moment(statistic, city):
+    return exact_products(city) if statistic is VARIANCE else exact_integer(statistic, city)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5652, 0.8, 1.0, 3.0])
+@pytest.mark.parametrize(
+    ("table", "upper"), [([[1, 2]], 4), ([[2, 0, 1], [1, 1, 0]], 2), ([[1, 0], [2, 1]], 3)]
+)
+def test_sums_of_products_cost_exactly_what_is_charged(
+    table, upper, ratio, occupancy_of, contributions_of, bound_of
+):
+    bound, occupancy = bound_of(upper), occupancy_of(table)
+    lattices = noise((MEAN, VARIANCE), occupancy)
+    scale = np.where(occupancy.samples_per_bin > 1, ratio * upper * lattices[MEAN].scale, 0.0)
+    lattices[VARIANCE] = Lattice(scale, lattices[VARIANCE].spacing)
+    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    lost = audited_losses(table, upper, lattices, contributions_of, bound, moment)
+    assert np.all(lost <= claimed + 1e-13)
+    np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
+    # and from ratio 1 on nothing more than the means
+    alone = loss_per_user(occupancy, bound, {MEAN: lattices[MEAN]}) / PICO
+    assert ratio < 1 or np.array_equal(alone, claimed)
+    assert ratio > 0.2 or np.all(claimed > alone)
+
+
+@pytest.mark.parametrize("spacing", [2, 3])
+def test_floored_sums_of_products_cost_what_is_charged_or_less(
+    spacing, occupancy_of, contributions_of, bound_of
+):
+    table, bound = [[1, 2]], bound_of(4)
+    occupancy = occupancy_of(table)
+    lattices = noise((MEAN, VARIANCE), occupancy)
+    lattices[VARIANCE] = Lattice(np.array([1.6]), np.array([spacing]))
+    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    lost = audited_losses(table, 4, lattices, contributions_of, bound, moment)
+    assert np.all(lost <= claimed + 1e-13)
+    assert np.all(lost >= claimed / 3)
+
+
+def test_sums_of_products_with_too_little_noise_are_caught(occupancy_of, contributions_of, bound_of):
+    table, bound = [[1, 2]], bound_of(4)
+    occupancy = occupancy_of(table)
+    lattices = noise((MEAN, VARIANCE), occupancy)
+    lattices[VARIANCE] = Lattice(lattices[MEAN].scale * 4, lattices[VARIANCE].spacing)
+    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    drawn = {MEAN: lattices[MEAN], VARIANCE: Lattice(lattices[MEAN].scale * 2, lattices[VARIANCE].spacing)}
+    assert np.all(audited_losses(table, 4, drawn, contributions_of, bound, moment) > claimed * 1.1)
 
 
 @pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (VEHICLE_MEAN,), (MEAN, VARIANCE)])

@@ -13,9 +13,10 @@ from trafficdp.mechanisms.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import HAIR, Request, allocate, rungs_for
 from trafficdp.planner.check import check_recipe
-from trafficdp.planner.ladder import BY_NAME, RUNGS, floor_of_equal_scales, ladder, loss
+from trafficdp.planner.ladder import BY_NAME, RUNGS, WITH_VARIANCES, floor_of_equal_scales, ladder, loss
 from trafficdp.privacy.loss import PureDP
 
+BOTH = (Statistic.MEAN, Statistic.VARIANCE)
 TOLERANCES = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0, Statistic.VEHICLE_MEAN: 1.0}
 tables = st.integers(1, 5).flatmap(
     lambda users: st.lists(
@@ -31,6 +32,11 @@ epsilons = st.one_of(
     st.floats(-6, 3).map(lambda power: f"{10.0**power:.12f}"),
 )
 rungs = st.sampled_from([*BY_NAME, "best"])
+
+
+def asked_of(rung, statistics):
+    """The statistics that ``rung`` may be asked to release: some release mean and variance at least."""
+    return sorted({*statistics, *BOTH}) if rung in WITH_VARIANCES else statistics
 
 
 def request_for(bound, epsilon, statistics, rung="best"):
@@ -57,7 +63,7 @@ def can_vary(table, statistics):
 @settings(max_examples=150, deadline=None)
 @given(table=tables, epsilon=epsilons, statistics=sets, rung=rungs)
 def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
-    request = request_for(bound_of(60, "1/10"), epsilon, statistics, rung)
+    request = request_for(bound_of(60, "1/10"), epsilon, asked_of(rung, statistics), rung)
     allocation = allocate(occupancy_of(table), request)
     assert allocation.loss <= request.epsilon
     np.testing.assert_array_equal(
@@ -72,9 +78,10 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     table=tables,
     epsilon=epsilons,
     statistics=sets,
-    rung=st.sampled_from(["exact", "equal", "blocks", "clip_user", "consistent", "best"]),
+    rung=st.sampled_from(["exact", "equal", "blocks", *WITH_VARIANCES, "clip_user", "consistent", "best"]),
 )
 def test_sharp_rungs_use_nearly_all_of_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
+    statistics = asked_of(rung, statistics)
     if not can_vary(table, statistics):
         return
     request = request_for(bound_of(60, "1/10"), epsilon, statistics, rung)
@@ -119,7 +126,10 @@ def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
         assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
     assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + HAIR)
     # and Laplace noise unless there is something to gain
-    assert allocation.chosen.name != "blocks" or worst["blocks"] * (1 + HAIR) < worst["equal"]
+    elaborate = ("blocks", *WITH_VARIANCES)
+    name = allocation.chosen.name
+    assert name not in elaborate or worst[name] * (1 + HAIR) < worst["equal"]
+    assert {*WITH_VARIANCES} <= {*worst} or not {*BOTH} <= {*statistics}
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,8 +146,9 @@ def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table,
 
 
 @settings(max_examples=60, deadline=None)
-@given(table=tables, statistics=sets, rung=st.sampled_from([*RUNGS, "best"]))
+@given(table=tables, statistics=sets, rung=st.sampled_from([*RUNGS, *WITH_VARIANCES, "best"]))
 def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, statistics, rung):
+    statistics = asked_of(rung, statistics)
     occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
     errors = [
         allocate(occupancy, request_for(bound, epsilon, statistics, rung)).errors()
@@ -152,7 +163,7 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy = occupancy_of(table)
-    for rung in RUNGS:
+    for rung in RUNGS + (WITH_VARIANCES if {*BOTH} <= {*statistics} else ()):
         # half widths of blocks are rounded
         slack = 2e-2 if rung == "blocks" else 1e-6
         small, large = (
@@ -169,7 +180,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     occupancy_of, bound_of, table, statistics, rung
 ):
     """For every rung by its own measure, Clip-User's bias included, whose single bins may go either way."""
-    occupancy = occupancy_of(table)
+    occupancy, statistics = occupancy_of(table), asked_of(rung, statistics)
 
     def worst(upper, epsilon):
         request = request_for(bound_of(upper, "1/10"), epsilon, statistics, rung)
@@ -253,6 +264,13 @@ def test_tolerances_that_are_not_positive_are_refused(occupancy_of, bound_of, wr
         allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
     with pytest.raises(UsageError, match="no statistic"):
         allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
+
+
+@pytest.mark.parametrize("rung", WITH_VARIANCES)
+def test_rungs_of_means_and_variances_release_nothing_else(occupancy_of, bound_of, rung):
+    for statistics in ([Statistic.MEAN], [Statistic.VARIANCE], [Statistic.VARIANCE, Statistic.VEHICLE_MEAN]):
+        with pytest.raises(UsageError, match=f"{rung} releases mean and variance together"):
+            allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), 1, statistics, rung))
 
 
 def test_an_unknown_rung_is_refused(occupancy_of, bound_of):

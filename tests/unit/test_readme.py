@@ -133,9 +133,9 @@ class _Austin:
         self.plans = {resolution: city.with_map(resolution=resolution).plan() for resolution in (7, 6, 5)}
         self.facts = {resolution: plan_facts(plan) for resolution, plan in self.plans.items()}
 
-    def with_variances(self, resolution):
+    def with_variances(self, resolution, tolerance):
         config = self.city.config
-        tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: float(config.bound.upper)}
+        tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: tolerance}
         both: MapSettings = replace(
             config.map, statistics=(Statistic.MEAN, Statistic.VARIANCE), tolerance=tolerance
         )
@@ -222,8 +222,12 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin):
     suggested = facts["suggestions"]
     at_6 = austin.plans[6].allocation
     without_blocks = replace(at_6.request, rung="equal")
-    both = austin.with_variances(5)
-    scales = both.allocation.chosen.scales(float(config.epsilon.epsilon))
+    epsilon, upper = float(config.epsilon.epsilon), float(config.bound.upper)
+    both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
+    assert both.chosen.name == free.chosen.name == "moments"
+    scales = both.chosen.scales(epsilon)
+    in_blocks = next(rung for rung in both.rungs if rung.name == "blocks").scales(epsilon)
+    assert _text(free.chosen.scales(epsilon)[Statistic.MEAN].max()) == "1.5"
     computed = {
         "2.72": _text(math.exp(1)),
         "54.6": _text(math.exp(float(config.epsilon.epsilon))),
@@ -245,9 +249,11 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin):
         "2.79": _text(facts["floor"]),
         "3.42": _text(facts["at_worst_error"] / facts["floor"]),
         "1.5": _text(austin.facts[5]["at_worst_error"]),
-        "2.25": _text(scales[Statistic.MEAN].max()),
-        "67.5": _text(scales[Statistic.VARIANCE].max()),
-        "225": _text(Statistic.VARIANCE.largest(float(config.bound.upper))),
+        "1.63": _text(scales[Statistic.MEAN].max()),
+        "2.25": _text(in_blocks[Statistic.MEAN].max()),
+        "58.8": _text(scales[Statistic.VARIANCE].max()),
+        "225": _text(Statistic.VARIANCE.largest(upper)),
+        "45": _text(1.5 * upper),
     }
     assert {written: found for written, found in computed.items() if written != found} == {}
     # "at least 27 buses a hexagon", and the last day is a 27th as well

@@ -39,6 +39,7 @@ NAMES = {
     "suppressed": "exact, suppressed",
     "equal": "equal noise",
     "blocks": "block noise",
+    "moments": "sums of x, x (U - x)",
     "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",

@@ -21,6 +21,7 @@ from trafficdp.noise.block_tail import block_half_width
 from trafficdp.noise.sum_tail import (
     block_sum_half_width,
     lattice_shift,
+    one_sided_sum_half_width,
     sum_half_width,
     two_noises_half_width,
 )
@@ -30,6 +31,7 @@ from trafficdp.privacy.release import Release
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _LATTICE = ("lattice_scale", "lattice_spacing")
+_PRODUCTS = ("product_scale", "product_spacing")
 _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
 
@@ -123,6 +125,37 @@ class BlockLaw:
         return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
 
 
+@dataclass(frozen=True)
+class MomentsLaw:
+    """At most U |e1| and |e2|, of the mean and of products (``planner.moments_estimates``). See NoiseLaw.
+
+    ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.
+    """
+
+    mean: LatticeLaw
+    products: LatticeLaw
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        half = two_noises_half_width(self.mean.scale, self.products.scale, error)
+        return half + self.mean.shift + self.products.shift + self.bias
+
+    def at(self, rows: IntArray) -> MomentsLaw:
+        """See NoiseLaw."""
+        return MomentsLaw(self.mean.at(rows), self.products.at(rows), self.bias[rows])
+
+    def times(self, factor: float) -> MomentsLaw:
+        """See NoiseLaw."""
+        return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. What the mean's noise does may have one sign in all bins."""
+        number = len(self.bias)
+        one_sided = self.mean.scale / number, self.mean.shift / number
+        return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
+
+
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
 
@@ -134,6 +167,8 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
         return None
     if all(name in recipe for name in _LATTICE):
         return _lattice_law(release, statistic)
+    if all(name in recipe for name in _PRODUCTS):
+        return _moments_law(release, statistic)
     if all(name in recipe for name in _BLOCKS):
         return _block_law(release, statistic)
     return None
@@ -174,6 +209,24 @@ def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
     # a sum floored to multiples of a spacing is published at the middle of the step
     bias = rounding_bias(statistic, release.bound) * factor + np.where(spacing > 1, step / 2, 0.0)
     return LatticeLaw(lattice_scale, step, bias)
+
+
+def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
+    estimate, unit = release.estimates[statistic], release.bound.unit.factor_to(release.display_unit)
+    mean = _lattice_law(release, Statistic.MEAN)
+    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _PRODUCTS)
+    noisy = np.nan_to_num(scale) > 0
+    none = np.zeros(len(scale))
+    # a step of the mean is q/N, of the average of products q^2/N times the spacing
+    step = np.where(noisy, mean.step * float(release.bound.step * unit) * spacing, 0.0)
+    bias = np.where(noisy, rounding_bias(statistic, release.bound) * _factor(release, statistic), 0.0)
+    return MomentsLaw(
+        LatticeLaw(
+            np.where(noisy, mean.lattice_scale, 0.0), mean.step * float(release.bound.upper * unit), none
+        ),
+        LatticeLaw(np.where(noisy, scale, 0.0), step, none),
+        bias + np.where(noisy & (spacing > 1), step / 2, 0.0),
+    )
 
 
 def _block_law(release: Release, statistic: Statistic) -> BlockLaw:

@@ -73,7 +73,7 @@ def to_lattice(
     lattice = round_up(scale * round_up(steps_per_unit(statistic, occupancy, bound)))
     spacing = np.ones(occupancy.bins, dtype=np.int64)
     if statistic is Statistic.VARIANCE:
-        _check_squares(occupancy, bound)
+        check_squares(occupancy, bound)
         excess = np.maximum(0, np.ceil(np.log2(np.maximum(lattice / (LARGEST_SCALE / 4), 1.0))))
         spacing = np.left_shift(spacing, np.minimum(excess, LARGEST_EXPONENT).astype(np.int64))
         # division by a power of two is exact
@@ -88,7 +88,8 @@ def to_lattice(
     return Lattice(grouped, spacing)
 
 
-def _check_squares(occupancy: Occupancy, bound: ContributionBound) -> None:
+def check_squares(occupancy: Occupancy, bound: ContributionBound) -> None:
+    """Raise UsageError for bins whose sum of squares could leave 64 bits."""
     most = int(occupancy.samples_per_bin.max(initial=0))
     if most * bound.steps**2 > np.iinfo(np.int64).max:
         raise UsageError(

@@ -12,9 +12,21 @@ q^d = 2q/(1 + q) <= (1 + q)/2, the first. At B -> 0 the limit is 1. QED.
 (1 + h/(2a)) e^(-h/a) for a = b. It grows with either scale. With the shift (and symmetry, both signs)
 P(|s Z - s' Z'| > h) <= T(h - s d - s' d').
 
+Its integral, E min(|L_a + L_b|, H) = (a^3 (1 - e^(-H/a)) - b^3 (1 - e^(-H/b)))/(a^2 - b^2), tends to
+(a^2 + a b + b^2)/(a + b); for a = b it is a (3/2 - (3/2 + H/(2a)) e^(-H/a)). Without a limit the lattices'
+noise is no larger: Z_B is below L_B in convex order. *Proof.* At whole t >= 0 E (Z - t)^+ = q^t/(2 sinh(1/B))
+is at most E (L - t)^+ = B q^t/2; at t = j + f, linear between its ends, it is q^t/(2 sinh x) times
+(1 - f) e^(f x) + f e^((f - 1) x), x = 1/B. This is E e^(x Y), Y = f with probability 1 - f and f - 1 else,
+and Y is below V, uniform on [-1, 1], in convex order: (1 - f)(f - u) <= (1 - u)^2/4 = E (V - u)^+ for u in
+[f - 1, f], the geometric mean being at most the arithmetic. And E e^(x V) = sinh(x)/x. QED.
+
 **Many noises.** E e^(t Z_B) <= 1/(1 - t^2 B^2) = E e^(t L_B), because (cosh x - 1)/x^2 grows in x > 0. So
 P(|sum Z_i| > h) <= 2 exp(-t h) prod 1/(1 - t^2 b_i^2) for every 0 < t < 1/max b (Chernoff); the t used is
 chosen from the scales alone, so that the bound holds as it is.
+
+**One sign.** |Z_B| is stochastically at most |L_B| + d as well (for j >= 1: 2 q^j/(1 + q) <= q^(j-d)), and
+E e^(t |L_b|) = 1/(1 - t b). So P(sum |x_i| + |sum y_i| > h + sum s_i d_i) <= 2 e^(-t h) prod 1/(1 - t b_i)
+prod 1/(1 - t^2 c_i^2) for noises x_i of scale b_i and y_i of scale c_i, all independent.
 
 **Block noise** (``noise.block``). In a block of d items with scale s, given the block's k, the z_i are
 independent and uniform on -a_i k..a_i k. Z + U, U uniform on +-1/2, is then uniform on +-(a k + 1/2), and
@@ -67,6 +79,30 @@ def two_noises_tail(first: FloatArray, second: FloatArray, h: FloatArray) -> Flo
     return np.where(large > 0, tail, 0.0)
 
 
+def two_noises_mean(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return E|L_a + L_b| for scales ``first`` and ``second`` >= 0, each; at least that of lattices."""
+    total = first + second
+    return np.where(total > 0, total - first * second / np.where(total > 0, total, 1.0), 0.0)
+
+
+def two_noises_error(first: FloatArray, second: FloatArray, limit: float) -> FloatArray:
+    """Return at least E min(|L_a + L_b|, ``limit``) for scales >= 0 and a limit > 0, elementwise.
+
+    For lattices add ``lattice_shift`` times the step of each.
+    """
+    large, small = np.maximum(first, second), np.minimum(first, second)
+    a = np.where(large > 0, large, 1.0)
+    ratio = np.where(large > 0, small / a, 0.0)
+    x = limit / a
+    equal = 1.5 - (1.5 + x / 2) * np.exp(-x)
+    apart = np.where(ratio < 1 - _NEARLY_EQUAL, ratio, 0.0)
+    with np.errstate(under="ignore"):
+        of_small = np.where(apart > 0, apart**3 * np.expm1(-x / np.where(apart > 0, apart, 1.0)), 0.0)
+    different = (of_small - np.expm1(-x)) / (1 - apart**2)
+    error = a * np.where(ratio < 1 - _NEARLY_EQUAL, different, equal)
+    return np.where(large > 0, np.minimum(error, limit), 0.0)
+
+
 def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -> FloatArray:
     """Return h with T(h) <= ``error`` for continuous Laplace scales, rounded up; 0 for no noise at all.
 
@@ -77,7 +113,7 @@ def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -
     low = np.zeros_like(large)
     # (1 + x/2) e^(-x) <= e^(-x/2)
     high = -2 * large * np.log(error) + large
-    for _ in range(100):
+    for _ in range(60):
         middle = (low + high) / 2
         beyond = two_noises_tail(first, second, middle) > error
         low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
@@ -100,6 +136,23 @@ def sum_half_width(scales: FloatArray, error: float) -> float:
     exponent = -(np.log1p(-np.outer(share**2, distinct)) @ times)
     bounds = (np.log(2 / error) + exponent) / share
     return float(bounds.min() * largest * (1 + 1e-9))
+
+
+def one_sided_sum_half_width(first: FloatArray, shift: FloatArray, second: FloatArray, error: float) -> float:
+    """Return h with P(sum |x_i| + |sum y_i| > h) <= ``error``: Chernoff, see "One sign". Shape (n,) each.
+
+    ``first`` are the scales of x, ``shift`` their lattice shifts (in the same unit), ``second`` those of y.
+    Raises UsageError unless 0 < error < 1.
+    """
+    in_range(0, 1, error=error)
+    largest = float(max(first.max(initial=0.0), second.max(initial=0.0)))
+    if largest == 0:
+        return 0.0
+    share = np.linspace(0, 1, 402)[1:-1, None]
+    exponent = -np.log1p(-share * (first / largest)).sum(axis=1)
+    exponent -= np.log1p(-((share * (second / largest)) ** 2)).sum(axis=1)
+    bounds = (np.log(2 / error) + exponent) / share[:, 0]
+    return float((bounds.min() * largest + shift.sum()) * (1 + 1e-9))
 
 
 def block_sum_half_width(

@@ -17,7 +17,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
 from trafficdp.planner.consistent_rung import ConsistentRung
-from trafficdp.planner.ladder import BY_NAME, LaplaceRung, Rung, floor_of_equal_scales
+from trafficdp.planner.ladder import BY_NAME, WITH_VARIANCES, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.recipe import PureRecipe, Recipe
 from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 
 OTHER_NOISE = {
     "blocks": "block noise",
+    "moments": "Laplace noise on sums of x and of x (U - x)",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
@@ -195,6 +196,13 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
     named = {rung.name: rung for rung in rungs}
     if request.rung in named:
         return named[request.rung]
+    if request.rung in WITH_VARIANCES:
+        raise UsageError(
+            f"the rung {request.rung} releases mean and variance together",
+            got=", ".join(statistic.value for statistic in request.tolerance),
+            expected="mean and variance",
+            todo='release both, or choose rung = "best"',
+        )
     if request.rung != "best":
         raise UsageError("unknown rung", got=f"rung={request.rung!r}", expected=", ".join(("best", *BY_NAME)))
     epsilon = float(request.epsilon.epsilon)

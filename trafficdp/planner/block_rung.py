@@ -23,6 +23,7 @@ from trafficdp.planner.block_lattice import NOTHING, to_block_lattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.planner.ladder import Rung, ladder
+from trafficdp.planner.moments_rung import moments_rung
 from trafficdp.planner.recipe import PureRecipe
 from trafficdp.privacy.loss import PureDP
 
@@ -85,14 +86,18 @@ class BlockRung:
 def all_rungs(
     occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]
 ) -> tuple[Rung, ...]:
-    """Return every rung for releasing the statistics of ``tolerance`` in all bins, in the order of RUNGS.
+    """Return every rung for releasing the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
+    Those of WITH_VARIANCES only where mean and variance are both released; clip_user is not one of them.
     Raises UsageError as ``ladder`` does.
     """
     plain = ladder(occupancy, bound, tolerance)
     blocks = blocks_of(occupancy, bound, tolerance)
     statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
-    return (*plain, BlockRung(blocks, occupancy.bins, statistics))
+    rungs: tuple[Rung, ...] = (*plain, BlockRung(blocks, occupancy.bins, statistics))
+    if {Statistic.MEAN, Statistic.VARIANCE} <= tolerance.keys():
+        rungs = (*rungs, moments_rung(occupancy, bound, tolerance))
+    return rungs
 
 
 def blocks_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Blocks:

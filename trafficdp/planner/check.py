@@ -8,6 +8,9 @@ and a loss is compared with its charge without rounding.
 spacing c > 1 floors], plus K/B' for a vehicle mean; K = U/q, B, C, B' the scales. Its increments
 K/B + (N - 2 k + 1) K^2/(c C) fall in k, so the best k is the last with one above 0, found by a division.
 
+**moments**: vehicle l loses sum_g m L_g, L_g the most over d = 0..K of d/B + d (K - d)/(c C), plus 1/C where
+a spacing c > 1 floors, plus K/B' for a vehicle mean. The best d is found as k is above.
+
 **blocks**: the sum over blocks of the largest ceil(D 2^shift / a), divided by s; D the change of the item.
 
 **consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's fixes in all
@@ -16,7 +19,7 @@ bins of p.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,6 +36,7 @@ from trafficdp.planner.block_lattice import BlockLattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.planner.recipe import Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
 
@@ -62,6 +66,8 @@ def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound,
         check_lattices(occupancy, bound, recipe.lattices, charged)
     elif isinstance(recipe, SuppressedRecipe):
         check_lattices(recipe.rest(occupancy, bound), bound, recipe.lattices, charged)
+    elif isinstance(recipe, MomentsRecipe):
+        check_moments(occupancy, bound, recipe.lattices, charged)
     elif isinstance(recipe, BlockRecipe):
         check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
     elif isinstance(recipe, ConsistentRecipe):
@@ -74,10 +80,26 @@ def check_lattices(
     occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
 ) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged`` (pico-epsilons, shape (users,))."""
+    _check_terms(occupancy, charged, lambda pairs: _lattice_terms(occupancy, bound, lattices, pairs))
+
+
+def check_moments(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
+) -> None:
+    """Raise AllocationError if some vehicle loses more than ``charged``, or a sum would be bare."""
+    if not {Statistic.MEAN, Statistic.VARIANCE} <= lattices.keys():
+        raise _bad("sums of speeds or of products without noise")
+    if int(lattices[Statistic.MEAN].spacing.max(initial=1)) != 1:
+        raise _bad("sums of speeds on a spacing")
+    _check_terms(occupancy, charged, lambda pairs: _moment_terms(occupancy, bound, lattices, pairs))
+
+
+def _check_terms(occupancy: Occupancy, charged: IntArray, terms_of: Callable[[IntArray], _Terms]) -> None:
+    """Raise AllocationError if the terms of some vehicle's pairs add up to more than ``charged``."""
     whole, rest = _zeros(occupancy), _zeros(occupancy)
     for start in range(0, occupancy.pairs, CHUNK):
         pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
-        terms = _lattice_terms(occupancy, bound, lattices, pairs)
+        terms = terms_of(pairs)
         scaled = (terms.numerator * (PICO << FRACTION_BITS)) // terms.denominator
         users = occupancy.user_index[pairs]
         np.add.at(whole, users, (scaled >> FRACTION_BITS).astype(np.int64))
@@ -89,7 +111,7 @@ def check_lattices(
     _refuse(int(np.count_nonzero(whole > charged)))
     for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
         pairs = np.flatnonzero(occupancy.user_index == user)
-        terms = _lattice_terms(occupancy, bound, lattices, pairs)
+        terms = terms_of(pairs)
         loss = sum(map(Fraction, terms.numerator.tolist(), terms.denominator.tolist()), Fraction(0))
         _refuse(int(loss * PICO > int(charged[user])))
 
@@ -221,6 +243,31 @@ def _lattice_terms(
     numerator = best * (linear * bend_over + (samples - best) * bend * linear_over)
     total, below = numerator, linear_over * bend_over
     total, below = total * extra_over + extra * below, below * extra_over
+    if Statistic.VEHICLE_MEAN in lattices:
+        scale, over = _exact(lattices[Statistic.VEHICLE_MEAN], place, one == 1)
+        total, below = total * scale + steps * over * below, below * scale
+    return _Terms(total, below)
+
+
+def _moment_terms(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
+) -> _Terms:
+    place = occupancy.bin_index[pairs]
+    count = occupancy.count[pairs].astype(object)
+    one = np.ones(len(pairs), dtype=object)
+    steps = one * bound.steps
+    first, first_over = _exact(lattices[Statistic.MEAN], place, one == 1)
+    varies = occupancy.samples_per_bin[place] > 1
+    products = lattices[Statistic.VARIANCE]
+    second, second_over = _exact(products, place, varies)
+    spacing = products.spacing[place].astype(object)
+    # d/B and d (K - d)/(c C) over the common denominator below
+    linear = first_over * second * spacing
+    bend = np.where(varies, second_over * first, 0)
+    below = first * second * spacing
+    best = _best(steps, steps, linear, bend)
+    total = count * (best * linear + best * (steps - best) * bend)
+    total = total + np.where(varies & (spacing > 1), second_over * first * spacing, 0)
     if Statistic.VEHICLE_MEAN in lattices:
         scale, over = _exact(lattices[Statistic.VEHICLE_MEAN], place, one == 1)
         total, below = total * scale + steps * over * below, below * scale

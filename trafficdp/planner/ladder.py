@@ -17,7 +17,7 @@ take their share, erratum E9). exact: Theorem A, the loss at scales b is homogen
 equal: for the largest error relative to the tolerance, no unsuppressed Laplace scales do better, because
 any scales with b_g <= B t_g cost at least A / B.
 
-``block_rung`` adds a rung whose noise is not Laplace.
+``block_rung`` adds a rung whose noise is not Laplace, ``moments_rung`` one that releases other sums.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ from trafficdp.privacy.loss import PICO, PureDP
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
 RUNGS = ("basic", "grid_count", "exact", "equal", "blocks")
-BY_NAME = (*RUNGS, "clip_user", "consistent")
+WITH_VARIANCES = ("moments",)
+"""Rungs for releases of mean and variance together."""
+BY_NAME = (*RUNGS, *WITH_VARIANCES, "clip_user", "consistent")
 """What may be asked for by name; clip_user is never the best where a map says something, and consistent is
 for averages over larger hexagons."""
 HEADROOM = 1e-10
@@ -108,9 +110,7 @@ class LaplaceRung:
 
     def recipe(self, occupancy: Occupancy, bound: ContributionBound, target: PureDP) -> PureRecipe:
         """See Rung: while the exact, rounded-up loss exceeds the target, scales grow by the excess."""
-        # a hair more noise from the start leaves room for rounding losses up to the very target
-        epsilon = target.pico / PICO
-        epsilon -= min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2)
+        epsilon = with_headroom(target)
         for _ in range(50 if target.pico else 0):
             recipe = LatticeRecipe(
                 {s: to_lattice(s, occupancy, bound, scale) for s, scale in self.scales(epsilon).items()}
@@ -122,6 +122,12 @@ class LaplaceRung:
         raise UsageError(
             "no noise fits the epsilon", got=f"epsilon={target}", todo="ask for a larger epsilon"
         )
+
+
+def with_headroom(target: PureDP) -> float:
+    """Return an epsilon a hair below ``target``, which leaves room for rounding losses up to it."""
+    epsilon = target.pico / PICO
+    return epsilon - max(min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2), epsilon * 2.0**-46)
 
 
 def ladder(

@@ -10,6 +10,7 @@ from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
+from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.planner.recipe import Columns, Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
 from trafficdp.planner.zcdp_recipe import ZCDPRecipe
@@ -29,6 +30,7 @@ KINDS: dict[str, Kind] = {
     "blocks": BlockRecipe,
     "consistent": ConsistentRecipe,
     "lattice": LatticeRecipe,
+    "moments": MomentsRecipe,
     "suppressed": SuppressedRecipe,
     "mechanism": MechanismRecipe,
     "zcdp_mechanism": ZCDPRecipe,

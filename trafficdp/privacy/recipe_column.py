@@ -24,6 +24,8 @@ RECIPE_COLUMNS = {
     for column in (
         RecipeColumn("lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
         RecipeColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
+        RecipeColumn("product_scale", "lattice steps", "exact scale of the noise of the sum of x (U - x)"),
+        RecipeColumn("product_spacing", "lattice steps", "that noise is a multiple of this integer", 1),
         RecipeColumn("block_scale", None, "exact scale s of the noise of its block; 0 for a constant"),
         RecipeColumn("block", None, "number of its block, whose noise is drawn together; -1 for none", -1),
         RecipeColumn("half_width", "lattice steps", "half width a of the noise in its block; 0 for none", 0),

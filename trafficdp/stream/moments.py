@@ -1,8 +1,7 @@
 """Variance beside the mean: a second stream that costs nothing if its noise is u times the first's.
 
-Let x in 0..u be a sample and y = x (u - x), in 0..u^2/4. When x moves to x', y moves by
-|x - x'| |u - x - x'|. With d = |x - x'|, x + x' ranges over d .. 2 u - d, so |u - x - x'| <= u - d, attained
-at {0, d}: one sample in nodes of scale e_1 (sums of x) and e_2 (sums of y) costs, a node, exactly
+Let x in 0..u be a sample and y = x (u - x), in 0..u^2/4. One sample in nodes of scale e_1 (sums of x) and e_2
+(sums of y) costs, a node, exactly (``bounding.moments_price``)
 
     max over d in 0..u of  d/e_1 + d (u - d)/e_2.
 
@@ -21,6 +20,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.moments_price import record_price
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, PureDP, round_up
@@ -31,14 +31,6 @@ from trafficdp.stream.withhold import WithholdRelease
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-def joint_price(steps: int, first: float, second: float) -> Fraction:
-    """Return max over d of d/e_1 + d (u - d)/e_2: what one sample in one pair of nodes costs. Exact."""
-    one, two = Fraction(first), Fraction(second)
-    top = (steps + two / one) / 2
-    near = {min(steps, int(top)), min(steps, int(top) + 1)}
-    return max(Fraction(d) / one + Fraction(d * (steps - d)) / two for d in near)
 
 
 def second_scale(steps: int, first: FloatArray) -> FloatArray:
@@ -52,7 +44,7 @@ def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
     total = Fraction(0)
     first = plan.scales(tree)
     for size, one, two in zip(plan.size, first, second_scale(plan.steps, first), strict=True):
-        total += int(size) * price * joint_price(plan.steps, float(one), float(two))
+        total += int(size) * price * record_price(plan.steps, float(one), float(two))
     return PureDP(-(-total.numerator * PICO // total.denominator))
 
 

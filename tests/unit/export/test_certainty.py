@@ -10,14 +10,17 @@ import pytest
 from trafficdp.export.certainty import average, outward_down, outward_up, simultaneous, unclamped
 from trafficdp.export.change import changes
 from trafficdp.export.findings import changed_rows, findings, order_of
-from trafficdp.export.noise_law import BlockLaw, LatticeLaw, law_of
+from trafficdp.export.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
 from trafficdp.mechanisms import baseline
 from trafficdp.mechanisms.lattice import to_lattice
+from trafficdp.mechanisms.moments_lattice import to_product_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.block_estimates import block_estimates
 from trafficdp.planner.block_lattice import BlockLattice
+from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.privacy.release import BinStatus
+from trafficdp.sensitive.values import Values
 
 BINS, RUNS, ERROR = 8, 250, 0.2
 MOST = ERROR * RUNS + 4 * np.sqrt(RUNS * ERROR * (1 - ERROR))
@@ -85,6 +88,16 @@ class _World:
         )
         return self._release(estimates, name)
 
+    def moments_release(self, noise, contributions, scale=1.0, name="R0001"):
+        occupancy = contributions.occupancy
+        means = to_lattice(MEAN, occupancy, self.bound, np.linspace(scale, 2 * scale, BINS))
+        products = to_product_lattice(occupancy, self.bound, means, 0.6)
+        recipe = MomentsRecipe({MEAN: means, VARIANCE: products})
+        estimates = recipe.estimates(
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
+        )
+        return self._release(estimates, name)
+
     def _release(self, estimates, name):
         status = np.full(BINS, BinStatus.RELEASED.value, dtype=object)
         return replace(self.base, estimates=estimates, status=status, id=name)
@@ -94,13 +107,14 @@ def _misses(found, truth):
     return bool(np.any((found.low > truth) | (truth > found.high)))
 
 
-@pytest.mark.parametrize("kind", ["lattice", "block"])
+@pytest.mark.parametrize("kind", ["lattice", "block", "moments"])
 @pytest.mark.parametrize("statistic", BOTH)
 def test_all_intervals_hold_at_once_as_often_as_they_say(world, kind, statistic):
     noise, missed, alone = SimulatedNoise(3), 0, 0
     truth = world.truth(world.contributions, statistic)
     for _ in range(RUNS):
         draw = world.lattice_release(noise, world.contributions, 1.5) if kind == "lattice" else None
+        draw = draw or (world.moments_release(noise, world.contributions) if kind == "moments" else None)
         draw = draw or world.block_release(noise, world.contributions)
         missed += _misses(simultaneous(draw, statistic, ERROR / BINS), truth)
         alone += _misses(simultaneous(draw, statistic, ERROR), truth)
@@ -199,6 +213,39 @@ def test_the_law_is_that_of_the_recipe(world):
     # half of a lattice step of 2 integers over 24 fixes squared, and the rounding of speeds
     assert block.bias == pytest.approx(1 / 24**2 + baseline.rounding_bias(VARIANCE, world.bound))
     assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
+
+
+def test_averages_and_changes_of_variances_from_products_hold(world):
+    noise, missed, runs = SimulatedNoise(14), 0, 60
+    truth = world.truth(world.contributions, VARIANCE)
+    change = world.truth(world.later, VARIANCE) - truth
+    for _ in range(runs):
+        draw = world.moments_release(noise, world.contributions, 0.2)
+        later = world.moments_release(noise, world.later, 0.2, name="R0002")
+        certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
+        found = average(draw, VARIANCE, certain, ERROR / 4)
+        moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
+        wrong = not found.low <= truth.mean() <= found.high
+        wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
+        missed += wrong or not moved.average.low <= change.mean() <= moved.average.high
+    assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
+
+
+def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
+    draw = world.moments_release(SimulatedNoise(1), world.contributions)
+    law, mean = law_of(draw, VARIANCE), law_of(draw, MEAN)
+    assert isinstance(law, MomentsLaw)
+    assert np.allclose(law.mean.scale, 60 * mean.scale, rtol=1e-12)
+    assert np.allclose(law.products.scale, 0.6 * 60 * mean.scale, rtol=1e-6)
+    assert np.allclose(draw.estimates[VARIANCE].noise_scale, 60 * mean.scale * 1.96 / 1.6, rtol=1e-6)
+    assert law.bias == pytest.approx(baseline.rounding_bias(VARIANCE, world.bound))
+    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    estimate = draw.estimates[VARIANCE]
+    inside = (estimate.low > 0) & (estimate.high < 900)
+    assert inside.any()
+    half = ((estimate.high - estimate.low) / 2)[inside]
+    # a lower end may follow the limit by the mean
+    assert np.all(half >= law.half_width(ERROR)[inside] * (1 - 1e-9))
 
 
 @pytest.mark.parametrize("kind", ["lattice", "block"])

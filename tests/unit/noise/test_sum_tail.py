@@ -12,8 +12,11 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.noise.sum_tail import (
     block_sum_half_width,
     lattice_shift,
+    one_sided_sum_half_width,
     sum_half_width,
+    two_noises_error,
     two_noises_half_width,
+    two_noises_mean,
     two_noises_tail,
 )
 
@@ -68,6 +71,45 @@ def test_the_tail_of_two_noises_is_the_integral_of_their_density(a, b):
         got = float(two_noises_tail(np.array([a]), np.array([b]), np.array([h]))[0])
         assert got == pytest.approx(expected, rel=2e-3)
         assert got >= expected * (1 - 1e-4)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (1.0, 0.9995), (3.0, 1.0), (1.0, 0.0), (0.0, 5.0)])
+@pytest.mark.parametrize("limit", [0.3, 2.0, 200.0])
+def test_the_error_of_two_noises_is_the_integral_of_their_tail(a, b, limit):
+    one, two = np.array([a]), np.array([b])
+    h = np.linspace(0, limit, 40_001)
+    tail = two_noises_tail(np.full(h.shape, a), np.full(h.shape, b), h)
+    found = two_noises_error(one, two, limit)[0]
+    assert found == pytest.approx(float(np.trapezoid(tail, h)), rel=2e-3)
+    assert found <= min(limit, two_noises_mean(one, two)[0] * (1 + 2e-3))
+    if limit > 100:
+        assert found == pytest.approx(two_noises_mean(one, two)[0], rel=2e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SCALES, SCALES, st.floats(0.2, 3))
+def test_lattices_have_no_larger_expected_sum_than_continuous_noise(b, c, step):
+    reach = int(40 * max(b, c)) + 5
+    z = np.arange(-reach, reach + 1)
+    chance = law(b, reach)[:, None] * law(c, reach)[None, :]
+    found = float((chance * np.abs(z[:, None] + step * z[None, :])).sum())
+    assert found <= two_noises_mean(np.array([b]), np.array([step * c]))[0] * (1 + 1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(SCALES, SCALES), min_size=1, max_size=3), ERRORS)
+def test_sizes_of_noises_leave_the_one_sided_half_width_as_rarely_as_they_say(scales, error):
+    first, second = (np.array(each) for each in zip(*scales, strict=True))
+    h = one_sided_sum_half_width(first, lattice_shift(first), second, error)
+    reach = int(40 * max(first.max(), second.max())) + 5
+    total = np.ones(1)
+    for b, c in scales:
+        folded = law(b, reach)[reach:] * np.where(np.arange(reach + 1) > 0, 2, 1)
+        total = np.convolve(np.convolve(total, np.concatenate([np.zeros(reach), folded])), law(c, reach))
+    far = np.arange(len(total)) - len(total) // 2 > h
+    # both signs
+    assert 2 * total[far].sum() <= error * (1 + 1e-9)
+    assert one_sided_sum_half_width(np.zeros(2), np.zeros(2), np.zeros(2), error) == 0
 
 
 def test_the_difference_is_narrower_than_two_intervals_side_by_side():

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError
 from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
+from trafficdp.mechanisms.moments_lattice import moments_loss_per_user, to_product_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import check
 from trafficdp.planner.block_lattice import block_loss_per_user, to_block_lattice
 from trafficdp.planner.blocks import best_blocks
+from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.privacy.loss import PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -93,6 +95,76 @@ def test_block_charges_pass_and_one_step_less_does_not(occupancy_of, bound_of, t
         less[user] -= CHARGE_STEP
         with pytest.raises(AllocationError, match="1 vehicles would lose more"):
             check.check_blocks(occupancy, bound, tuple(statistics), lattice, less)
+
+
+def exact_moments_loss(occupancy, bound, lattices, user):
+    """The definition: every d is tried, everything is a fraction."""
+    total = Fraction(0)
+    for pair in np.flatnonzero(occupancy.user_index == user).tolist():
+        place, m = int(occupancy.bin_index[pair]), int(occupancy.count[pair])
+        scale = {s: Fraction(float(lattice.scale[place])) for s, lattice in lattices.items()}
+        spacing, steps = int(lattices[VARIANCE].spacing[place]), bound.steps
+        varies = occupancy.samples_per_bin[place] > 1
+        total += m * max(
+            d / scale[MEAN] + (Fraction(d * (steps - d), spacing) / scale[VARIANCE] if varies else 0)
+            for d in range(steps + 1)
+        )
+        total += 1 / scale[VARIANCE] if varies and spacing > 1 else 0
+        total += steps / scale[VEHICLE_MEAN] if VEHICLE_MEAN in lattices else 0
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tables,
+    st.booleans(),
+    st.sampled_from([0.37, 12.0, 333.3]),
+    st.sampled_from([1, 64]),
+    st.sampled_from([0.1, 0.6, 1.0, 4.0]),
+)
+def test_the_least_charge_of_moments_that_passes_is_the_exact_loss(
+    occupancy_of, bound_of, table, with_vehicles, scale, spacing, ratio
+):
+    occupancy, bound = occupancy_of(table), bound_of(6, "1/10")
+    lattices = lattices_for(occupancy, bound, [MEAN, VEHICLE_MEAN] if with_vehicles else [MEAN], scale)
+    products = to_product_lattice(occupancy, bound, lattices[MEAN], ratio)
+    lattices[VARIANCE] = Lattice(products.scale / spacing, products.spacing * spacing)
+    exact = [exact_moments_loss(occupancy, bound, lattices, user) * 10**12 for user in range(occupancy.users)]
+    least = np.array([-(-each.numerator // each.denominator) for each in exact], dtype=np.int64)
+    check.check_moments(occupancy, bound, lattices, least)
+    charged = moments_loss_per_user(occupancy, bound, lattices)
+    check.check_moments(occupancy, bound, lattices, charged)
+    # a pico a pair, and the step
+    assert np.all(charged <= least + occupancy.bins_per_user * 2 + least * 1e-13 + CHARGE_STEP)
+    for user in np.flatnonzero(least > 0).tolist():
+        less = least.copy()
+        less[user] -= 1
+        with pytest.raises(AllocationError, match="1 vehicles would lose more"):
+            check.check_moments(occupancy, bound, lattices, less)
+
+
+def test_wrong_moments_are_caught(occupancy_of, bound_of):
+    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(60, "1/10")
+    lattices = lattices_for(occupancy, bound, [MEAN], 9.0)
+    lattices[VARIANCE] = to_product_lattice(occupancy, bound, lattices[MEAN], 0.6)
+    recipe = MomentsRecipe(lattices)
+    charged = recipe.event(occupancy, bound).loss_per_user
+    check.check_recipe(recipe, occupancy, bound, charged)
+
+    def changed(statistic, scale=1.0, spacing=1):
+        own = lattices[statistic]
+        return MomentsRecipe({**lattices, statistic: Lattice(own.scale * scale, own.spacing * spacing)})
+
+    for statistic in (MEAN, VARIANCE):
+        with pytest.raises(AllocationError, match="would lose more"):
+            check.check_recipe(changed(statistic, 0.9), occupancy, bound, charged)
+        for nothing in (0.0, np.nan, -1.0):
+            with pytest.raises(AllocationError, match="no noise"):
+                check.check_recipe(changed(statistic, nothing), occupancy, bound, charged)
+    with pytest.raises(AllocationError, match="sums of speeds on a spacing"):
+        check.check_recipe(changed(MEAN, spacing=2), occupancy, bound, charged)
+    with pytest.raises(AllocationError, match="products without noise"):
+        check.check_recipe(MomentsRecipe({MEAN: lattices[MEAN]}), occupancy, bound, charged)
 
 
 def test_wrong_lattices_are_caught(occupancy_of, bound_of):

@@ -6,11 +6,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from trafficdp.bounding.moments_price import record_price
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.stream.arrivals import Arrivals
 from trafficdp.stream.levels import best_plan, paper_plan, prior_plan
-from trafficdp.stream.moments import joint_price, levelled_moments, moments_loss, second_scale
+from trafficdp.stream.moments import levelled_moments, moments_loss, second_scale
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 10])
@@ -22,15 +23,15 @@ def test_the_joint_price_is_the_worst_of_all_changes(steps, ratio):
         + Fraction(abs(a * (steps - a) - b * (steps - b))) / Fraction(two)
         for a, b in product(range(steps + 1), repeat=2)
     )
-    assert joint_price(steps, one, two) == worst
+    assert record_price(steps, one, two) == worst
 
 
 def test_the_second_moment_is_free():
     plan = best_plan(500, 32, 30, 1.0, 0.05)
     first = plan.scales()
     for one, two in zip(first, second_scale(30, first), strict=True):
-        assert joint_price(30, one, two) == Fraction(30) / Fraction(one)
-        assert joint_price(30, one, two * 0.8) > Fraction(30) / Fraction(one)
+        assert record_price(30, one, two) == Fraction(30) / Fraction(one)
+        assert record_price(30, one, two * 0.8) > Fraction(30) / Fraction(one)
     assert moments_loss(plan) == plan.loss()
 
 
