@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import duckdb
 import jsonschema
@@ -12,9 +13,12 @@ import pandas as pd
 import pytest
 
 from trafficdp import curator, workspace
+from trafficdp.bounding.count_cap import CountCap
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.manifest import manifest_schema
+from trafficdp.mechanisms import registry
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
 
 EXACT = [each.name for each in PURE_MECHANISMS if not each.idealised and each.name != "baseline"]
@@ -38,6 +42,26 @@ def failed(city, release="r0001"):
     return {check.name: check.found for check in city.open().verify(release) if not check.passed}
 
 
+def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(filled, monkeypatch):
+    """A count cap of another rule would price every vehicle anew: what was written down is what counts."""
+    here = opened(filled, "pooled")
+    here.plan(save="spring", suggestions=False)
+    planned = here.plan(suggestions=False).allocation.recipe.to_facts()
+    here.release(force=True)
+    later = tuple(
+        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in PURE_MECHANISMS
+    )
+    monkeypatch.setattr(registry, "PURE_MECHANISMS", later)
+    assert pure_mechanism_named("pooled").cap is CountCap.MEDIAN
+    assert failed(filled) == {}
+    again = opened(filled, "pooled", budget=40)
+    assert again.plan(suggestions=False).allocation.recipe.to_facts() != planned
+    done = again.release(plan="spring", force=True).release
+    for settings in done.disclosure["recipe"]["settings"].values():
+        assert settings == [{"name": "cap", "value": "argmax"}]
+    assert failed(filled, "r0002") == {}
+
+
 def manifest_of(city, release="r0001"):
     return city.store / "releases" / release / "manifest.json"
 
@@ -59,6 +83,9 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     jsonschema.validate(document, manifest_schema())
     assert document["recipe"]["kind"] == "mechanism"
     assert set(document["recipe"]["mechanisms"].values()) == {name}
+    for settings in document["recipe"]["settings"].values():
+        stated = {each["name"]: each["value"] for each in settings}
+        assert stated == settings_of(pure_mechanism_named(name))
     assert not document["honesty"]["idealised_mechanisms"]
     for stated in document["mechanisms"]:
         assert stated["mechanism"] == name
@@ -108,12 +135,18 @@ def test_a_published_epsilon_that_was_changed_is_caught(filled, how):
     [
         {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
         {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},
+        {"kind": "mechanism", "mechanisms": {"mean": "akmv"}, "settings": {"variance": []}},
+        {
+            "kind": "mechanism",
+            "mechanisms": {"mean": "akmv", "variance": "akmv"},
+            "settings": {"mean": [{"name": "wishes", "value": 3}]},
+        },
         {"kind": "mechanism"},
         {"kind": "lattice"},
         {"kind": "wishes"},
         None,
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_a_manifest_that_names_another_recipe_is_caught(filled, recipe):
     opened(filled, "akmv").release(force=True)

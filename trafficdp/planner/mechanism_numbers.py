@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import StoreDamagedError
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.settings import Settings, in_words, settings_of
+from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -38,6 +41,54 @@ class Drawn:
     noise_scale: FloatArray
     expected_error: FloatArray
     recipe: Mapping[str, FloatArray]
+
+
+class Part(Protocol):
+    """One statistic of a recipe: its mechanism by name, and with its settings."""
+
+    @property
+    def mechanism(self) -> str:
+        """Its name in the registry."""
+
+    @property
+    def named(self) -> Mechanism | ZCDPMechanism:
+        """The mechanism itself."""
+
+
+def published_mechanisms(parts: Mapping[Statistic, Part]) -> dict[str, Any]:
+    """Return what the manifest says of ``parts``: the name and every setting of their mechanisms."""
+    return {
+        "mechanisms": {each.value: parts[each].mechanism for each in in_order(parts)},
+        "settings": {
+            each.value: [
+                {"name": name, "value": value} for name, value in settings_of(parts[each].named).items()
+            ]
+            for each in in_order(parts)
+        },
+    }
+
+
+def mechanisms_from_published(facts: Mapping[str, Any]) -> dict[Statistic, tuple[str, Settings]]:
+    """Return name and settings of every statistic's mechanism.
+
+    A manifest of before settings were published has none: then they are those of the registry. Raises
+    UsageError for settings of a statistic without a mechanism, and for one setting twice.
+    """
+    listed = facts.get("settings", {})
+    settings = {name: {each["name"]: each["value"] for each in own} for name, own in listed.items()}
+    twice = any(len(own) != len(settings[name]) for name, own in listed.items())
+    if twice or not settings.keys() <= facts["mechanisms"].keys():
+        raise UsageError("settings are not published once, of a statistic with a mechanism")
+    return {
+        Statistic(statistic): (str(name), settings.get(statistic, {}))
+        for statistic, name in facts["mechanisms"].items()
+    }
+
+
+def with_words(mechanism: Mechanism | ZCDPMechanism) -> str:
+    """Return the settings as the end of a sentence; nothing for a mechanism that has none."""
+    settings = settings_of(mechanism)
+    return f"; its settings: {in_words(settings)}" if settings else ""
 
 
 def in_order(statistics: Mapping[Statistic, object]) -> tuple[Statistic, ...]:

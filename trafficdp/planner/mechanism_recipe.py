@@ -8,7 +8,8 @@ for every visitor", and bins add (Theorem A).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import pure_mechanism_named
+from trafficdp.mechanisms.settings import Settings, settings_of, with_settings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -25,9 +27,12 @@ from trafficdp.noise.source import NoiseSource
 from trafficdp.planner.mechanism_numbers import (
     Drawn,
     in_order,
+    mechanisms_from_published,
     numbers_of,
+    published_mechanisms,
     samples_of,
     statuses_of,
+    with_words,
     zero_where_constant,
 )
 from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
@@ -51,15 +56,19 @@ IDEALISED = (
 
 @dataclass(frozen=True)
 class Part:
-    """One statistic: the name of its mechanism, and ``epsilon`` a bin, shape (G,)."""
+    """One statistic: the name of its mechanism, ``epsilon`` a bin, shape (G,), and the mechanism's settings.
+
+    ``settings`` that are left out are those of the registry.
+    """
 
     mechanism: str
     epsilon: FloatArray
+    settings: Settings = field(default_factory=dict)
 
-    @property
+    @cached_property
     def named(self) -> Mechanism:
-        """The mechanism, with the settings it has in the registry."""
-        return pure_mechanism_named(self.mechanism)
+        """The mechanism with these settings; raise UsageError for one that it does not know."""
+        return with_settings(pure_mechanism_named(self.mechanism), self.settings)
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,8 @@ class MechanismRecipe:
             noise_scale=self._noise_scale(statistic, occupancy, bound),
             worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
             share=event.loss.pico / sum(losses) if sum(losses) else None,
-            distribution="that of the mechanism, at the epsilon published for each bin",
+            distribution="that of the mechanism, at the epsilon published for each bin"
+            + with_words(mechanism),
             sampler=IDEALISED if mechanism.idealised else EXACT,
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
@@ -184,6 +194,7 @@ class MechanismRecipe:
             "parts": {
                 statistic.value: {
                     "mechanism": self.parts[statistic].mechanism,
+                    "settings": settings_of(self.parts[statistic].named),
                     "epsilon": self.parts[statistic].epsilon.tolist(),
                 }
                 for statistic in self.statistics
@@ -192,15 +203,21 @@ class MechanismRecipe:
 
     def published_facts(self) -> dict[str, Any]:
         """See Recipe: the column ``epsilon`` says the rest."""
-        names = {statistic.value: self.parts[statistic].mechanism for statistic in self.statistics}
-        return {"kind": KIND, "mechanisms": names}
+        return {"kind": KIND, **published_mechanisms(self.parts)}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> MechanismRecipe:
-        """Return the recipe that ``to_facts`` wrote."""
+        """Return the recipe that ``to_facts`` wrote, with its settings.
+
+        One of before settings were written down has those of the registry, with which it was charged.
+        """
         return cls(
             {
-                Statistic(name): Part(part["mechanism"], np.array(part["epsilon"], dtype=np.float64))
+                Statistic(name): Part(
+                    part["mechanism"],
+                    np.array(part["epsilon"], dtype=np.float64),
+                    part.get("settings", {}),
+                )
                 for name, part in facts["parts"].items()
             }
         )
@@ -208,10 +225,15 @@ class MechanismRecipe:
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> MechanismRecipe:
         """Return the recipe of the numbered bins; raise UsageError when mechanism or epsilon is missing."""
-        names = {Statistic(name): str(mechanism) for name, mechanism in facts["mechanisms"].items()}
-        if names.keys() != columns.keys() or not all("epsilon" in own for own in columns.values()):
+        known = mechanisms_from_published(facts)
+        if known.keys() != columns.keys() or not all("epsilon" in own for own in columns.values()):
             raise UsageError("a statistic is published without its mechanism or its epsilon")
-        return cls({statistic: Part(names[statistic], own["epsilon"]) for statistic, own in columns.items()})
+        return cls(
+            {
+                statistic: Part(known[statistic][0], own["epsilon"], known[statistic][1])
+                for statistic, own in columns.items()
+            }
+        )
 
     def _noise_scale(
         self, statistic: Statistic, occupancy: Occupancy, bound: ContributionBound

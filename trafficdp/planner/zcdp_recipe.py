@@ -7,7 +7,8 @@ Bun and Steinke 2016, Lemma 2.3). Each part's own loss follows from counts and i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.known_error import BY_RANGE
 from trafficdp.mechanisms.registry import zcdp_mechanism_named
+from trafficdp.mechanisms.settings import Settings, settings_of, with_settings
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
@@ -27,9 +29,12 @@ from trafficdp.noise.source import NoiseSource
 from trafficdp.planner.mechanism_numbers import (
     Drawn,
     in_order,
+    mechanisms_from_published,
     numbers_of,
+    published_mechanisms,
     samples_of,
     statuses_of,
+    with_words,
     zero_where_constant,
 )
 from trafficdp.planner.recipe import POST_PROCESSING, Columns, Statement
@@ -52,15 +57,19 @@ OTHER_NOISE = "that of the mechanism: private medians by noisy choice, then disc
 
 @dataclass(frozen=True)
 class ZCDPPart:
-    """One statistic: the name of its mechanism, and its ``rho`` for all bins together."""
+    """One statistic: the name of its mechanism, its ``rho`` for all bins together, and its settings.
+
+    ``settings`` that are left out are those of the registry.
+    """
 
     mechanism: str
     rho: float
+    settings: Settings = field(default_factory=dict)
 
-    @property
+    @cached_property
     def named(self) -> ZCDPMechanism:
-        """The mechanism, with the settings it has in the registry."""
-        return zcdp_mechanism_named(self.mechanism)
+        """The mechanism with these settings; raise UsageError for one that it does not know."""
+        return with_settings(zcdp_mechanism_named(self.mechanism), self.settings)
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ class ZCDPRecipe:
             noise_scale=self._noise_scale(statistic, occupancy, bound),
             worst_case_bias=rounding_bias(statistic, bound) if known else statistic.largest(bound.upper),
             share=part.rho / sum(each.rho for each in self.parts.values()),
-            distribution=EQUAL_NOISE if known else OTHER_NOISE,
+            distribution=(EQUAL_NOISE if known else OTHER_NOISE) + with_words(mechanism),
             sampler=SAMPLER,
             interval_basis=BY_TAIL if known else BY_RANGE,
             post_processing=POST_PROCESSING[statistic],
@@ -177,6 +186,7 @@ class ZCDPRecipe:
             "parts": {
                 statistic.value: {
                     "mechanism": self.parts[statistic].mechanism,
+                    "settings": settings_of(self.parts[statistic].named),
                     "rho": self.parts[statistic].rho,
                 }
                 for statistic in self.statistics
@@ -185,15 +195,16 @@ class ZCDPRecipe:
 
     def published_facts(self) -> dict[str, Any]:
         """See Recipe: the column ``rho`` says the rest."""
-        names = {statistic.value: self.parts[statistic].mechanism for statistic in self.statistics}
-        return {"kind": KIND, "mechanisms": names}
+        return {"kind": KIND, **published_mechanisms(self.parts)}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> ZCDPRecipe:
-        """Return the recipe that ``to_facts`` wrote."""
+        """Return the recipe that ``to_facts`` wrote, with its settings; see ``MechanismRecipe``."""
         return cls(
             {
-                Statistic(name): ZCDPPart(str(part["mechanism"]), float(part["rho"]))
+                Statistic(name): ZCDPPart(
+                    str(part["mechanism"]), float(part["rho"]), part.get("settings", {})
+                )
                 for name, part in facts["parts"].items()
             }
         )
@@ -201,13 +212,13 @@ class ZCDPRecipe:
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> ZCDPRecipe:
         """Return the recipe of the numbered bins; raise UsageError unless each statistic has one rho."""
-        names = {Statistic(name): str(mechanism) for name, mechanism in facts["mechanisms"].items()}
+        known = mechanisms_from_published(facts)
         single = all("rho" in own and len(np.unique(own["rho"])) == 1 for own in columns.values())
-        if names.keys() != columns.keys() or not single:
+        if known.keys() != columns.keys() or not single:
             raise UsageError("a statistic is published without its mechanism, or without one rho")
         return cls(
             {
-                statistic: ZCDPPart(names[statistic], float(own["rho"][0]))
+                statistic: ZCDPPart(known[statistic][0], float(own["rho"][0]), known[statistic][1])
                 for statistic, own in columns.items()
             }
         )

@@ -200,7 +200,15 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
         if schema.get("type") == "object":
             assert schema["additionalProperties"] is False
             # what releases of before do not carry, or not every kind of recipe
-            optional = {"commit", "citation", "interval_basis", "idealised", "recipe", "mechanisms"}
+            optional = {
+                "commit",
+                "citation",
+                "interval_basis",
+                "idealised",
+                "recipe",
+                "mechanisms",
+                "settings",
+            }
             optional |= {"rule", "epsilon_per_bin", "periodic_budget", "stream", "parents"}
             # what only a guarantee in rho says
             optional |= {"rho", "delta", "epsilon_of_sum", "conversion"}

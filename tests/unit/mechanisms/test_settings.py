@@ -1,0 +1,91 @@
+"""What a mechanism is set to can be written down, and leads back to the very same mechanism."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trafficdp.bounding.count_cap import CountCap
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.array_means import Grouping
+from trafficdp.mechanisms.levy import Levy
+from trafficdp.mechanisms.linf_block import LinfBlock, one_block_a_bin
+from trafficdp.mechanisms.plan import Plan, Scaling
+from trafficdp.mechanisms.pooled import Pooled
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
+from trafficdp.mechanisms.two_moments import KnownTwoMoments
+from trafficdp.mechanisms.two_stage import TwoStage
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
+
+
+def levy(**settings):
+    return KnownTwoMoments(Levy(Grouping.BEST_FIT, **settings))
+
+
+@pytest.mark.parametrize("mechanism", [*PURE_MECHANISMS, *ZCDP_MECHANISMS], ids=lambda each: each.name)
+def test_settings_are_plain_json_and_lead_back_to_the_mechanism(mechanism):
+    written = json.loads(json.dumps(settings_of(mechanism), allow_nan=False))
+    assert list(written) == sorted(written)
+    assert with_settings(mechanism, written) == mechanism
+
+
+def test_settings_that_are_not_those_of_today_are_restored():
+    today, then = levy(), levy(cap=CountCap.MEDIAN, gamma=0.05, halves=5, guaranteed=True)
+    written = settings_of(then)
+    assert written == {
+        "cap": "median",
+        "gamma": 0.05,
+        "grouping": "best_fit",
+        "guaranteed": True,
+        "halves": 5,
+    }
+    assert with_settings(today, written) == then
+    stage = KnownTwoMoments(TwoStage(sigma=12.5, reach=2))
+    assert with_settings(KnownTwoMoments(TwoStage()), settings_of(stage)) == stage
+    assert with_settings(stage, {"sigma": None}).means.sigma is None
+    assert in_words({"cap": "median", "sigma": None}) == "cap median, sigma none"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "settings", "message"),
+    [
+        (Pooled(), {"cap": "argmax", "wishes": 1}, "does not know; got wishes; expected cap"),
+        (Pooled(), {"cap": "largest"}, "cap=largest"),
+        (Pooled(), {"cap": 3}, "cap=3"),
+        (levy(), {"halves": 3.5}, r"halves=3\.5"),
+        (levy(), {"halves": 4}, "halves"),
+        (levy(), {"halves": True}, "halves=True"),
+        (levy(), {"gamma": float("nan")}, "gamma=nan"),
+        (levy(), {"gamma": None}, "gamma=None"),
+        (levy(), {"guaranteed": 1}, "guaranteed=1"),
+        (levy(), {"grouping": "wrap_around"}, "make another mechanism"),
+        (Plan(Scaling.PRIVATE), {"power": 1}, "make another mechanism"),
+        (LinfBlock(), {"block_of": "one_block_a_bin"}, "one_block_a_bin"),
+    ],
+)
+def test_settings_of_no_known_mechanism_are_refused_in_words(mechanism, settings, message):
+    with pytest.raises(UsageError, match=message):
+        with_settings(mechanism, settings)
+
+
+def test_a_function_is_written_by_its_name():
+    assert settings_of(LinfBlock()) == {"block_of": "one_block_a_cell"}
+    assert settings_of(replace(LinfBlock(), block_of=one_block_a_bin)) == {"block_of": "one_block_a_bin"}
+
+
+@pytest.mark.parametrize("kind", ["mechanism", "zcdp_mechanism"])
+def test_what_was_written_before_there_were_settings_has_those_of_the_registry(kind):
+    name, amount = ("pooled", "epsilon") if kind == "mechanism" else ("plan", "rho")
+    value = [0.5] if kind == "mechanism" else 0.5
+    recipe = recipe_from_facts({"kind": kind, "parts": {"mean": {"mechanism": name, amount: value}}})
+    frozen, published = recipe.to_facts(), recipe.published_facts()
+    assert frozen["parts"]["mean"]["settings"] == settings_of(recipe.parts[Statistic.MEAN].named) != {}
+    columns = {Statistic.MEAN: {amount: np.array([0.5])}}
+    del published["settings"]
+    assert recipe_from_published(published, columns).to_facts() == frozen
+    published["settings"] = {"mean": [{"name": "cap", "value": "argmax"}] * 2}
+    with pytest.raises(UsageError, match="once"):
+        recipe_from_published(published, columns)
