@@ -220,7 +220,8 @@ def _show_price(output: Output, result: Plan) -> None:
             )
         else:
             output.say(
-                f"{able.empty} of them have nothing left: {able.bins_without_empty} of the "
+                f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
+                f"{able.bins_without_empty} of the "
                 f"{result.allocation.occupancy.bins} bins are visited by none of those."
             )
     elif loss > left:
@@ -232,7 +233,12 @@ def _show_verdict(output: Output, result: Plan) -> None:
     judged = (
         f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
     )
-    output.say(f"It would be REFUSED: {judged}." if verdict.refused else f"It may be released: {judged}.")
+    if verdict.refused:
+        output.say(f"It would be REFUSED: {judged}.")
+    elif result.affordable.short:
+        output.say(f"Were there budget left, it would not be refused: {judged}.")
+    else:
+        output.say(f"It may be released: {judged}.")
     if result.suggestions is not None:
         words = result.suggestions.in_words()
         output.say(f"{words[0].upper()}{words[1:]}.")

@@ -150,7 +150,11 @@ def test_an_exhausted_vehicle_is_said_with_the_bins_it_spares(released, plan, co
     assert found["epsilon"] is None
     assert found["vehicles_with_nothing_left"] > 0
     assert 0 <= found["bins_without_those"] <= 4
-    assert "have nothing left" in command("plan").out
+    said = command("plan").out
+    assert f"{found['vehicles_with_nothing_left']} of them ha" in said
+    assert " nothing left: " in said
+    assert "Were there budget left, it would not be refused" in said
+    assert "may be released" not in said
 
 
 def test_a_refused_map_says_how_many_more_vehicles_it_would_take(filled, plan, command):
