@@ -8,8 +8,33 @@
 >>> release.to_geodataframe()
 """
 
-from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
-from trafficdp.workspace import Workspace
-from trafficdp.workspace import open_workspace as open
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+    from trafficdp.workspace import Workspace
+    from trafficdp.workspace import open_workspace as open
+else:
+    _HOME = {
+        "IngestedFile": ("trafficdp.outcomes", "IngestedFile"),
+        "Plan": ("trafficdp.outcomes", "Plan"),
+        "ReleaseSummary": ("trafficdp.outcomes", "ReleaseSummary"),
+        "ReleasedMap": ("trafficdp.outcomes", "ReleasedMap"),
+        "Status": ("trafficdp.outcomes", "Status"),
+        "Workspace": ("trafficdp.workspace", "Workspace"),
+        "open": ("trafficdp.workspace", "open_workspace"),
+    }
+
+    def __getattr__(name: str) -> object:
+        # on first use, so that the command line need not wait for all of it
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, inside = _HOME[name]
+        globals()[name] = getattr(import_module(module), inside)
+        return globals()[name]
+
 
 __all__ = ["IngestedFile", "Plan", "ReleaseSummary", "ReleasedMap", "Status", "Workspace", "open"]

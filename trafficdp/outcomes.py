@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-
-import geopandas
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from trafficdp.export.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
@@ -27,6 +25,10 @@ from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.store.vault_analysts import AnalystSpending
+
+if TYPE_CHECKING:
+    import geopandas
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,8 @@ from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
-from trafficdp.store.lock import LOCK_NAME, store_lock
+from trafficdp.store.lock import DEFAULT_WAIT, LOCK_NAME, store_lock
 from trafficdp.store.vault import VAULT_NAME, Vault
-
-DEFAULT_WAIT = 60.0
-"""Seconds to wait for another process."""
 
 
 def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:

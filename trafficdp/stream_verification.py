@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.curator import Curator
@@ -146,6 +145,8 @@ class _ExaminedStream(Examined):
 
     def _published_scale(self) -> tuple[int, int | None]:
         """The scales in the published cells: of sums of x, and of x (S - x) where there are any."""
+        import pandas as pd
+
         table = pd.read_parquet(self._folder / "cells.parquet")
         scales = []
         for statistic in (Statistic.MEAN, Statistic.VARIANCE):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.curator import Curator
 from trafficdp.engine.duckdb_reduce import reduce_fixes
@@ -33,6 +32,9 @@ from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
 from trafficdp.store.vault_fixes import recomputed_digest, version_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def verify(curator: Curator, release_id: str) -> list[Check]:
@@ -127,6 +129,8 @@ class _ExaminedRelease(Examined):
 
     def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
         """Every vehicle's loss by the vault's counts and the published recipe."""
+        import pandas as pd
+
         contributions = self._contributions()
         occupancy = contributions.occupancy
         published = pd.read_parquet(self._folder / "cells.parquet")

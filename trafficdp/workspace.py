@@ -42,9 +42,10 @@ from trafficdp.privacy.loss import PureDP
 from trafficdp.publication import folder_of
 from trafficdp.publishing_facts import same_question, write_order
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
-from trafficdp.store_setup import DEFAULT_WAIT, key_path, make_store, store_path
+from trafficdp.store_setup import key_path, make_store, store_path
 from trafficdp.stream_placing import newest_release
 from trafficdp.stream_verification import verify_stream
 from trafficdp.streaming import LiveStream

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -24,29 +25,10 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from trafficdp.cli import (
-    audit,
-    compare,
-    demo,
-    export,
-    ingest,
-    init,
-    ledger,
-    plan,
-    release,
-    releases,
-    report,
-    sql,
-    status,
-    stream,
-    verify,
-    withdraw,
-)
 from trafficdp.cli.output import Output, abandon_standard_output
-from trafficdp.cli.settings import Settings, store_given
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.store.failures import from_os_error
-from trafficdp.store_setup import DEFAULT_WAIT
+from trafficdp.store.lock import DEFAULT_WAIT
 
 INTERRUPTED = 130
 BUG = 1
@@ -62,19 +44,25 @@ _WRONG_PATH = {
 }
 _DISK = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
-app = typer.Typer(
-    name="trafficdp",
-    help="Turn vehicle records into a private map of mean speed and its variance.",
-    epilog=(
-        "The usual order: init, fill in trafficdp.toml, ingest, plan, release, export. `trafficdp demo` "
-        "shows it all on made-up buses. Exit codes: 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, "
-        "5 refused as uninformative, 6 store unavailable, 130 interrupted."
-    ),
-    no_args_is_help=False,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+COMMANDS = {
+    "init": "Write a commented configuration; make store and key.",
+    "ingest": "Read files into the store, all or none.",
+    "status": "Show what the store holds and what is spent.",
+    "plan": "Show what a release would cost and say. It is free.",
+    "compare": "Show how far each mechanism may be off. It is free.",
+    "release": "Charge every vehicle and publish the map.",
+    "stream": "Follow arriving files; one epsilon for all of it.",
+    "releases": "List the releases.",
+    "withdraw": "Take a release back; its budget stays spent.",
+    "export": "Write a release as one file. It is free.",
+    "report": "Write a page on a release: what can be told apart.",
+    "sql": "Ask the released maps anything in SQL. It is free.",
+    "ledger": "Show what was charged, published and withdrawn.",
+    "verify": "Recompute a release's losses, hashes and charge.",
+    "audit": "Bound a mechanism's epsilon from below by draws.",
+    "demo": "Make a map from made-up buses, in seconds.",
+}
+"""Each is the function of its name in the module of its name, in this folder; in the order of the help."""
 
 
 def _version(wanted: bool) -> None:
@@ -83,7 +71,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     context: typer.Context,
     config: Annotated[Path, typer.Option(help="Configuration file.")] = Path("trafficdp.toml"),
@@ -103,6 +90,9 @@ def options(
     ] = False,
 ) -> None:
     """Turn vehicle records into a private map of mean speed and its variance."""
+    # not at the top: whoever asks for help need not wait for what the commands need
+    from trafficdp.cli.settings import Settings, store_given
+
     folder = None if store is None else store_given(store)
     context.obj = Settings(config, folder, _seconds(wait), Output(as_json=as_json, quiet=quiet))
 
@@ -119,22 +109,35 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-app.command("init", short_help="Write a commented configuration; make store and key.")(init.init)
-app.command("ingest", short_help="Read files into the store, all or none.")(ingest.ingest)
-app.command("status", short_help="Show what the store holds and what is spent.")(status.status)
-app.command("plan", short_help="Show what a release would cost and say. It is free.")(plan.plan)
-app.command("compare", short_help="Show how far each mechanism may be off. It is free.")(compare.compare)
-app.command("release", short_help="Charge every vehicle and publish the map.")(release.release)
-app.command("stream", short_help="Follow arriving files; one epsilon for all of it.")(stream.stream)
-app.command("releases", short_help="List the releases.")(releases.releases)
-app.command("withdraw", short_help="Take a release back; its budget stays spent.")(withdraw.withdraw)
-app.command("export", short_help="Write a release as one file. It is free.")(export.export)
-app.command("report", short_help="Write a page on a release: what can be told apart.")(report.report)
-app.command("sql", short_help="Ask the released maps anything in SQL. It is free.")(sql.sql)
-app.command("ledger", short_help="Show what was charged, published and withdrawn.")(ledger.ledger)
-app.command("verify", short_help="Recompute a release's losses, hashes and charge.")(verify.verify)
-app.command("audit", short_help="Bound a mechanism's epsilon from below by draws.")(audit.audit)
-app.command("demo", short_help="Make a map from made-up buses, in seconds.")(demo.demo)
+def _app(arguments: list[str]) -> typer.Typer:
+    """Return the application; only commands that ``arguments`` name are imported, for speed."""
+    app = typer.Typer(
+        name="trafficdp",
+        help="Turn vehicle records into a private map of mean speed and its variance.",
+        epilog=(
+            "The usual order: init, fill in trafficdp.toml, ingest, plan, release, export. `trafficdp demo` "
+            "shows it all on made-up buses. Exit codes: 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, "
+            "5 refused as uninformative, 6 store unavailable, 130 interrupted."
+        ),
+        no_args_is_help=False,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(options)
+    for name, short_help in COMMANDS.items():
+        function = _function(name) if name in arguments else _never_called
+        app.command(name, short_help=short_help)(function)
+    return app
+
+
+def _function(name: str) -> Callable[..., None]:
+    function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.{name}"), name)
+    return function
+
+
+def _never_called() -> None:
+    """Stand for a command that was not named."""
 
 
 def run(arguments: list[str]) -> int:
@@ -147,7 +150,7 @@ def run(arguments: list[str]) -> int:
         return UsageError.exit_code
     with _interrupts() as interrupted:
         try:
-            code = get_command(app)(arguments, prog_name="trafficdp", standalone_mode=False)
+            code = get_command(_app(arguments))(arguments, prog_name="trafficdp", standalone_mode=False)
             _flush()
             # typer turns Ctrl-C into an exit code of its own
             return _interrupted(output) if code == INTERRUPTED else int(code or 0)

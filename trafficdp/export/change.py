@@ -19,10 +19,10 @@ e = 0.001 it is 8.7 b, where two intervals at e/2 take 15.2 b. Over the K common
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.errors import UsageError
 from trafficdp.export.certainty import (
@@ -37,6 +37,9 @@ from trafficdp.export.noise_law import average_half_width, difference_half_width
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -154,6 +157,8 @@ def _facts(release: Release) -> dict[str, object]:
 
 
 def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
+    import pandas as pd
+
     return pd.MultiIndex.from_arrays([release.cell[rows], release.slot[rows]])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import geopandas
 import numpy as np
 import numpy.typing as npt
 
@@ -30,5 +29,8 @@ def to_geodataframe(release: Release) -> Any:  # noqa: ANN401 - geopandas carrie
 
     Rows and columns are those of ``published_frame``; the CRS is WGS84 with longitude first.
     """
+    # it takes longer to import than most commands to run
+    import geopandas
+
     polygons, position = unique_polygons(release)
     return geopandas.GeoDataFrame(published_frame(release), geometry=polygons[position], crs=CRS)

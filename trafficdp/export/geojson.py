@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import shapely
 from shapely.geometry.base import BaseGeometry
 
@@ -23,6 +23,9 @@ from trafficdp.export.frame import unique_polygons
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COORDINATE_DECIMALS = 7
 
@@ -64,6 +67,8 @@ def geojson_properties(release: Release) -> pd.DataFrame:
 
     Left out: the recipe's columns (they serve verification), and counts that are not published.
     """
+    import pandas as pd
+
     table = published_frame(release)
     left_out = [
         f"{statistic.stem}_{name}"
@@ -156,6 +161,8 @@ def geometry_members(shape: BaseGeometry) -> str:
 
 
 def _json_values(column: pd.Series) -> list[object]:
+    import pandas as pd
+
     if pd.api.types.is_float_dtype(column.dtype) and not pd.api.types.is_extension_array_dtype(column.dtype):
         # + 0.0 turns a negative zero into zero
         return [value if value == value else None for value in (column.to_numpy() + 0.0).tolist()]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.errors import DataError
 from trafficdp.export.classes import (
@@ -33,6 +33,9 @@ from trafficdp.export.templating import fill_template
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import BinStatus, Release
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Column = tuple[str, npt.ArrayLike]
 _BRIEF = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.export import sentences
 from trafficdp.export.certainty import IntArray
@@ -33,6 +33,9 @@ from trafficdp.export.report_page import Figure, LegendLine
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Marks = Mapping[int, tuple[str, bool]]
 """What is written on which cell, and whether on dark."""

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyogrio
-
 from trafficdp.export.disclosure import rfc3339
 from trafficdp.export.frame import to_geodataframe
 from trafficdp.export.qgis_style import add_styles
@@ -50,6 +48,8 @@ def gpkg_bytes(release: Release) -> bytes:
 
 @contextmanager
 def _dated(moment: str) -> Iterator[None]:
+    import pyogrio
+
     # GDAL stamps "last_change" with the clock unless told otherwise
     name = "OGR_CURRENT_DATE"
     before = pyogrio.get_gdal_config_option(name)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
-import pyproj
 import shapely
 
 from trafficdp.errors import DataError
@@ -22,6 +21,9 @@ from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
 from trafficdp.ingest.vehicle_key import identifiers_to_text
 from trafficdp.model.source import SourceDeclaration
+
+if TYPE_CHECKING:
+    import pyproj
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -134,6 +136,8 @@ def _wrong_type(file: InputFile, name: str, column: pa.Array, expected: str) -> 
 
 def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj.CRS | None:
     """Return the reference system of a geometry column, None for longitude and latitude in WGS84."""
+    import pyproj
+
     try:
         geo = json.loads((schema.metadata or {}).get(b"geo", b"{}"))
         facts: dict[str, Any] = geo.get("columns", {}).get(column, {})
@@ -169,6 +173,8 @@ def _points(file: InputFile, column: pa.Array, system: pyproj.CRS | None) -> tup
     x, y = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)
     x[is_point], y[is_point] = shapely.get_x(shapes[is_point]), shapely.get_y(shapes[is_point])
     if system is not None:
+        import pyproj
+
         try:
             to_degrees = pyproj.Transformer.from_crs(system, _LONGITUDE_LATITUDE, always_xy=True)
             x, y = to_degrees.transform(x, y)

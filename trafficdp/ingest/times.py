@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError
 from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
 from trafficdp.model.period import zone_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Times = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 
@@ -63,6 +67,8 @@ def numeric_to_times(column: pa.Array, time_format: str) -> Times:
 
 def timestamps_to_times(column: pa.Array, time_zone: str | None) -> Times:
     """Return the same for a column of Arrow timestamps; without a zone they are on ``time_zone``'s clock."""
+    import pandas as pd
+
     micro = pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False)
     present = _mask(pc.is_valid(micro))
     ticks = pc.fill_null(pc.cast(micro, pa.int64()), 0).to_numpy(zero_copy_only=False)
@@ -102,6 +108,8 @@ def _pattern(text: pa.Array, pattern: str, time_zone: str | None) -> Times:
 
 
 def _parse(text: pa.Array, pattern: str) -> pd.DatetimeIndex:
+    import pandas as pd
+
     values = text.to_numpy(zero_copy_only=False)
     if len(values) == 0:
         return pd.DatetimeIndex([], tz="UTC")

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import opendp.prelude as opendp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
 from scipy.special import ndtri
 
 from trafficdp._validate import in_range
@@ -24,7 +27,7 @@ LARGEST_SD = float(2**55)
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-opendp.enable_features("contrib")
+enable_features("contrib")
 
 
 def discrete_gaussian(sd: FloatArray) -> IntArray:
@@ -40,8 +43,8 @@ def discrete_gaussian(sd: FloatArray) -> IntArray:
     ends = np.cumsum(sizes)
     for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
         if value > 0:
-            space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="f64")
-            sampler = opendp.m.make_gaussian(*space, scale=float(value))
+            space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+            sampler = make_gaussian(*space, scale=float(value))
             noise[order[start:end]] = np.asarray(sampler([0] * int(end - start)), dtype=np.int64)
     return noise.reshape(sd.shape)
 

@@ -25,7 +25,6 @@ from math import lgamma, log
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 from scipy.special import gammainc, gammaincc
 
 from trafficdp._validate import in_range
@@ -84,6 +83,8 @@ def clamped_sum_error(scale: FloatArray, terms: IntArray, reach: float) -> Float
 @lru_cache(maxsize=1024)
 def _height(terms: int, level: float) -> float:
     """The h of scale 1, rounded up."""
+    from scipy.optimize import brentq
+
     if terms <= 0:
         return 0.0
     alpha = (1 - level) / _SLACK

@@ -11,7 +11,10 @@ from importlib.metadata import version
 
 import numpy as np
 import numpy.typing as npt
-import opendp.prelude as opendp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_laplace
+from opendp.metrics import l1_distance
+from opendp.mod import enable_features
 
 from trafficdp.errors import UsageError
 
@@ -24,7 +27,7 @@ LARGEST_SCALE = float(2**55)
 MOST_DISTINCT_SCALES = 5_000
 """Building a sampler takes about 0.1 ms; more distinct scales than this are rounded up together."""
 
-opendp.enable_features("contrib")
+enable_features("contrib")
 
 
 def discrete_laplace(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -85,6 +88,6 @@ def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _draw(scale: float, size: int) -> npt.NDArray[np.int64]:
-    space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l1_distance(T="i64")
-    sampler = opendp.m.make_laplace(*space, scale=scale)
+    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
+    sampler = make_laplace(*space, scale=scale)
     return np.asarray(sampler([0] * size), dtype=np.int64)

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import linprog
 
 from trafficdp._validate import in_range, positive
 from trafficdp.errors import UsageError
@@ -108,6 +107,8 @@ class _Program:
 
     def solve(self, scale: FloatArray) -> tuple[Joint, FloatArray]:
         """Return the optimum at ``scale`` and the slope of its epsilon in log b, a bin."""
+        from scipy.optimize import linprog
+
         o = self._occupancy
         pairs, column = o.pairs, np.arange(o.pairs)
         price = self._change / scale[o.bin_index]

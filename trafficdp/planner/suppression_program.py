@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.planner.clip_user import Ceiling
@@ -128,6 +127,8 @@ class Program:
 
     def relax(self, seconds: float, caps: Caps | None = None) -> Solution | None:
         """Return the optimum of the LP, with given caps or any; None when ``seconds`` do not suffice."""
+        from scipy.optimize import linprog
+
         cost, lower, upper = self._bounds(caps)
         solver: Any = linprog
         result = solver(
@@ -164,6 +165,8 @@ class Program:
 
     def solve(self, seconds: float, *, at_most: int, caps: Caps | None = None) -> Solution | None:
         """Return the best suppression found in time, with given caps or any; None when there is none."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
         cost, lower, upper = self._bounds(caps)
         upper[-1] = at_most
         result = milp(

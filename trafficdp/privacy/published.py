@@ -5,14 +5,18 @@ Every file and `released.duckdb` are written from this table and nothing else, s
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from trafficdp.model.longer_slot import kinds_of
 from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Estimate, Release
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DECIMALS = 3
 """Digits after the point of published values, in the display unit."""
@@ -30,6 +34,8 @@ def published_frame(release: Release) -> pd.DataFrame:
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
     """
+    import pandas as pd
+
     labels = [release.slots[int(slot)] for slot in release.slot]
     columns: dict[str, object] = {
         "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
@@ -58,12 +64,16 @@ def _slot_kinds(release: Release) -> list[str]:
 
 
 def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
+    import pandas as pd
+
     if counts is None:
         return pd.Series([None] * bins, dtype="Int64")
     return pd.Series(counts, dtype="Int64")
 
 
 def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object]:
+    import pandas as pd
+
     factor = float(release.bound.unit.factor_to(release.display_unit) ** estimate.statistic.power)
     name, stem = estimate.statistic.column(release.display_unit), estimate.statistic.stem
     unit = 10.0**DECIMALS

@@ -20,6 +20,8 @@ from trafficdp.store.failures import from_os_error
 
 LOCK_NAME = ".lock"
 POLL_SECONDS = 0.05
+DEFAULT_WAIT = 60.0
+"""Seconds to wait for another process."""
 
 
 @contextmanager

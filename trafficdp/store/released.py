@@ -17,7 +17,6 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from trafficdp._durable import sync_folder
@@ -233,6 +232,8 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
 
 
 def _cells_table(release: Release) -> pa.Table:
+    import pandas as pd
+
     published = published_frame(release)
     rows = pd.DataFrame(
         {
