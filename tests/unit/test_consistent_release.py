@@ -10,10 +10,18 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from trafficdp.binning.cells import cells_from_text, parents_of
 from trafficdp.errors import UsageError
+from trafficdp.export.findings import findings
+from trafficdp.export.noise_law import law_of
 from trafficdp.model.mosaic import resolution_of
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.consistent_estimates import consistent_values, family_spread
+
+MEAN = Statistic.MEAN
 
 LOSSES = "the published scales cost no vehicle more than it was charged"
 
@@ -117,7 +125,47 @@ def test_every_reader_of_a_release_takes_it(released, tmp_path):
     assert (release.folder / "map.html").stat().st_size > 0
     rows = city.sql("SELECT h3, speed_mean FROM cells ORDER BY cell", database="released")
     assert len(rows) == len(release.to_frame())
+    mean = findings(release.release, None).statistics[0]
+    assert mean.statistic is MEAN
+    assert np.all((mean.certain.low <= mean.certain.value) & (mean.certain.value <= mean.certain.high))
+    assert mean.average.low < mean.average.value < mean.average.high
     assert len(city.open().releases()) == 1
+
+
+def test_the_law_that_reports_read_bounds_what_was_drawn(made):
+    city, release = made
+    allocation = city.open().with_map(rung="consistent").plan().allocation
+    recipe, occupancy, bound = allocation.recipe, allocation.occupancy, allocation.request.bound
+    rows = np.flatnonzero(release.release.estimates[MEAN].recipe["block"] >= 0)
+    law = law_of(release.release, MEAN).at(rows)
+    family = family_spread(occupancy, bound, recipe.lattice, recipe.parents)
+    children = recipe.parents.children
+    # nothing but published columns is known to it
+    np.testing.assert_array_equal(law.plain.size, recipe.lattice.sizes[family.raw.item[: len(rows)]])
+    ratio = law.spread[children] / family.combination.spread
+    assert np.all((ratio >= 1 - 1e-9) & (ratio <= np.sqrt(1.5) * (1 + 1e-9)))
+    assert np.all(np.delete(law.spread, children) == 0)
+    runs, lattice = 4_000, recipe.lattice
+    number = int(lattice.block.max()) + 1
+    drawn = SimulatedNoise(5).block(
+        np.tile(lattice.half_width, runs),
+        (lattice.block + number * np.arange(runs)[:, None]).ravel(),
+        np.full(number * runs, lattice.scale),
+    )
+    noise = drawn.reshape(runs, -1)[:, family.raw.item] * family.raw.unit
+    matrix = np.array([consistent_values(family, unit) for unit in np.eye(noise.shape[1])])
+    noise = noise @ matrix
+    for error in (0.3, 0.02):
+        half = law.half_width(error) - law.bias
+        missed = (np.abs(noise) > half).sum(axis=0)
+        assert np.all(binom.sf(missed - 1, runs, error) > 1e-9)
+        missed = int((np.abs(noise.mean(axis=1)) > law.average_half_width(error)).sum())
+        assert binom.sf(missed - 1, runs, error) > 1e-9
+    # an eighth of it is caught
+    missed = int((np.abs(noise.mean(axis=1)) > law.average_half_width(0.02) / 8).sum())
+    assert binom.sf(missed - 1, runs, 0.02) < 1e-9
+    twice = law.times(2.0)
+    np.testing.assert_allclose(twice.half_width(0.1), 2 * law.half_width(0.1))
 
 
 def test_the_plan_says_what_it_buys(released, capsys):

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.noise_law import average_half_width, law_of
+from trafficdp.export.noise_law import CombinedLaw, average_half_width, law_of
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import BinStatus, Release
@@ -73,9 +73,13 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
     rows = compared_rows(release, statistic)
     law = law.at(rows)
     own = 1 - release.interval_level
-    wider = np.maximum(law.half_width(min(error, own)) - law.half_width(own), 0.0)
+    half = law.half_width(min(error, own))
     estimate, factor = release.estimates[statistic], _factor(release, statistic)
     value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
+    wider = np.maximum(half - law.half_width(own), 0.0)
+    if isinstance(law, CombinedLaw):
+        # published intervals may lie around other numbers
+        low, high, wider = value, value, half
     largest = statistic.largest(release.bound.upper) * factor
     digits = decimals(statistic, release.display_unit)
     return Certain(

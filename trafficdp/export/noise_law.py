@@ -14,9 +14,11 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammainccinv
 
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.block_combination import combination_half_width
 from trafficdp.noise.block_tail import block_half_width
 from trafficdp.noise.sum_tail import (
     block_sum_half_width,
@@ -156,21 +158,70 @@ class MomentsLaw:
         return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
 
 
+@dataclass(frozen=True)
+class CombinedLaw:
+    """Block noise of which some numbers are combinations, by consistency with larger hexagons. See NoiseLaw.
+
+    ``plain`` is exact where ``spread`` is 0 and holds the blocks of all bins. ``spread`` bounds sqrt(v) of
+    ``noise.block_combination``, which grows no faster than lengths do: that of a sum of combinations of one
+    block is at most the sum of theirs, so averages are bounded without their weights. Half widths are around
+    the consistent numbers; published intervals may lie around those before consistency.
+    """
+
+    plain: BlockLaw
+    spread: FloatArray
+
+    @property
+    def bias(self) -> FloatArray:
+        """See NoiseLaw."""
+        return self.plain.bias
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        half, own = self.plain.half_width(error), np.flatnonzero(self.spread > 0)
+        if len(own):
+            scale = float(self.plain.scale[own].max())
+            found = combination_half_width(self.spread[own], self.plain.size[own], scale, error)
+            half[own] = found + self.bias[own]
+        return half
+
+    def at(self, rows: IntArray) -> CombinedLaw:
+        """See NoiseLaw."""
+        return CombinedLaw(self.plain.at(rows), self.spread[rows])
+
+    def times(self, factor: float) -> CombinedLaw:
+        """See NoiseLaw."""
+        return CombinedLaw(self.plain.times(factor), self.spread * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. By the same bound as ``block_sum_half_width``, first way."""
+        plain = self.plain
+        first, which = np.unique(plain.block, return_index=True, return_inverse=True)[1:]
+        blocks = len(first)
+        if not blocks:
+            return 0.0
+        own = np.where(self.spread > 0, 0.0, plain.width * plain.step) ** 2 / 3
+        spread = np.sqrt(np.bincount(which, weights=own, minlength=blocks))
+        spread += np.bincount(which, weights=self.spread, minlength=blocks)
+        farthest = gammainccinv(plain.size[first] + 1.0, error / (2 * blocks)) * (1 + 1e-9)
+        reach = spread / len(self.spread) * (plain.scale[first] * farthest + 1.5)
+        return float(np.sqrt(2 * np.sum(reach**2) * np.log(4 / error)) * (1 + 1e-9))
+
+
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
 
-    Where a bin is withheld or needs no noise, its step is 0. Means that were made consistent with larger
-    hexagons combine several noises, with weights from counts that need not be published: None.
+    Where a bin is withheld or needs no noise, its step is 0.
     """
     recipe = release.estimates[statistic].recipe
-    if statistic is Statistic.MEAN and _has_parents(release):
-        return None
     if all(name in recipe for name in _LATTICE):
         return _lattice_law(release, statistic)
     if all(name in recipe for name in _PRODUCTS):
         return _moments_law(release, statistic)
     if all(name in recipe for name in _BLOCKS):
-        return _block_law(release, statistic)
+        law = _block_law(release, statistic)
+        parent = _parents(release) if statistic is Statistic.MEAN else None
+        return law if parent is None else _combined_law(release, law, parent >= 0)
     return None
 
 
@@ -234,6 +285,12 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     block = np.asarray(estimate.recipe["block"], dtype=np.int64)
     everything = np.concatenate([each.recipe["block"] for each in release.estimates.values()])
     sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
+    parent = _parents(release)
+    if parent is not None:
+        # the parents of means are drawn in their blocks, and not published
+        of_mean = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+        first = np.unique(parent, return_index=True)[1]
+        np.add.at(sizes, of_mean[first[parent[first] >= 0]], 1)
     noisy = block >= 0
     size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
     width = np.where(noisy, np.asarray(estimate.recipe["half_width"], dtype=np.int64), 1)
@@ -246,10 +303,27 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     return BlockLaw(block, width, size, scale, step, bias)
 
 
-def _has_parents(release: Release) -> bool:
+def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool_]) -> CombinedLaw | None:
+    """The law where some means are combinations; None where their bias is not known."""
+    estimate = release.estimates[Statistic.MEAN]
+    if int(np.asarray(estimate.recipe["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
+        return None
+    # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
+    absolute = estimate.noise_scale * _factor(release, Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
+    spread = np.where(combined, np.sqrt(1.5) * absolute, 0.0)
+    return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread)
+
+
+def _parents(release: Release) -> IntArray | None:
+    """The number of every bin's parent, -1 for none; None where no parents were drawn."""
     facts = release.disclosure.get("recipe")
     parents = facts.get("parents") if isinstance(facts, Mapping) else None
-    return isinstance(parents, Mapping) and bool(parents.get("half_width"))
+    if not isinstance(parents, Mapping) or not parents.get("half_width"):
+        return None
+    block = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+    result = np.full(len(block), -1, dtype=np.int64)
+    result[block >= 0] = parents["of"]
+    return result
 
 
 def _factor(release: Release, statistic: Statistic) -> float:
