@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from trafficdp.cli.iudx_template import iudx_template
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings, check_name
 from trafficdp.config import read_places, template
@@ -14,8 +16,13 @@ from trafficdp.errors import UsageError
 from trafficdp.export.file import disk_errors
 from trafficdp.store_setup import create_store, key_path, store_path
 
+IudxOption = Annotated[
+    Path | None,
+    typer.Option(metavar="<file>", help="Fill in what a configuration (JSON) of the IUDX pipeline says."),
+]
 
-def init(context: typer.Context) -> None:
+
+def init(context: typer.Context, iudx: IudxOption = None) -> None:
     """Write a commented configuration (if there is none) and make an empty store and its key."""
     settings: Settings = context.obj
     output = settings.output
@@ -31,9 +38,16 @@ def init(context: typer.Context) -> None:
         )
     if _exists(store) and not store.is_dir():
         raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
+    if iudx is not None and not fresh:
+        raise UsageError(
+            "there is a configuration here already",
+            got=str(settings.config),
+            todo="move it away, or name another with --config",
+        )
+    text, messages = (template(), []) if iudx is None else iudx_template(iudx)
     if fresh:
         with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
-            file.write(template())
+            file.write(text)
     made_key = not _exists(key)
     try:
         create_store(store, key)
@@ -46,6 +60,8 @@ def init(context: typer.Context) -> None:
         raise
     if fresh:
         output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
+    for message in messages:
+        output.say(f"  {message}")
     output.say(f"made an empty store: {shorten(store)}")
     output.say(
         f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
@@ -56,7 +72,13 @@ def init(context: typer.Context) -> None:
     if fresh:
         output.say("next: fill in the configuration, then `trafficdp ingest --dry-run FILE...`")
     output.result(
-        {"config": str(settings.config), "store": str(store), "key_file": str(key), "config_written": fresh}
+        {
+            "config": str(settings.config),
+            "store": str(store),
+            "key_file": str(key),
+            "config_written": fresh,
+        }
+        | ({} if iudx is None else {"messages": messages})
     )
 
 

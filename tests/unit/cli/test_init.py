@@ -1,7 +1,9 @@
 """`trafficdp init`: what must be chosen is left open, and nothing that is there is touched."""
 
+import json
 import re
 import stat
+import tomllib
 
 import pytest
 
@@ -225,3 +227,77 @@ def test_a_filled_template_works(folder, command, feed):
         "map.geojson",
         "map.html",
     ]
+
+
+IUDX = {
+    "spatial_generalize": {
+        "spatial_attribute": "location.coordinates",
+        "h3_resolution": 8,
+        "filter_event_occurences": 15,
+        "filter_attribute": "license_plate",
+    },
+    "temporal_generalize": {"temporal_attribute": "seenAt", "timeslot_resolution": 60},
+    "differential_privacy": {
+        "dp_query": "mean",
+        "dp_epsilon": 5,
+        "dp_output_attribute": "speed",
+        "global_max_value": 65,
+    },
+}
+
+
+def test_a_configuration_of_the_iudx_pipeline_is_taken_over_where_it_means_the_same(folder, command):
+    (folder / "pipeline.json").write_text(json.dumps(IUDX))
+    result = command("--json", "init", "--iudx", "pipeline.json")
+    assert (result.code, result.err) == (0, "")
+    text = (folder / "trafficdp.toml").read_text()
+    document = tomllib.loads(text)
+    assert document["map"]["resolution"] == 8
+    assert document["map"]["slot"] == "hour_of_day"
+    assert document["map"]["speed_bound"] == 65
+    assert document["map"]["statistics"] == ["mean"]
+    (source,) = document["source"]
+    assert source["format"] == "iudx"
+    assert source["columns"] == {"vehicle": "license_plate", "time": "seenAt", "speed": "speed"}
+    # budget, unit and relation are choices, whatever another tool was told
+    for still_open in ("relation", "epsilon_per_vehicle", "speed_unit"):
+        assert re.search(rf'(?m)^{still_open} = "CHOOSE', text)
+    assert "epsilon" not in document["privacy"]
+    messages = json.loads(result.out)["messages"]
+    assert any("not composed" in message for message in messages)
+
+
+def test_what_is_not_taken_over_is_said(folder, command):
+    (folder / "pipeline.json").write_text(json.dumps({**IUDX, "spatial_attribute": "gps"}))
+    said = " ".join(command("init", "--iudx", "pipeline.json").out.split())
+    assert "spatial_attribute = gps is left out" in said
+    assert "dp_epsilon = 5 is left out" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "does not exist"),
+        ("{", "is not JSON"),
+        ("[]", "is not an object"),
+        ('{"h3_resolution": "7"}', "h3_resolution of the IUDX configuration is not a number"),
+    ],
+)
+def test_a_bad_iudx_configuration_leaves_nothing_behind(folder, command, text, said):
+    before = []
+    if text is not None:
+        (folder / "pipeline.json").write_text(text)
+        before = ["pipeline.json"]
+    result = command("init", "--iudx", "pipeline.json")
+    assert result.code == 2
+    assert said in " ".join(result.err.split())
+    assert names(folder) == before
+
+
+def test_an_iudx_configuration_never_overwrites_ours(folder, command):
+    (folder / "pipeline.json").write_text(json.dumps(IUDX))
+    (folder / "trafficdp.toml").write_text("# mine\n")
+    result = command("init", "--iudx", "pipeline.json")
+    assert result.code == 2
+    assert "there is a configuration here already" in " ".join(result.err.split())
+    assert (folder / "trafficdp.toml").read_text() == "# mine\n"
