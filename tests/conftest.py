@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trafficdp.audit import trial
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
@@ -60,6 +61,12 @@ def bound_of():
         return ContributionBound(Fraction(upper), Fraction(step), SpeedUnit.KILOMETRES_PER_HOUR)
 
     return build
+
+
+@pytest.fixture
+def few_runs(monkeypatch):
+    """Few runs in made-up cities, for claims that hold for any number of them."""
+    monkeypatch.setattr(trial, "ESTIMATES", 40)
 
 
 def _small_city():

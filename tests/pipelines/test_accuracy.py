@@ -69,6 +69,7 @@ def test_the_constants_are_the_middle_of_the_range_and_zero(accuracy, samples):
     assert row.errors[VARIANCE, 1] == pytest.approx(np.abs(true_statistic(samples, VARIANCE) - 512).mean())
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_every_mechanism_has_a_row_and_errors_fall_with_epsilon(accuracy, samples):
     rows = accuracy.pure_rows(samples) + accuracy.zcdp_rows(samples)
     expected = [m.name for m in (*accuracy.PURE_MECHANISMS, *accuracy.ZCDP_MECHANISMS)]

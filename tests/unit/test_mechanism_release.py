@@ -267,6 +267,7 @@ def test_the_curator_itself_refuses_idealised_noise_that_nobody_allowed(filled, 
 # auto
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_auto_says_why_in_plan_and_manifest(filled):
     here = opened(filled, "baseline").with_map(mechanism="auto")
     planned = here.plan(suggestions=False).allocation
@@ -277,6 +278,7 @@ def test_auto_says_why_in_plan_and_manifest(filled):
     assert failed(filled) == {}
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     """The same records with every speed another, or 0: the same choice, the same epsilon everywhere."""
     recipes = []
@@ -296,6 +298,7 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     assert recipes[0] == recipes[1] == recipes[2]
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled):
     def told(name, *arguments):
         opened(filled, name)

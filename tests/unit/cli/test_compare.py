@@ -15,7 +15,7 @@ from trafficdp.planner.choose import BLURRED
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
 
 
-pytestmark = pytest.mark.xdist_group("compare")
+pytestmark = [pytest.mark.xdist_group("compare"), pytest.mark.usefixtures("few_runs")]
 
 
 @pytest.fixture

@@ -222,6 +222,7 @@ def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
     assert least <= choice.chosen.median_error <= least * (1 + 1e-4)
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
     for function in (choose, fit, offers):
         given = set(inspect.signature(function).parameters)
