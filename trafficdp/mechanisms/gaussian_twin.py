@@ -86,6 +86,12 @@ class GaussianTwin:
         tail = gaussian_half_width(sd, level) * integer_unit(statistic, occupancy, bound)
         return np.where(sd > 0, tail + rounding_bias(statistic, bound), 0.0)
 
+    def standard_deviation(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> FloatArray:
+        """Return sd of the noise in whole steps of the integer, 0 where nothing varies, shape (G,)."""
+        return self._plan(occupancy, bound, statistic, rho)[1]
+
     def noise_size(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:

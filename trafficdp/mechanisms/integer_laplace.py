@@ -29,6 +29,15 @@ def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> Fl
 
     Grouped to few distinct values by rounding up. Raises UsageError for a scale above LARGEST_SCALE.
     """
+    return group_scales(least_scale(sensitivity, epsilon))
+
+
+def least_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> FloatArray:
+    """Return what ``laplace_scale`` is never below, whichever scales are drawn together.
+
+    A loss that is charged before the sensitivities that will be drawn with are known must be by these.
+    Raises UsageError for a scale above LARGEST_SCALE.
+    """
     with np.errstate(over="ignore"):
         scale = np.asarray(sensitivity, dtype=np.float64) / epsilon * (1 + HEADROOM)
     if not bool(np.all(scale <= LARGEST_SCALE)):
@@ -37,7 +46,7 @@ def laplace_scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray) -> Fl
             got=f"a scale of {float(np.max(scale)):.3g} steps",
             todo="ask for a larger epsilon or a larger speed_step",
         )
-    return group_scales(scale)
+    return scale
 
 
 def choice_scale(influence: IntArray, epsilon: FloatArray) -> FloatArray:

@@ -37,6 +37,7 @@ from trafficdp.mechanisms.integer_laplace import (
     choice_scale,
     laplace_loss,
     laplace_scale,
+    least_scale,
 )
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import promise, require_statistic
@@ -98,7 +99,8 @@ class Levy:
             low, high = plan.partition.interval(part, self.halves)
             width = np.where(plan.selects, high - low, lattice.top)
             widest = np.maximum(widest, width)
-            scale = plan.noise_scale(width[None])[0]
+            # which scales are rounded up together depends on all intervals that are drawn
+            scale = plan.least_noise_scale(width)
             loss = laplace_loss(sensitivity.per_pair(width), scale[occupancy.bin_index])
             of_noise = np.maximum(of_noise, loss)
         of_choice = np.where(plan.selects, choice_loss(lattice.arrays.influence, plan.choice_scale), 0.0)
@@ -212,8 +214,15 @@ class _Plan:
 
     def noise_scale(self, width: IntArray) -> FloatArray:
         """Scale for intervals of ``width`` (runs, G)."""
-        share = np.where(self.selects, self.epsilon / 2, self.epsilon)
-        return laplace_scale(self.lattice.sensitivity.largest(width), share)
+        return laplace_scale(self.lattice.sensitivity.largest(width), self._share)
+
+    def least_noise_scale(self, width: IntArray) -> FloatArray:
+        """The least scale that intervals of ``width`` (G,) may be drawn with."""
+        return least_scale(self.lattice.sensitivity.largest(width[None])[0], self._share)
+
+    @property
+    def _share(self) -> FloatArray:
+        return np.where(self.selects, self.epsilon / 2, self.epsilon)
 
     def end_parts(self) -> list[IntArray]:
         """Parts of every bin, shape (G,) each, whose intervals have all widths that occur."""

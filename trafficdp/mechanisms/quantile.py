@@ -33,6 +33,7 @@ from trafficdp.mechanisms.integer_laplace import (
     choice_loss,
     choice_scale,
     laplace_scale,
+    least_scale,
 )
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.model.bound import ContributionBound
@@ -127,7 +128,8 @@ class Quantile:
         laplace_scale(largest, epsilon / 2)
         influence = lattice.arrays.influence
         ends = 2 * choice_loss(influence, choice_scale(influence, epsilon / 4))
-        noise = loss_upper_bound(np.ones(occupancy.bins), laplace_scale(np.ones(occupancy.bins), epsilon / 2))
+        # which scales are rounded up together depends on all intervals that are drawn
+        noise = loss_upper_bound(np.ones(occupancy.bins), least_scale(np.ones(occupancy.bins), epsilon / 2))
         loss = np.where(lattice.arrays.touched_per_pair > 0, (ends + noise)[occupancy.bin_index], 0.0)
         return promise(
             self.name, statistic, occupancy, bound, largest / lattice.unit, charge(occupancy, loss)

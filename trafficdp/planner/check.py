@@ -15,6 +15,8 @@ a spacing c > 1 floors, plus K/B' for a vehicle mean. The best d is found as k i
 
 **consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's fixes in all
 bins of p.
+
+**mechanism**, **zcdp_mechanism**: ``check_mechanisms``, ``check_zcdp``.
 """
 
 from __future__ import annotations
@@ -27,24 +29,33 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp.errors import AllocationError
 from trafficdp.mechanisms.lattice import Lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_lattice import BlockLattice
 from trafficdp.planner.block_recipe import BlockRecipe
+from trafficdp.planner.check_exact import (
+    FRACTION_BITS,
+    PICO,
+    as_ratio,
+    refuse_undercharged,
+    require_covered,
+    unsound,
+)
+from trafficdp.planner.check_mechanisms import pure_losses
+from trafficdp.planner.check_moves import integer_moves
+from trafficdp.planner.check_zcdp import zcdp_losses
 from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.mechanism_recipe import MechanismRecipe
 from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.planner.recipe import Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
+from trafficdp.planner.zcdp_recipe import ZCDPRecipe
 
 IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
-PICO = 10**12
-FRACTION_BITS = 30
-"""Losses are added as whole 2^-30 of a pico-epsilon, rounded down; what that leaves open is added exactly."""
 CHUNK = 500_000
 """Pairs at a time: Python integers take memory."""
 
@@ -58,9 +69,9 @@ class _Terms:
 
 
 def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound, charged: IntArray) -> None:
-    """Raise AllocationError if some vehicle loses more than ``charged`` (pico-epsilons, shape (users,)).
+    """Raise AllocationError if some vehicle loses more than ``charged`` (10^-12, shape (users,)).
 
-    Recipes that another mechanism carries out are priced by that mechanism alone, and only once more here.
+    Also for a kind of recipe without a price of its own here.
     """
     if isinstance(recipe, LatticeRecipe):
         check_lattices(occupancy, bound, recipe.lattices, charged)
@@ -72,8 +83,26 @@ def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound,
         check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
     elif isinstance(recipe, ConsistentRecipe):
         check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged, recipe.parents.of)
+    elif isinstance(recipe, MechanismRecipe):
+        require_covered(
+            [
+                losses
+                for statistic, part in recipe.parts.items()
+                for losses in pure_losses(part.named, occupancy, bound, statistic, part.epsilon)
+            ],
+            charged,
+        )
+    elif isinstance(recipe, ZCDPRecipe):
+        require_covered(
+            [
+                losses
+                for statistic, part in recipe.parts.items()
+                for losses in zcdp_losses(part.named, occupancy, bound, statistic, part.rho)
+            ],
+            charged,
+        )
     else:
-        _refuse(int(np.count_nonzero(recipe.event(occupancy, bound).loss_per_user > charged)))
+        raise unsound(f"a recipe of kind {recipe.kind}, which has no second price")
 
 
 def check_lattices(
@@ -88,9 +117,9 @@ def check_moments(
 ) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged``, or a sum would be bare."""
     if not {Statistic.MEAN, Statistic.VARIANCE} <= lattices.keys():
-        raise _bad("sums of speeds or of products without noise")
+        raise unsound("sums of speeds or of products without noise")
     if int(lattices[Statistic.MEAN].spacing.max(initial=1)) != 1:
-        raise _bad("sums of speeds on a spacing")
+        raise unsound("sums of speeds on a spacing")
     _check_terms(occupancy, charged, lambda pairs: _moment_terms(occupancy, bound, lattices, pairs))
 
 
@@ -108,12 +137,12 @@ def _check_terms(occupancy: Occupancy, charged: IntArray, terms_of: Callable[[In
     rest &= (1 << FRACTION_BITS) - 1
     # each pair was rounded down by less than one 2^-30
     most = whole + ((rest + occupancy.bins_per_user) >> FRACTION_BITS) + 1
-    _refuse(int(np.count_nonzero(whole > charged)))
+    refuse_undercharged(int(np.count_nonzero(whole > charged)))
     for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
         pairs = np.flatnonzero(occupancy.user_index == user)
         terms = terms_of(pairs)
         loss = sum(map(Fraction, terms.numerator.tolist(), terms.denominator.tolist()), Fraction(0))
-        _refuse(int(loss * PICO > int(charged[user])))
+        refuse_undercharged(int(loss * PICO > int(charged[user])))
 
 
 def check_blocks(
@@ -129,7 +158,7 @@ def check_blocks(
     ``parent`` (G,) is the number of every bin's parent, -1 for none; parent p is the mean of a bin G + p.
     """
     if lattice.scale <= 0 or not np.isfinite(lattice.scale):
-        raise _bad("block noise without a scale")
+        raise unsound("block noise without a scale")
     blocks = int(lattice.block.max(initial=0)) + 1
     keys: list[IntArray] = []
     units: list[IntArray] = []
@@ -142,14 +171,14 @@ def check_blocks(
         item_of = np.full(occupancy.bins, -1, dtype=np.int64)
         item_of[lattice.bin[mine]] = mine
         if len(np.unique(lattice.bin[mine])) != len(mine):
-            raise _bad(f"the {statistic.value} of a bin would be drawn twice")
+            raise unsound(f"the {statistic.value} of a bin would be drawn twice")
         for start in range(0, occupancy.pairs, CHUNK):
             pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
-            change = _change(statistic, bound, occupancy, pairs)
+            change = integer_moves(statistic, bound, occupancy, pairs)
             pairs, change = pairs[change > 0], change[change > 0]
             item = item_of[occupancy.bin_index[pairs]]
             if int(item.min(initial=0)) < 0 or int(lattice.half_width[item].min(initial=1)) < 1:
-                raise _bad(f"the {statistic.value} of a bin would have no noise")
+                raise unsound(f"the {statistic.value} of a bin would have no noise")
             units.append(_units(lattice, item, change))
             keys.append(occupancy.user_index[pairs] * blocks + lattice.block[item])
     if not keys:
@@ -161,7 +190,7 @@ def check_blocks(
     np.add.at(total, group // blocks, most)
     scale = Fraction(lattice.scale)
     over, under = scale.denominator * PICO, scale.numerator
-    _refuse(int(np.count_nonzero(total.astype(object) * over > charged.astype(object) * under)))
+    refuse_undercharged(int(np.count_nonzero(total.astype(object) * over > charged.astype(object) * under)))
 
 
 def _of_parents(
@@ -175,11 +204,11 @@ def _of_parents(
     """Keys (user and block) and units of the parents, whose items are ``items``."""
     number = int(parent.max(initial=-1)) + 1
     if len(parent) != occupancy.bins or int(parent.min(initial=-1)) < -1:
-        raise _bad("parents of other bins")
+        raise unsound("parents of other bins")
     item_of = dict(zip((lattice.bin[items] - occupancy.bins).tolist(), items.tolist(), strict=True))
     means = all(lattice.statistic[item] is Statistic.MEAN for item in items.tolist())
     if not means or len(items) != number or sorted(item_of) != list(range(number)):
-        raise _bad("the mean over a parent would be drawn twice or not at all")
+        raise unsound("the mean over a parent would be drawn twice or not at all")
     pairs = np.flatnonzero(parent[occupancy.bin_index] >= 0)
     where = (occupancy.user_index[pairs], parent[occupancy.bin_index[pairs]])
     # what is there twice is added up
@@ -187,7 +216,7 @@ def _of_parents(
     user = fixes.row.astype(np.int64)
     item = np.array([item_of[each] for each in range(number)], dtype=np.int64)[fixes.col]
     if int(lattice.half_width[item].min(initial=1)) < 1:
-        raise _bad("the mean over a parent would have no noise")
+        raise unsound("the mean over a parent would have no noise")
     change = fixes.data.astype(object) * bound.steps
     return [user * blocks + lattice.block[item]], [_units(lattice, item, change)]
 
@@ -199,21 +228,6 @@ def _units(lattice: BlockLattice, item: IntArray, change: ObjectArray) -> IntArr
     moved = ((change << finer) >> coarser) + (coarser > 0)
     result: IntArray = (-(-moved // width)).astype(np.int64)
     return result
-
-
-def _change(
-    statistic: Statistic, bound: ContributionBound, occupancy: Occupancy, pairs: IntArray
-) -> ObjectArray:
-    """How far one vehicle moves the integer: K m; K^2 times the most of k (N - k), k <= m; K."""
-    count = occupancy.count[pairs].astype(object)
-    if statistic is Statistic.MEAN:
-        return count * bound.steps
-    if statistic is Statistic.VEHICLE_MEAN:
-        return count * 0 + bound.steps
-    samples = occupancy.samples_per_bin[occupancy.bin_index[pairs]].astype(object)
-    most = np.minimum(count, samples // 2)
-    moved: ObjectArray = most * (samples - most) * bound.steps**2
-    return moved
 
 
 def _lattice_terms(
@@ -288,27 +302,9 @@ def _exact(
     """The scales of the pairs as numerators and denominators; AllocationError where one is missing."""
     scale, spacing = lattice.scale[place], lattice.spacing[place]
     if bool(np.any(varies & ~(np.isfinite(scale) & (scale > 0)))) or int(spacing.min(initial=1)) < 1:
-        raise _bad("a number that can vary would have no noise")
-    distinct, which = np.unique(np.where(varies, scale, 1.0), return_inverse=True)
-    ratios = [value.as_integer_ratio() for value in distinct.tolist()]
-    above = np.array([top for top, _ in ratios] + [0], dtype=object)[:-1]
-    below = np.array([bottom for _, bottom in ratios] + [0], dtype=object)[:-1]
-    return above[which], below[which]
+        raise unsound("a number that can vary would have no noise")
+    return as_ratio(np.where(varies, scale, 1.0))
 
 
 def _zeros(occupancy: Occupancy) -> IntArray:
     return np.zeros(occupancy.users, dtype=np.int64)
-
-
-def _refuse(vehicles: int) -> None:
-    if vehicles:
-        raise _bad(f"{vehicles} vehicles would lose more than they are charged")
-
-
-def _bad(found: str) -> AllocationError:
-    return AllocationError(
-        "the allocation does not hold",
-        got=found,
-        expected="a charge that covers every vehicle's exact loss",
-        todo="nothing was charged; report this: it is an error of trafficdp or of an altered plan",
-    )
