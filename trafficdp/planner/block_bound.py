@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.model.stable_order import stable_order
 from trafficdp.planner.items import Items
 
 IntArray = npt.NDArray[np.int64]
@@ -61,7 +62,7 @@ def _best_runs(v: FloatArray) -> tuple[float, list[int]]:
 
 def lower_bound(items: Items, work: int = WORK) -> float:
     """Return the largest C over users: no blocks of these items have a smaller epsilon * E."""
-    order = np.argsort(items.user, kind="stable")
+    order = stable_order(items.user, items.users)
     ends = np.cumsum(np.bincount(items.user, minlength=items.users))
     total = np.bincount(items.user, weights=items.cost, minlength=items.users)
     bound = 0.0

@@ -16,12 +16,14 @@ the sampler's acceptance near 1.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from trafficdp.bounding.sensitivity import vertex
 from trafficdp.errors import UsageError
@@ -29,6 +31,7 @@ from trafficdp.mechanisms.lattice import CHARGE_STEP, steps_per_unit
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.block_rows import block_rows
 from trafficdp.planner.blocks import Blocks
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
@@ -40,6 +43,8 @@ LARGEST_START = float(1 << 40)
 LEAST_HALF_WIDTH = 1 << 12
 FARTHEST_BITS = 50
 """a_i s (d + 1) stays below 2^50: 512 scales of it are drawn in 64 bits."""
+
+PAIRS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -129,23 +134,27 @@ def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: Blo
     """Return the sum over blocks of max ceil(D_i / a_i) for every user, shape (users,)."""
     if int(lattice.half_width.min(initial=1)) < 1:
         raise UsageError("block noise is out of range", expected="half widths of at least 1")
-    keys, units = [], []
-    first = np.searchsorted(occupancy.bin_index, np.arange(occupancy.bins + 1))
-    for statistic in dict.fromkeys(lattice.statistic):
-        items = np.flatnonzero([each is statistic for each in lattice.statistic])
-        size = first[lattice.bin[items] + 1] - first[lattice.bin[items]]
-        pair = np.repeat(first[lattice.bin[items]] - (np.cumsum(size) - size), size) + np.arange(size.sum())
-        item = np.repeat(items, size)
-        change = _shifted(_changes(statistic, occupancy, bound, pair), lattice.shift[item])
-        units.append(-(-change // lattice.half_width[item]))
-        keys.append(lattice.block[item] * occupancy.users + occupancy.user_index[pair])
     total = np.zeros(occupancy.users, dtype=np.int64)
-    if keys:
-        key, unit = np.concatenate(keys), np.concatenate(units)
-        order = np.argsort(key, kind="stable")
-        key, unit = key[order], unit[order]
-        start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        np.add.at(total, key[start] % occupancy.users, np.maximum.reduceat(unit, start))
+    if not len(lattice.bin):
+        return total
+    first = np.searchsorted(occupancy.bin_index, np.arange(occupancy.bins + 1))
+    size = np.diff(first)[lattice.bin]
+    ends = np.concatenate([[0], np.cumsum(size)])
+    user, unit = np.empty(ends[-1], dtype=np.int64), np.empty(ends[-1], dtype=np.int64)
+    which = np.array([list(Statistic).index(each) for each in lattice.statistic])
+    # some items at a time, all of one statistic: what is computed of their pairs stays in the cache
+    cuts = np.searchsorted(ends, np.arange(0, ends[-1], PAIRS_AT_ONCE))
+    cuts = np.unique(np.concatenate([[0], cuts, np.flatnonzero(np.diff(which)) + 1, [len(which)]]))
+    for start, end in itertools.pairwise(cuts.tolist()):
+        many, here = size[start:end], slice(ends[start], ends[end])
+        pair = np.repeat(first[lattice.bin[start:end]] - ends[start:end], many) + np.arange(ends[start], ends[end])
+        change = _changes(lattice.statistic[start], occupancy, bound, pair)
+        change = _shifted(change, np.repeat(lattice.shift[start:end], many))
+        unit[here] = -(-change // np.repeat(lattice.half_width[start:end], many))
+        user[here] = occupancy.user_index[pair]
+    rows = sparse.csr_matrix((unit, user, ends), shape=(len(which), occupancy.users))
+    most = block_rows(rows, lattice.block)
+    np.add.at(total, most.user, most.most)
     return total
 
 
@@ -171,9 +180,11 @@ def _changes(
 def _shifted(change: IntArray, shift: IntArray) -> IntArray:
     """D 2^shift; flooring to multiples of 2^-shift may add one step to a change."""
     far = int(np.abs(shift).max(initial=0)) > 62
-    if far or float((change * 2.0**shift).max(initial=0.0)) >= 2.0**62:
+    if far or float(np.ldexp(change, shift).max(initial=0.0)) >= 2.0**62:
         raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
-    up = np.left_shift(change, np.maximum(shift, 0))
+    up: IntArray = np.left_shift(change, np.maximum(shift, 0))
+    if not bool(np.any(shift < 0)):
+        return up
     down = np.right_shift(change, np.maximum(-shift, 0)) + (change > 0)
     return np.where(shift < 0, down, up).astype(np.int64)
 

@@ -24,6 +24,8 @@ OVERLAPS = 8_000_000
 """Most (block, block, user) triples that one round looks at to find partners."""
 PARTNERS = 12
 """Pairs whose gain is computed exactly, a block."""
+SLICE = 200_000
+"""Triples that are multiplied at once: what comes of them stays in the processor's cache."""
 CHUNK = 20_000
 """Pairs of blocks priced at once."""
 
@@ -131,15 +133,36 @@ def _alike(
     priced = sparse.csr_matrix(rows[:, some] @ sparse.diags_array(price[some]))
     paid = np.asarray(priced.sum(axis=1)).ravel()
     root = priced.sqrt()
-    product = (root @ root.T).tocoo()
-    upper = product.row < product.col
-    a, b = product.row[upper].astype(np.int64), product.col[upper].astype(np.int64)
-    gain = (size[a] + size[b] + 1) / 2 * product.data[upper] - size[b] / 2 * paid[a] - size[a] / 2 * paid[b]
-    chosen = np.flatnonzero(gain > 0)
+    parts = [_promising(root, paid, size / 2, start, end) for start, end in _slices(root, many[some])]
+    a, b, gain = (np.concatenate(each) for each in zip(*parts, strict=True))
     most = PARTNERS * alive
-    if len(chosen) > most:
-        chosen = chosen[np.argpartition(-gain[chosen], most)[:most]]
-    return a[chosen], b[chosen]
+    if len(gain) > most:
+        chosen = np.argpartition(-gain, most)[:most]
+        a, b = a[chosen], b[chosen]
+    return a.astype(np.int64), b.astype(np.int64)
+
+
+def _slices(rows: sparse.csr_matrix, many: IntArray) -> list[tuple[int, int]]:
+    """Cut the rows into pieces whose products with all rows have about SLICE entries at most."""
+    cost = np.zeros(rows.shape[0] + 1, dtype=np.int64)
+    cost[1:] = np.cumsum(many[rows.indices])[rows.indptr[1:] - 1] * (rows.indptr[1:] > 0)
+    cuts = np.searchsorted(cost, np.arange(0, cost[-1], SLICE))
+    ends = np.unique(np.concatenate([[0], cuts, [rows.shape[0]]])).tolist()
+    return list(zip(ends[:-1], ends[1:], strict=True))
+
+
+def _promising(
+    root: sparse.csr_matrix, paid: FloatArray, half: FloatArray, start: int, end: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], FloatArray]:
+    """Pairs a < b with a in ``start``..``end`` - 1 whose gain may be positive, and what it may be; ``half`` is d / 2."""
+    product = root[start:end] @ root[start:].T
+    a = np.repeat(np.arange(end - start, dtype=np.int32), np.diff(product.indptr))
+    upper = np.flatnonzero(a < product.indices)
+    a, b = a[upper] + np.int32(start), product.indices[upper] + np.int32(start)
+    half_a, half_b = half[a], half[b]
+    gain = (half_a + half_b + 0.5) * product.data[upper] - half_b * paid[a] - half_a * paid[b]
+    some = np.flatnonzero(gain > 0)
+    return a[some], b[some], gain[some]
 
 
 def _gains(

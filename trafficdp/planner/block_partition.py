@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.model.stable_order import stable_order
+from trafficdp.planner.block_rows import block_rows
 from trafficdp.planner.items import Items
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,18 +28,17 @@ def loads(items: Items, block: IntArray) -> FloatArray:
     alone = np.bincount(items.user[~shared], weights=items.cost[~shared], minlength=items.users)
     if not bool(np.any(shared)):
         return alone.astype(np.float64)
-    key = block[items.of_entry[shared]] * items.users + items.user[shared]
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    most = np.maximum.reduceat(items.cost[shared][order], first)
-    of, user = np.divmod(key[first], items.users)
-    together = np.bincount(user, weights=most * ((size + 1) / 2)[of], minlength=items.users)
-    return (alone + together).astype(np.float64)
+    together = np.flatnonzero(size[block] > 1)
+    paid = block_rows(items.rows[together], block[together])
+    joint = np.bincount(paid.user, weights=paid.most * ((size + 1) / 2)[paid.block], minlength=items.users)
+    return (alone + joint).astype(np.float64)
 
 
 class Partition:
-    """Items in blocks; ``block`` (I,) and ``load`` (users,) are kept up to date by ``move``."""
+    """Items in blocks; ``block`` (I,) and ``load`` (users,) are kept up to date by ``move``.
+
+    ``set_reference`` comes before the first move.
+    """
 
     def __init__(self, items: Items, block: IntArray) -> None:
         self._items = items
@@ -48,27 +49,27 @@ class Partition:
         for item, each in enumerate(self.block.tolist()):
             self._members[each].append(item)
         self._free = [each for each in range(slots - 1, -1, -1) if not self._members[each]]
-        # entries by user, to find the blocks that an item meets
-        self._by_user = np.argsort(items.user, kind="stable")
-        many = np.bincount(items.user, minlength=items.users)
-        self._first = np.cumsum(many) - many
-        self._many = many
+        # entries by user, side by side in memory, to find the blocks that an item meets; where each went
+        by_user = items.rows.tocsc()
+        self._item, self._cost = by_user.indices, by_user.data
+        self._first, self._many = by_user.indptr[:-1].astype(np.int64), np.diff(by_user.indptr)
+        order = stable_order(items.user, items.users)
+        self._place = np.empty_like(order)
+        self._place[order] = np.arange(len(order), dtype=order.dtype)
         # is an entry the largest of its user in its block?
         self._top = np.zeros(len(items.user), dtype=np.bool_)
         self._row = [self._row_of(members) for members in self._members]
-        for row in self._row:
-            self._top[row] = True
+        self._top[self._place[np.concatenate(self._row)]] = True
         self._seen = np.full(items.users, -1, dtype=np.int64)
-        self.set_reference(1.0)
 
     def set_reference(self, beta: float) -> None:
         """Recompute all loads from scratch and measure the potential against the largest of them."""
-        items = self._items
-        entries = np.concatenate(self._row)
-        owner = np.repeat(np.arange(len(self._row)), [len(row) for row in self._row])
-        user, cost = items.user[entries], items.cost[entries]
+        tops = np.flatnonzero(self._top)
+        cost, owner = self._cost[tops], self.block[self._item[tops]]
+        many = np.diff(np.searchsorted(tops, np.append(self._first, len(self._top))))
+        user = np.repeat(np.arange(len(many), dtype=np.int32), many)
         paid = cost * (self.size[owner] + 1) / 2
-        self.load = np.bincount(user, weights=paid, minlength=items.users).astype(np.float64)
+        self.load = np.bincount(user, weights=paid, minlength=len(many)).astype(np.float64)
         self._reference = float(self.load.max(initial=0.0)) or 1.0
         self._beta = beta
         self.weight = self._weights(self.load)
@@ -105,12 +106,11 @@ class Partition:
         if not len(users):
             return np.zeros(0, dtype=np.int64)
         many = self._many[users]
-        place = np.repeat(self._first[users] - (np.cumsum(many) - many), many) + np.arange(many.sum())
-        met = self._by_user[place]
-        top = self._top[met]
-        met = met[top]
-        shared = np.minimum(items.cost[met], np.repeat(cost, many)[top]) * np.repeat(weight, many)[top]
-        overlap = np.bincount(self.block[items.of_entry[met]], weights=shared, minlength=len(self._row))
+        met = np.repeat(self._first[users] - (np.cumsum(many) - many), many) + np.arange(many.sum())
+        top = np.flatnonzero(self._top[met])
+        met, own = met[top], np.repeat(np.arange(len(users)), many)[top]
+        shared = np.minimum(self._cost[met], cost[own]) * weight[own]
+        overlap = np.bincount(self.block[self._item[met]], weights=shared, minlength=len(self._row))
         blocks = np.flatnonzero(overlap)
         blocks = blocks[blocks != here]
         size = self.size[blocks]
@@ -166,8 +166,8 @@ class Partition:
         self.load[items.user[row]] += (size + joined + 1) / 2 * items.cost[row]
         touched = np.concatenate([items.user[old], items.user[row]])
         self.weight[touched] = self._weights(self.load[touched])
-        self._top[old] = False
-        self._top[row] = True
+        self._top[self._place[old]] = False
+        self._top[self._place[row]] = True
         self._row[block] = row
         self.size[block] = size + joined
         self._weight_of_row[block] = float(self.weight[items.user[row]] @ items.cost[row])

@@ -132,11 +132,13 @@ def _search(items: Items, effort: int, bound: float) -> IntArray:
     starts = _starts(items)
     values = [_value(items, block) for block in starts]
     queue = [starts[at] for at in np.argsort(values, kind="stable")]
-    best, value, turn = queue[0], min(values), 0
+    values.sort()
+    best, value, turn = queue[0], values[0], 0
     effort = min(effort, PER_ITEM * items.number)
     while effort > 0 and value > bound * (1 + 1e-12):
         start = queue[turn] if turn < len(queue) else _shaken(items, best, turn)
-        found, effort = _improve(items, start, BETAS if turn < len(queue) else BETAS[2:], effort)
+        known = values[turn] if turn < len(queue) else _value(items, start)
+        found, effort = _improve(items, start, known, BETAS if turn < len(queue) else BETAS[2:], effort)
         after = _value(items, found)
         if after < value * (1 - 1e-12):
             best, value = found, after
@@ -183,22 +185,29 @@ def _exhaustive(items: Items) -> IntArray:
     return best
 
 
-def _improve(items: Items, block: IntArray, betas: tuple[float, ...], effort: int) -> tuple[IntArray, int]:
-    """Move single items under rising beta; return the best partition seen and the effort left."""
+def _improve(
+    items: Items, block: IntArray, value: float, betas: tuple[float, ...], effort: int
+) -> tuple[IntArray, int]:
+    """Move single items under rising beta; return the best partition seen and the effort left.
+
+    ``value`` is the largest load of ``block``.
+    """
     partition = Partition(items, block)
-    best, value = block, _value(items, block)
+    best = block
     for beta in betas:
         for _ in range(SWEEPS):
+            if effort <= 0:
+                return best, effort
             partition.set_reference(beta)
             moved = 0
-            sweep = _by_weight(items, partition)[: max(effort, 0)]
+            sweep = _by_weight(items, partition)[:effort]
             effort -= max(1, len(sweep))
             for item in sweep.tolist():
                 moved += partition.move(item, TRIES)
             after = float(partition.load.max())
             if after < value:
                 best, value = partition.block.copy(), after
-            if not moved or effort <= 0:
+            if not moved:
                 break
     return best, effort
 

@@ -16,6 +16,8 @@ from trafficdp.planner.items import Items
 IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 ROUNDS = 4
+CHUNK = 1 << 15
+"""Entries at a time: words that are mixed stay in the processor's cache."""
 
 
 def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
@@ -25,8 +27,8 @@ def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
     item = _mixed(items.tolerance.view(np.uint64))
     user = np.zeros(items.users, dtype=np.uint64)
     for _ in range(ROUNDS):
-        item = _mixed(item + _sums(_mixed(entry + user[items.user]), owner, items.number))
-        user = _mixed(user + _sums(_mixed(entry ^ item[owner]), items.user, items.users))
+        item = _mixed(item + _sums(np.add, entry, user, items.user, owner, items.number))
+        user = _mixed(user + _sums(np.bitwise_xor, entry, item, owner, items.user, items.users))
     heavy = np.bincount(items.user, minlength=items.users)
     order = np.lexsort((item, -np.diff(items.start)))
     rank = np.empty(items.users, dtype=np.int64)
@@ -34,9 +36,14 @@ def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
     return order.astype(np.int64), rank
 
 
-def _sums(words: WordArray, where: IntArray, size: int) -> WordArray:
+def _sums(
+    join: np.ufunc, entry: WordArray, label: WordArray, across: IntArray, where: IntArray, size: int
+) -> WordArray:
+    """The sum over entries of what each joined with the label across it is mixed to, at ``where`` (< size)."""
     total = np.zeros(size, dtype=np.uint64)
-    np.add.at(total, where, words)
+    for start in range(0, len(entry), CHUNK):
+        part = slice(start, start + CHUNK)
+        np.add.at(total, where[part], _mixed(join(entry[part], label[across[part]])))
     return total
 
 

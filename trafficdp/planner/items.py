@@ -48,19 +48,22 @@ class Items:
         """The item of every entry."""
         return np.repeat(np.arange(self.number), np.diff(self.start))
 
+    @cached_property
+    def rows(self) -> sparse.csr_matrix:
+        """The costs, shape (I, users)."""
+        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+
     def take(self, order: IntArray, users: IntArray) -> Items:
         """Return the same items in another order and with user u called ``users[u]``."""
-        size = np.diff(self.start)[order]
-        start = np.concatenate([[0], np.cumsum(size)])
-        entry = np.repeat(self.start[order] - start[:-1], size) + np.arange(start[-1])
-        rows = sparse.csr_matrix((self.cost[entry], users[self.user[entry]], start), (len(order), self.users))
-        # users rise within an item
-        rows.sort_indices()
+        rows = self.rows[order]
+        rows = sparse.csr_matrix((rows.data, users[rows.indices], rows.indptr), shape=rows.shape)
+        # users rise within an item: there and back takes two passes, a sort many
+        rows = rows.tocsc().tocsr()
         return Items(
             tuple(self.statistic[i] for i in order),
             self.bin[order],
             self.tolerance[order],
-            start.astype(np.int64),
+            rows.indptr.astype(np.int64),
             rows.indices.astype(np.int64),
             rows.data,
             self.users,

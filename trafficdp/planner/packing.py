@@ -75,8 +75,8 @@ class Forest:
         return [np.flatnonzero(self.level == each) for each in range(int(self.level.max(initial=-1)) + 1)]
 
     @cached_property
-    def rows(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Entries (row, candidate, cost in units): a row for every user, and one for every path to a root.
+    def rows(self) -> sparse.csr_matrix:
+        """Costs in whole units (C, rows): a row for every user, and one for every path from a leaf to its root.
 
         On a path every candidate costs more than half, so that only one fits.
         """
@@ -84,16 +84,22 @@ class Forest:
         leaf[self.parent[self.parent >= 0]] = False
         at = np.flatnonzero(leaf)
         path = self.users + np.arange(len(at))
-        row = [self.user]
-        candidate = [np.repeat(np.arange(self.number), np.diff(self.start))]
-        cost = [np.maximum(np.ceil(self.cost * WHOLE), 1.0).astype(np.int64)]
+        candidate, row = [at], [path]
         while len(at):
-            row.append(path)
-            candidate.append(at)
-            cost.append(np.full(len(at), WHOLE // 2 + 1))
             inside = self.parent[at] >= 0
             path, at = path[inside], self.parent[at[inside]]
-        return np.concatenate(row), np.concatenate(candidate), np.concatenate(cost)
+            candidate.append(at)
+            row.append(path)
+        on_path = sparse.csr_matrix(
+            (
+                np.full(sum(map(len, row)), WHOLE // 2 + 1),
+                (np.concatenate(candidate), np.concatenate(row) - self.users),
+            ),
+            shape=(self.number, int(leaf.sum())),
+        )
+        units = np.maximum(np.ceil(self.cost * WHOLE), 1.0).astype(np.int64)
+        of_user = sparse.csr_matrix((units, self.user, self.start), shape=(self.number, self.users))
+        return sparse.csr_matrix(sparse.hstack([of_user, on_path], format="csr"))
 
 
 @dataclass(frozen=True)
@@ -175,36 +181,34 @@ def fill(forest: Forest, order: IntArray) -> BoolArray:
     it fits after all undecided ones before it, and left when it does not fit after those taken already; the
     first undecided one is always decided.
     """
-    row, candidate, cost = forest.rows
-    rank = np.empty(forest.number, dtype=np.int64)
-    rank[order] = np.arange(forest.number)
-    place = rank[candidate]
-    by_row = np.lexsort((place, row))
-    row, place, cost = row[by_row], place[by_row], cost[by_row]
+    # by row, and within a row in the order: two passes over the entries, nothing is compared
+    by_row = forest.rows[order].tocsc()
+    place, cost, ends = by_row.indices, by_row.data, by_row.indptr
     taken = np.zeros(forest.number, dtype=np.bool_)
     undecided = np.ones(forest.number, dtype=np.bool_)
     while undecided.any():
         crowded, full = np.zeros_like(taken), np.zeros_like(taken)
-        crowded[place[_running(row, cost) > WHOLE]] = True
+        crowded[place[_running(ends, cost) > WHOLE]] = True
         taken |= undecided & ~crowded
         undecided &= crowded
         paid = np.where(taken[place], cost, 0)
-        full[place[_running(row, paid) - paid + cost > WHOLE]] = True
+        full[place[_running(ends, paid) - paid + cost > WHOLE]] = True
         left = undecided & full
         undecided &= ~left
         stays = ~left[place]
-        row, place, cost = row[stays], place[stays], cost[stays]
-    result: BoolArray = taken[rank]
-    return result
+        ends = np.concatenate([[0], np.cumsum(stays)])[ends]
+        place, cost = place[stays], cost[stays]
+    chosen = np.empty(forest.number, dtype=np.bool_)
+    chosen[order] = taken
+    return chosen
 
 
-def _running(row: IntArray, amount: IntArray) -> IntArray:
-    """Sums of ``amount`` up to and with every entry, row by row; rows are contiguous."""
+def _running(ends: IntArray, amount: IntArray) -> IntArray:
+    """Sums of ``amount`` up to and with every entry, row by row; entries ``ends[r]:ends[r + 1]`` are row r."""
     total = np.cumsum(amount)
-    first = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
-    size = np.diff(first, append=len(row))
-    result: IntArray = total - np.repeat(total[first] - amount[first], size)
-    return result
+    before = np.concatenate([[0], total])[ends[:-1]]
+    total -= np.repeat(before, np.diff(ends))
+    return total
 
 
 def _order(forest: Forest, prices: FloatArray, chosen: BoolArray) -> IntArray:
