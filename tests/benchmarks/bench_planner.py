@@ -8,10 +8,12 @@ of its own, most of its fixes in few of them, and a few vehicles go everywhere. 
 * ``ladder``: the four accountings of Laplace noise, for mean and variance together;
 * ``plan``: what `trafficdp plan` does for one map - the ladder, the blocks with the bound that certifies
   them, the best of all as noise that can be drawn, every vehicle's exact loss, the widths of all intervals;
-* ``adaptive``: the map of three resolutions whose intervals of the mean are all within 2 m/s at epsilon 4.
+* ``adaptive``: the map of three resolutions whose intervals of the mean are all within 2 m/s at epsilon 4,
+  with the bound that certifies it;
+* ``all in one run``: ``plan`` and ``adaptive``, one after the other in one process.
 
-Seconds are of the processor, in one thread. ``growth`` is the time over the time before, divided by the pairs
-over the pairs before: 1 is linear.
+Seconds are of the processor, in one thread. ``ratio`` is the time over the first. ``growth`` is the time over
+the time before, divided by the pairs over the pairs before: 1 is linear.
 """
 
 from __future__ import annotations
@@ -113,10 +115,22 @@ def adaptive(occupancy: Occupancy) -> str:
     request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.125, 0.95)
     chosen = choose_mosaic(GRID, occupancy, settings, request)
     bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
-    return f"{chosen.coverage:.0%} of the fixes, bins {bins}"
+    worth = chosen.value / chosen.bound
+    return f"{chosen.coverage:.0%} of the fixes, bins {bins}; worth {worth:.3g} of the bound"
 
 
-STEPS: dict[str, Callable[[Occupancy], str]] = {"ladder": rungs, "plan": plan, "adaptive": adaptive}
+def whole(occupancy: Occupancy) -> str:
+    """Plan the one map and choose the other."""
+    return f"{plan(occupancy)}; {adaptive(occupancy)}"
+
+
+ONE_RUN = "all in one run"
+STEPS: dict[str, Callable[[Occupancy], str]] = {
+    "ladder": rungs,
+    "plan": plan,
+    "adaptive": adaptive,
+    ONE_RUN: whole,
+}
 
 
 def measure(step: str, pairs: int) -> None:
@@ -143,20 +157,23 @@ def main() -> None:
         measure(options.measure[0], int(options.measure[1]))
         return
     print(
-        f"{'step':<9} {'pairs':>10} {'vehicles':>8} {'bins':>7} {'seconds':>8} {'MB':>6} {'growth':>6}  found"
+        f"{'step':<14} {'pairs':>10} {'vehicles':>8} {'bins':>7} {'seconds':>8} {'MB':>6} {'ratio':>6}"
+        f" {'growth':>6}  found"
     )
     for step in options.steps:
         before: tuple[float, int] | None = None
+        first = 0.0
         for pairs in options.pairs:
             command = [sys.executable, __file__, "--measure", step, str(pairs)]
             answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             one = json.loads(answer.stdout)
-            growth = ""
+            first, growth = first or one["seconds"], ""
             if before is not None:
                 growth = f"{one['seconds'] / before[0] / (one['pairs'] / before[1]):.2f}"
             print(
-                f"{step:<9} {one['pairs']:>10,} {one['vehicles']:>8,} {one['bins']:>7,}"
-                f" {one['seconds']:>8.2f} {one['megabytes']:>6,.0f} {growth:>6}  {one['found']}",
+                f"{step:<14} {one['pairs']:>10,} {one['vehicles']:>8,} {one['bins']:>7,}"
+                f" {one['seconds']:>8.2f} {one['megabytes']:>6,.0f} {one['seconds'] / first:>6.1f}"
+                f" {growth:>6}  {one['found']}",
                 flush=True,
             )
             before = one["seconds"], one["pairs"]

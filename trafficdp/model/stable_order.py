@@ -9,21 +9,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-IntArray = npt.NDArray[np.int64]
-NARROW = int(np.iinfo(np.int32).max)
+Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+LONGEST = int(np.iinfo(np.int32).max)
+"""Keys whose positions 32 bits can say."""
 
 
-def stable_order(key: npt.NDArray[np.integer], size: int) -> npt.NDArray[np.integer]:
-    """Return the positions (n,) that sort ``key`` (n,), all of it in 0..``size`` - 1; equal ones stay in order.
+def stable_order(key: Whole, size: int) -> Whole:
+    """Return the positions (n,) that sort ``key`` (n,), all of it in 0..``size`` - 1; equal ones in order.
 
-    What ``numpy.argsort(key, kind="stable")`` gives, in time n + ``size``. Positions are 32 bits wide where
-    they fit.
+    What ``numpy.argsort(key, kind="stable")`` gives, in time n + ``size``.
+    Raises IndexError for a key out of range.
     """
     number = len(key)
-    width = np.int32 if max(number, size) < NARROW else np.int64
-    one_row = sparse.csr_matrix(
-        (np.arange(number, dtype=width), key.astype(width, copy=False), np.array([0, number], dtype=width)),
-        shape=(1, size),
-    )
-    result: npt.NDArray[np.integer] = one_row.tocsc().data
+    if number and not 0 <= int(key.min()) <= int(key.max()) < size:
+        raise IndexError(f"a key is not in 0..{size - 1}")
+    if number > LONGEST:
+        return np.argsort(key, kind="stable")
+    positions = np.arange(number, dtype=np.int32)
+    one_row = sparse.csr_matrix((positions, key, np.array([0, number])), shape=(1, size))
+    result: npt.NDArray[np.int32] = one_row.tocsc().data
     return result

@@ -108,18 +108,44 @@ def adapt(fine: Occupancy, coarser: Sequence[Level], wish: Wish) -> AdaptivePart
     Raises UsageError when it is not, there is no bin, the mean is not among the statistics, or a number is
     out of range.
     """
-    scale = largest_scale(wish)
-    integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
-    if finite(detail=wish.detail) < 0:
-        raise UsageError("detail is negative", got=f"detail={wish.detail}", expected="a number of at least 0")
-    if not fine.bins:
-        raise UsageError("there is nothing to release", expected="at least one bin")
-    pool = _Pool.of(fine, coarser)
-    forest, chosen_from = _forest(pool, wish, scale)
-    packing = _packed(forest)
-    published = np.zeros(len(pool.cell), dtype=np.bool_)
-    published[chosen_from[packing.chosen]] = True
-    return _partition(pool, fine, published, packing)
+    return Priced.of(fine, coarser, wish).partition(wish.epsilon)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """All bins that could be published for ``wish``, and what each costs: the same at every epsilon.
+
+    ``loss`` are, a level, the losses of its pairs at the noise of the half width.
+    """
+
+    wish: Wish
+    pool: _Pool
+    loss: list[FloatArray]
+
+    @classmethod
+    def of(cls, fine: Occupancy, coarser: Sequence[Level], wish: Wish) -> Priced:
+        """Price the bins of all levels; see ``adapt``, which raises the same."""
+        scale = largest_scale(wish)
+        integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
+        if finite(detail=wish.detail) < 0:
+            raise UsageError(
+                "detail is negative", got=f"detail={wish.detail}", expected="a number of at least 0"
+            )
+        if not fine.bins:
+            raise UsageError("there is nothing to release", expected="at least one bin")
+        pool = _Pool.of(fine, coarser)
+        # every bin has the scale b N / q on its lattice: many different N are many different scales
+        distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
+        scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
+        return cls(wish, pool, [_losses(counts, wish, scale) for counts in pool.counts])
+
+    def partition(self, epsilon: float) -> AdaptivePartition:
+        """Return the partition whose published bins cost nobody more than ``epsilon`` > 0."""
+        forest, chosen_from = _forest(self, positive(epsilon=epsilon))
+        packing = _packed(forest)
+        published = np.zeros(len(self.pool.cell), dtype=np.bool_)
+        published[chosen_from[packing.chosen]] = True
+        return _partition(self.pool, self.pool.counts[0], published, packing)
 
 
 def largest_scale(wish: Wish) -> float:
@@ -188,15 +214,14 @@ class _Pool:
         )
 
 
-def _forest(pool: _Pool, wish: Wish, scale: float) -> tuple[Forest, IntArray]:
+def _forest(priced: Priced, epsilon: float) -> tuple[Forest, IntArray]:
     """The candidates: bins with enough vehicles, whose own cost no user exceeds; and which bins they are."""
+    pool, wish = priced.pool, priced.wish
     keep, values, sizes, users, costs = [], [], [], [], []
-    # every bin has the scale b N / q on its lattice: many different N are many different scales
-    distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
-    scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
     top = len(pool.counts) - 1
-    for level, counts in enumerate(pool.counts):
-        shares = _shares(counts, wish, scale)
+    for level, (counts, loss) in enumerate(zip(pool.counts, priced.loss, strict=True)):
+        # a hair more, so that rounding of the exact charge cannot make the noise wider than asked
+        shares = loss / epsilon * (1 + 1e-7)
         heaviest = np.zeros(counts.bins)
         np.maximum.at(heaviest, counts.bin_index, shares)
         fits = (counts.users_per_bin >= wish.min_vehicles) & (heaviest <= 1)
@@ -223,8 +248,8 @@ def _forest(pool: _Pool, wish: Wish, scale: float) -> tuple[Forest, IntArray]:
     )
 
 
-def _shares(counts: Occupancy, wish: Wish, scale: float) -> FloatArray:
-    """What each pair costs its user at the noise of the width, as a share of epsilon."""
+def _losses(counts: Occupancy, wish: Wish, scale: float) -> FloatArray:
+    """What each pair costs its user at the noise of the width."""
     scales = {
         statistic: np.where(
             largest_sensitivity(statistic, counts, wish.bound) > 0,
@@ -233,8 +258,7 @@ def _shares(counts: Occupancy, wish: Wish, scale: float) -> FloatArray:
         )
         for statistic, allowed in wish.tolerance.items()
     }
-    # a hair more, so that rounding of the exact charge cannot make the noise wider than asked
-    return pair_loss(counts, wish.bound, scales) / positive(epsilon=wish.epsilon) * (1 + 1e-7)
+    return pair_loss(counts, wish.bound, scales)
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:

@@ -22,7 +22,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, levels_of
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Wish, adapt
+from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocation import Allocation, Request, allocate
 from trafficdp.planner.precision import precision
 
@@ -136,9 +136,9 @@ def _along(
         (parents_of(fine.cell, resolution), lengthened(grid, fine.slot, kind))
         for resolution, kind in levels[1:]
     ]
-    best, bound = None, 0.0
+    best, bound, priced = None, 0.0, Priced.of(fine, coarser, wish)
     for factor in FACTORS if fine.pairs <= LARGE else FACTORS_OF_LARGE:
-        partition = adapt(fine, coarser, replace(wish, epsilon=wish.epsilon * factor))
+        partition = priced.partition(wish.epsilon * factor)
         if factor == 1:
             bound = partition.bound
         if not partition.published.any():

@@ -147,12 +147,15 @@ def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: Blo
     cuts = np.unique(np.concatenate([[0], cuts, np.flatnonzero(np.diff(which)) + 1, [len(which)]]))
     for start, end in itertools.pairwise(cuts.tolist()):
         many, here = size[start:end], slice(ends[start], ends[end])
-        pair = np.repeat(first[lattice.bin[start:end]] - ends[start:end], many) + np.arange(ends[start], ends[end])
+        pair = np.repeat(first[lattice.bin[start:end]] - ends[start:end], many) + np.arange(
+            ends[start], ends[end]
+        )
         change = _changes(lattice.statistic[start], occupancy, bound, pair)
         change = _shifted(change, np.repeat(lattice.shift[start:end], many))
         unit[here] = -(-change // np.repeat(lattice.half_width[start:end], many))
         user[here] = occupancy.user_index[pair]
     rows = sparse.csr_matrix((unit, user, ends), shape=(len(which), occupancy.users))
+    rows.check_format()
     most = block_rows(rows, lattice.block)
     np.add.at(total, most.user, most.most)
     return total

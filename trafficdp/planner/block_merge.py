@@ -12,6 +12,8 @@ without a dense matrix.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
@@ -131,7 +133,7 @@ def _alike(
     order = np.argsort(-weighty, kind="stable")
     some = np.sort(order[np.cumsum(many[order] ** 2) <= OVERLAPS])
     priced = sparse.csr_matrix(rows[:, some] @ sparse.diags_array(price[some]))
-    paid = np.asarray(priced.sum(axis=1)).ravel()
+    paid = np.asarray(priced.sum(axis=1), dtype=np.float64).ravel()
     root = priced.sqrt()
     parts = [_promising(root, paid, size / 2, start, end) for start, end in _slices(root, many[some])]
     a, b, gain = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -144,17 +146,19 @@ def _alike(
 
 def _slices(rows: sparse.csr_matrix, many: IntArray) -> list[tuple[int, int]]:
     """Cut the rows into pieces whose products with all rows have about SLICE entries at most."""
-    cost = np.zeros(rows.shape[0] + 1, dtype=np.int64)
-    cost[1:] = np.cumsum(many[rows.indices])[rows.indptr[1:] - 1] * (rows.indptr[1:] > 0)
+    cost = np.concatenate([[0], np.cumsum(many[rows.indices])])[rows.indptr]
     cuts = np.searchsorted(cost, np.arange(0, cost[-1], SLICE))
     ends = np.unique(np.concatenate([[0], cuts, [rows.shape[0]]])).tolist()
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(itertools.pairwise(ends))
 
 
 def _promising(
     root: sparse.csr_matrix, paid: FloatArray, half: FloatArray, start: int, end: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], FloatArray]:
-    """Pairs a < b with a in ``start``..``end`` - 1 whose gain may be positive, and what it may be; ``half`` is d / 2."""
+    """Pairs a < b, a in ``start``..``end`` - 1, whose gain may be positive, and what it may be.
+
+    ``half`` is d / 2.
+    """
     product = root[start:end] @ root[start:].T
     a = np.repeat(np.arange(end - start, dtype=np.int32), np.diff(product.indptr))
     upper = np.flatnonzero(a < product.indices)

@@ -1,4 +1,4 @@
-"""What every user pays for in every block: the largest of its amounts there, without sorting by comparison."""
+"""What every user pays for in every block: the largest of its amounts there, found without comparisons."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def canonical_order(items: Items) -> tuple[IntArray, IntArray]:
 def _sums(
     join: np.ufunc, entry: WordArray, label: WordArray, across: IntArray, where: IntArray, size: int
 ) -> WordArray:
-    """The sum over entries of what each joined with the label across it is mixed to, at ``where`` (< size)."""
+    """Every entry joined with the label across it and mixed; their sums by ``where``, 0..``size`` - 1."""
     total = np.zeros(size, dtype=np.uint64)
     for start in range(0, len(entry), CHUNK):
         part = slice(start, start + CHUNK)

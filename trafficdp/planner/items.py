@@ -51,7 +51,10 @@ class Items:
     @cached_property
     def rows(self) -> sparse.csr_matrix:
         """The costs, shape (I, users)."""
-        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+        rows = sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.number, self.users))
+        # users out of range would be written to memory that is not the matrix's
+        rows.check_format()
+        return rows
 
     def take(self, order: IntArray, users: IntArray) -> Items:
         """Return the same items in another order and with user u called ``users[u]``."""

@@ -76,9 +76,9 @@ class Forest:
 
     @cached_property
     def rows(self) -> sparse.csr_matrix:
-        """Costs in whole units (C, rows): a row for every user, and one for every path from a leaf to its root.
+        """Costs in whole units (C, rows): a row for every user, and one for every path to a root.
 
-        On a path every candidate costs more than half, so that only one fits.
+        A path starts at a leaf; on it every candidate costs more than half, so that only one fits.
         """
         leaf = np.ones(self.number, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
@@ -183,7 +183,7 @@ def fill(forest: Forest, order: IntArray) -> BoolArray:
     """
     # by row, and within a row in the order: two passes over the entries, nothing is compared
     by_row = forest.rows[order].tocsc()
-    place, cost, ends = by_row.indices, by_row.data, by_row.indptr
+    place, cost, ends = by_row.indices, by_row.data, by_row.indptr.astype(np.int64)
     taken = np.zeros(forest.number, dtype=np.bool_)
     undecided = np.ones(forest.number, dtype=np.bool_)
     while undecided.any():
@@ -204,7 +204,7 @@ def fill(forest: Forest, order: IntArray) -> BoolArray:
 
 
 def _running(ends: IntArray, amount: IntArray) -> IntArray:
-    """Sums of ``amount`` up to and with every entry, row by row; entries ``ends[r]:ends[r + 1]`` are row r."""
+    """Sums of ``amount`` up to and with every entry of its row; row r is ``ends[r]:ends[r + 1]``."""
     total = np.cumsum(amount)
     before = np.concatenate([[0], total])[ends[:-1]]
     total -= np.repeat(before, np.diff(ends))

@@ -1,0 +1,28 @@
+"""Counting instead of comparing: the same order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trafficdp.model import stable_order as module
+from trafficdp.model.stable_order import stable_order
+
+
+@given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]))
+def test_the_order_is_that_of_a_stable_sort(keys, width):
+    key = np.array(keys, dtype=width)
+    assert stable_order(key, 7).tolist() == np.argsort(key, kind="stable").tolist()
+
+
+def test_keys_too_many_for_32_bits_are_sorted_all_the_same(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", 3)
+    assert stable_order(np.array([2, 0, 2, 1]), 3).tolist() == [1, 3, 0, 2]
+
+
+def test_keys_out_of_range_are_no_order():
+    for keys in ([0, 3], [-1, 0]):
+        with pytest.raises(IndexError, match=r"not in 0\.\.2"):
+            stable_order(np.array(keys), 3)
