@@ -139,7 +139,8 @@ def _alike(
     a, b, gain = (np.concatenate(each) for each in zip(*parts, strict=True))
     most = PARTNERS * alive
     if len(gain) > most:
-        chosen = np.argpartition(-gain, most)[:most]
+        # all that are as good as the last of them included, as they stand: neighbours are priced together
+        chosen = gain >= np.partition(gain, len(gain) - most)[len(gain) - most]
         a, b = a[chosen], b[chosen]
     return a.astype(np.int64), b.astype(np.int64)
 

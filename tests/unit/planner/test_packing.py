@@ -91,6 +91,14 @@ def test_rounds_choose_what_one_after_the_other_chooses(seed):
     assert np.flatnonzero(fill(forest, order)).tolist() == sorted(chosen)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 7, 30])
+@pytest.mark.parametrize("seed", range(20))
+def test_deciding_some_at_a_time_chooses_the_same(seed, at_once):
+    forest = random_forest(seed, users=6)
+    order = np.random.default_rng(seed).permutation(forest.number)
+    np.testing.assert_array_equal(fill(forest, order, at_once), fill(forest, order))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_no_choice_is_worth_more_than_the_certificate(seed):
     forest = random_forest(seed)
