@@ -10,7 +10,8 @@ to a set that does not depend on the data, so that it changes by at most 1 when 
 **Only centres near the Huber minimiser can do.** If k replacements lead to a good data set of c, then the
 minimiser lies within (mean_limit + A_k)/W_k of c (``bounding.vector_smooth_sensitivity``). A centre that is
 known to cost k1 leaves those within that radius for k = k1 - 1; the others are never enumerated, however many
-there are.
+there are. That ball is covered by balls of half its size, and so on (branch and bound): with |y_i - b| less
+the ball's size for the distances, the cost of its middle b bounds those of all centres in it from below.
 
 Data sets are (n, d); the distance depends on values and is never published.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.centre_lattice import CentreLattice
+from trafficdp.bounding.centre_lattice import WIDER, CentreLattice
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -47,20 +48,42 @@ def vector_distance(
     it a centre that costs k can be.
     """
 
-    def costs(centres: FloatArray) -> int:
-        return int(_costs(_length(centres[:, None, :] - y), weight, radius, mean_limit).min())
+    def cost(centres: FloatArray, size: float) -> IntArray:
+        """Return a lower bound of the costs within ``size`` of each centre: the cost itself for 0."""
+        found = np.empty(len(centres), dtype=np.int64)
+        step = max(1, CHUNK // len(y))
+        for begin in range(0, len(centres), step):
+            part = slice(begin, begin + step)
+            distance = _length(centres[part, None, :] - y)
+            shortest = np.maximum(distance - size * WIDER, 0.0)
+            found[part] = _costs(shortest, weight, radius, mean_limit)
+        return found
 
-    best = min(limit, costs(lattice.around(minimiser)))
+    best = min(limit, int(cost(lattice.around(minimiser), 0.0).min()))
     if best == 0:
         return 0
-    # every centre that may still be better is this near, and costs no less than with these distances
+    # every centre that may still be better is this near
     near = float(reach[best - 1])
-    shortest = np.maximum(_length(y - minimiser) - near, 0.0)
-    if int(_costs(shortest[None], weight, radius, mean_limit)[0]) >= best:
+    if int(cost(minimiser[None], near)[0]) >= best:
         return best
-    centres = lattice.within(minimiser, near)
-    step = max(1, CHUNK // len(y))
-    return min([best, *(costs(centres[begin : begin + step]) for begin in range(0, len(centres), step))])
+    # finer and finer balls, of which those that cannot hold a better centre are dropped
+    balls, size = minimiser[None], near
+    while size > 2 * lattice.radius and len(balls):
+        coarse = CentreLattice(y.shape[1], size / 2)
+        balls = _distinct([coarse.within(ball, 1.5 * size) for ball in balls], lattice.radius)
+        size /= 2
+        balls = balls[cost(balls, size) < best]
+    if not len(balls):
+        return best
+    centres = _distinct([lattice.within(ball, size) for ball in balls], lattice.radius)
+    return min(best, int(cost(centres, 0.0).min(initial=best)))
+
+
+def _distinct(parts: list[FloatArray], scale: float) -> FloatArray:
+    """Return the rows of all parts, each once; rows that differ by rounding alone are the same."""
+    rows = np.concatenate(parts)
+    _, first = np.unique(np.rint(rows * (1e6 / scale)), axis=0, return_index=True)
+    return np.asarray(rows[first])
 
 
 def _length(vectors: FloatArray) -> FloatArray:

@@ -248,3 +248,33 @@ def test_more_dimensions_keep_to_the_number_of_centres():
 def test_shapes_that_prove_nothing_are_refused(weight, threshold, dimensions, radius, message):
     with pytest.raises(UsageError, match=message):
         VectorShape(np.array(weight), np.array(threshold, dtype=float), dimensions, radius)
+
+
+@pytest.mark.parametrize(("dimensions", "users"), [(2, 60), (3, 40)])
+def test_the_search_by_halves_finds_what_all_centres_give(dimensions, users):
+    random = np.random.default_rng(12)
+    shape = equal(users, dimensions=dimensions)
+    reached = set()
+    for _ in range(6):
+        y = random.normal(0, random.uniform(0.3, 1.2), (users, dimensions))
+        y[: users // 5, 0] += random.uniform(0, 4)
+        centre = minimiser(y, shape)
+        for level in shape.levels[::5]:
+            arguments = (shape.weight, level.share * shape.threshold, level.mean_limit, shape.lattice)
+            found = vector_distance(y, *arguments, centre, level.reach, level.k0)
+            every = shape.lattice.within(centre, float(level.reach[-1]))
+            brute = min(level.k0, int(_costs(every, y, *arguments[:3]).min()))
+            assert found == brute
+            reached.add(found)
+    assert len(reached) > 3
+
+
+def _costs(centres, y, weight, radius, mean_limit):
+    """Replace whoever is outside, then the longest, until all is well: one centre at a time."""
+    found = []
+    for centre in centres:
+        distance = np.linalg.norm(y - centre, axis=1)
+        pull = np.sort((weight * distance)[distance <= radius])
+        kept = np.searchsorted(np.cumsum(pull), mean_limit * (1 + 1e-12), side="right")
+        found.append(len(y) - kept)
+    return np.array(found)
