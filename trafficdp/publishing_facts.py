@@ -51,6 +51,9 @@ COMPOSITION = {
     "priced jointly, added over bins; the largest is the guarantee",
     "moments": "equal noise in all bins on sums of x and of x (U - x); the loss is each vehicle's exact own "
     "loss, both sums of a bin priced together, added over bins; the largest is the guarantee",
+    "moment_blocks": "sums of x, and sums of x (U - x), that the same vehicles share are drawn together in "
+    "blocks of l-infinity noise: a vehicle pays the largest of its exact losses in a pair of such blocks, "
+    "once, added over blocks; the largest is the guarantee",
     "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
     "over the bins it is kept in, mean and variance of a bin priced jointly; the largest is the guarantee",
     "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "

@@ -21,6 +21,7 @@ from trafficdp.errors import (
 )
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
+from trafficdp.planner.moment_block_recipe import MomentBlockRecipe
 from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.publishing_facts import COMPOSITION
@@ -125,7 +126,13 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
 
 
 @pytest.mark.parametrize(
-    ("rung", "recipe"), [("blocks", BlockRecipe), ("equal", LatticeRecipe), ("moments", MomentsRecipe)]
+    ("rung", "recipe"),
+    [
+        ("blocks", BlockRecipe),
+        ("equal", LatticeRecipe),
+        ("moments", MomentsRecipe),
+        ("moment_blocks", MomentBlockRecipe),
+    ],
 )
 @pytest.mark.parametrize("share", [0.5, 1 - 1e-9])
 def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(

@@ -40,6 +40,7 @@ NAMES = {
     "equal": "equal noise",
     "blocks": "block noise",
     "moments": "sums of x, x (U - x)",
+    "moment_blocks": "such sums in blocks",
     "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",

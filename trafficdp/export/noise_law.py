@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainccinv
 
+from trafficdp.export.moment_block_law import MomentBlockLaw
 from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_combination import combination_half_width
@@ -34,6 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 _LATTICE = ("lattice_scale", "lattice_spacing")
 _PRODUCTS = ("product_scale", "product_spacing")
+_PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
 _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
 
@@ -218,6 +220,8 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
         return _lattice_law(release, statistic)
     if all(name in recipe for name in _PRODUCTS):
         return _moments_law(release, statistic)
+    if all(name in recipe for name in _PRODUCT_BLOCKS):
+        return _moment_block_law(release, statistic)
     if all(name in recipe for name in _BLOCKS):
         law = _block_law(release, statistic)
         parent = _parents(release) if statistic is Statistic.MEAN else None
@@ -280,10 +284,33 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
     )
 
 
+def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
+    recipe, unit = release.estimates[statistic].recipe, release.bound.unit.factor_to(release.display_unit)
+    mean = _block_law(release, Statistic.MEAN)
+    block, width, shift = (np.asarray(recipe[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
+    noisy = block >= 0
+    mean_shift = np.asarray(release.estimates[Statistic.MEAN].recipe["shift"], dtype=np.int64)
+    # a step of the mean is 2^-shift q/N, of the average of products 2^-shift q^2/N
+    step = np.where(noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.bound.step * unit), 0.0)
+    upper = float(release.bound.upper * unit)
+    first = np.where(noisy, upper * mean.step * mean.width, 0.0)
+    second = step * width
+    bias = rounding_bias(statistic, release.bound) * _factor(release, statistic)
+    floored = np.where(shift < 0, step / 2, 0.0) + np.where(mean_shift < 0, upper * mean.step / 2, 0.0)
+    return MomentBlockLaw(
+        mean.size,
+        first * mean.scale,
+        second * mean.scale,
+        np.asarray(2 * (first + second), dtype=np.float64),
+        np.where(noisy, bias + floored, 0.0),
+    )
+
+
 def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     estimate = release.estimates[statistic]
     block = np.asarray(estimate.recipe["block"], dtype=np.int64)
-    everything = np.concatenate([each.recipe["block"] for each in release.estimates.values()])
+    recipes = [each.recipe for each in release.estimates.values()]
+    everything = np.concatenate([recipe["block"] for recipe in recipes if "block" in recipe])
     sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
     parent = _parents(release)
     if parent is not None:

@@ -19,6 +19,7 @@ from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
 from trafficdp.planner.consistent_rung import ConsistentRung
 from trafficdp.planner.ladder import BY_NAME, WITH_VARIANCES, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
+from trafficdp.planner.moment_block_recipe import NAME as MOMENT_BLOCKS
 from trafficdp.planner.recipe import PureRecipe, Recipe
 from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
 from trafficdp.planner.suppression_rung import SuppressionRung
@@ -32,6 +33,7 @@ FloatArray = npt.NDArray[np.float64]
 OTHER_NOISE = {
     "blocks": "block noise",
     "moments": "Laplace noise on sums of x and of x (U - x)",
+    MOMENT_BLOCKS: "block noise on sums of x and of x (U - x)",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
@@ -200,7 +202,7 @@ def choose_rung(rungs: tuple[Rung, ...], request: Request) -> Rung:
         raise UsageError(
             f"the rung {request.rung} releases mean and variance together",
             got=", ".join(statistic.value for statistic in request.tolerance),
-            expected="mean and variance",
+            expected="mean and variance" + (" alone" if request.rung == MOMENT_BLOCKS else ""),
             todo='release both, or choose rung = "best"',
         )
     if request.rung != "best":

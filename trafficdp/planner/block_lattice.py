@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -83,20 +84,49 @@ def to_block_lattice(
     """
     if not blocks.items.number:
         raise UsageError("there is nothing to release", expected="at least one item with noise")
-    target = epsilon.pico // CHARGE_STEP * CHARGE_STEP
-    if target <= 0:
-        raise UsageError(
-            "no noise fits the epsilon", got=f"epsilon={epsilon}", todo="ask for a larger epsilon"
-        )
-    wanted = target / PICO
+    wanted = whole_steps(epsilon) / PICO
     per_unit = np.empty(blocks.items.number)
     names = np.array([statistic.value for statistic in blocks.items.statistic])
     for statistic in set(blocks.items.statistic):
         mine = names == statistic.value
         per_unit[mine] = steps_per_unit(statistic, occupancy, bound)[blocks.items.bin[mine]]
-    start = min(UNITS * 2.0 ** max(0, math.ceil(-math.log2(wanted))), LARGEST_START)
-    lattice = _lattice(blocks, blocks.half_widths(wanted) * per_unit, start)
-    most = int(_units_per_user(occupancy, bound, lattice).max(initial=0))
+    return fitted_lattice(
+        blocks.items.statistic,
+        blocks.items.bin,
+        blocks.block,
+        blocks.half_widths(wanted) * per_unit,
+        epsilon,
+        lambda lattice: _units_per_user(occupancy, bound, lattice),
+    )
+
+
+def whole_steps(epsilon: PureDP) -> int:
+    """Return the largest charge within ``epsilon``, in pico-epsilons; raise UsageError when it is 0."""
+    target = epsilon.pico // CHARGE_STEP * CHARGE_STEP
+    if target <= 0:
+        raise UsageError(
+            "no noise fits the epsilon", got=f"epsilon={epsilon}", todo="ask for a larger epsilon"
+        )
+    return target
+
+
+def fitted_lattice(
+    statistic: tuple[Statistic, ...],
+    place: IntArray,
+    block: IntArray,
+    width: FloatArray,
+    epsilon: PureDP,
+    units_of: Callable[[BlockLattice], IntArray],
+) -> BlockLattice:
+    """Return noise of at least the half widths ``width`` (whole steps of the items' integers, shape (I,)).
+
+    ``units_of`` returns what every user pays in units of 1/s; s is the least at which nobody pays more than
+    ``epsilon``. Raises UsageError as ``to_block_lattice`` does.
+    """
+    target = whole_steps(epsilon)
+    start = min(UNITS * 2.0 ** max(0, math.ceil(-math.log2(target / PICO))), LARGEST_START)
+    lattice = _lattice(statistic, place, block, width, start)
+    most = int(units_of(lattice).max(initial=0))
     exact = Fraction(most * PICO, target)
     scale = float(exact)
     while Fraction(scale) < exact:
@@ -117,9 +147,16 @@ def block_loss_per_user(occupancy: Occupancy, bound: ContributionBound, lattice:
     From public counts and the lattice alone, so that anyone with the counts can check a release.
     Raises UsageError when a half width or the scale is not positive.
     """
+    return loss_of_units(_units_per_user(occupancy, bound, lattice), lattice)
+
+
+def loss_of_units(units: IntArray, lattice: BlockLattice) -> IntArray:
+    """Return whole charge steps of at least ``units`` / s, in pico-epsilons, shape (users,).
+
+    Raises UsageError when the scale is not positive or a loss is out of range.
+    """
     if not (math.isfinite(lattice.scale) and lattice.scale > 0):
         raise UsageError("block noise is out of range", expected="a scale above 0")
-    units = _units_per_user(occupancy, bound, lattice)
     scale = Fraction(lattice.scale) * CHARGE_STEP / PICO
     # a few different numbers of units at most a user, in exact integers
     distinct, which = np.unique(units, return_inverse=True)
@@ -151,7 +188,7 @@ def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: Blo
             ends[start], ends[end]
         )
         change = _changes(lattice.statistic[start], occupancy, bound, pair)
-        change = _shifted(change, np.repeat(lattice.shift[start:end], many))
+        change = shifted(change, np.repeat(lattice.shift[start:end], many))
         unit[here] = -(-change // np.repeat(lattice.half_width[start:end], many))
         user[here] = occupancy.user_index[pair]
     rows = sparse.csr_matrix((unit, user, ends), shape=(len(which), occupancy.users))
@@ -180,8 +217,8 @@ def _changes(
     return moved
 
 
-def _shifted(change: IntArray, shift: IntArray) -> IntArray:
-    """D 2^shift; flooring to multiples of 2^-shift may add one step to a change."""
+def shifted(change: IntArray, shift: IntArray) -> IntArray:
+    """Return D 2^shift; flooring to multiples of 2^-shift may add one step to a change."""
     far = int(np.abs(shift).max(initial=0)) > 62
     if far or float(np.ldexp(change, shift).max(initial=0.0)) >= 2.0**62:
         raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
@@ -192,11 +229,13 @@ def _shifted(change: IntArray, shift: IntArray) -> IntArray:
     return np.where(shift < 0, down, up).astype(np.int64)
 
 
-def _lattice(blocks: Blocks, width: FloatArray, scale: float) -> BlockLattice:
+def _lattice(
+    statistic: tuple[Statistic, ...], place: IntArray, block: IntArray, width: FloatArray, scale: float
+) -> BlockLattice:
     """Round half widths (integer steps of the statistic) up to a_i s / 2^shift at ``scale``."""
     # enough finer steps for a_i >= 2^12, but never so many that a draw could leave 64 bits
     finer = np.ceil(np.log2(LEAST_HALF_WIDTH * scale / width))
-    most = np.floor(FARTHEST_BITS - 1 - np.log2(blocks.size + 1.0) - np.log2(width))
+    most = np.floor(FARTHEST_BITS - 1 - np.log2(np.bincount(block)[block] + 1.0) - np.log2(width))
     shift = np.minimum(np.maximum(finer, 0.0), most)
     half_width = np.ceil(width * 2.0**shift / scale * (1 + 2.0**-40))
     if not bool(np.all(np.isfinite(half_width) & (half_width >= 1) & (shift >= -40) & (shift <= 60))):
@@ -205,9 +244,9 @@ def _lattice(blocks: Blocks, width: FloatArray, scale: float) -> BlockLattice:
             todo="ask for another epsilon or a larger speed_step",
         )
     return BlockLattice(
-        blocks.items.statistic,
-        blocks.items.bin,
-        blocks.block,
+        statistic,
+        place,
+        block,
         half_width.astype(np.int64),
         shift.astype(np.int64),
         scale,

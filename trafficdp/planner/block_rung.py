@@ -23,11 +23,13 @@ from trafficdp.planner.block_lattice import NOTHING, to_block_lattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.planner.ladder import Rung, ladder
+from trafficdp.planner.moment_block_rung import moment_block_rung
 from trafficdp.planner.moments_rung import moments_rung
 from trafficdp.planner.recipe import PureRecipe
 from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
+MOMENTS = {Statistic.MEAN, Statistic.VARIANCE}
 EFFORT = 2_000
 """Moves of single items tried for a release: half a second for 1,400 bins; more gain 1 to 3 percent."""
 EFFORT_PER_NUMBER = 20
@@ -95,8 +97,12 @@ def all_rungs(
     blocks = blocks_of(occupancy, bound, tolerance)
     statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
     rungs: tuple[Rung, ...] = (*plain, BlockRung(blocks, occupancy.bins, statistics))
-    if {Statistic.MEAN, Statistic.VARIANCE} <= tolerance.keys():
+    if tolerance.keys() >= MOMENTS:
         rungs = (*rungs, moments_rung(occupancy, bound, tolerance))
+        if len(tolerance) == len(MOMENTS):
+            means = blocks_of(occupancy, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
+            own = moment_block_rung(means, occupancy, bound, tolerance[Statistic.VARIANCE])
+            rungs = (*rungs, own)
     return rungs
 
 

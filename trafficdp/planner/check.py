@@ -12,6 +12,7 @@ K/B + (N - 2 k + 1) K^2/(c C) fall in k, so the best k is the last with one abov
 a spacing c > 1 floors, plus K/B' for a vehicle mean. The best d is found as k is above.
 
 **blocks**: the sum over blocks of the largest ceil(D 2^shift / a), divided by s; D the change of the item.
+**moment_blocks** have a file of their own, ``check_moment_blocks``.
 
 **consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's fixes in all
 bins of p.
@@ -39,16 +40,19 @@ from trafficdp.planner.check_exact import (
     FRACTION_BITS,
     PICO,
     as_ratio,
+    best_whole,
     refuse_undercharged,
     require_covered,
     unsound,
 )
 from trafficdp.planner.check_mechanisms import pure_losses
+from trafficdp.planner.check_moment_blocks import check_moment_blocks
 from trafficdp.planner.check_moves import integer_moves
 from trafficdp.planner.check_zcdp import zcdp_losses
 from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
+from trafficdp.planner.moment_block_recipe import MomentBlockRecipe
 from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.planner.recipe import Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
@@ -77,6 +81,8 @@ def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound,
         check_lattices(occupancy, bound, recipe.lattices, charged)
     elif isinstance(recipe, SuppressedRecipe):
         check_lattices(recipe.rest(occupancy, bound), bound, recipe.lattices, charged)
+    elif isinstance(recipe, MomentBlockRecipe):
+        check_moment_blocks(occupancy, bound, recipe.lattice, charged)
     elif isinstance(recipe, MomentsRecipe):
         check_moments(occupancy, bound, recipe.lattices, charged)
     elif isinstance(recipe, BlockRecipe):
@@ -253,7 +259,7 @@ def _lattice_terms(
         bend_over = scale * spacing
         extra = np.where(varies & (spacing > 1), over, 0)
         extra_over = scale
-    best = _best(count, samples, linear * bend_over, bend * linear_over)
+    best = best_whole(count, samples, linear * bend_over, bend * linear_over)
     numerator = best * (linear * bend_over + (samples - best) * bend * linear_over)
     total, below = numerator, linear_over * bend_over
     total, below = total * extra_over + extra * below, below * extra_over
@@ -279,21 +285,13 @@ def _moment_terms(
     linear = first_over * second * spacing
     bend = np.where(varies, second_over * first, 0)
     below = first * second * spacing
-    best = _best(steps, steps, linear, bend)
+    best = best_whole(steps, steps, linear, bend)
     total = count * (best * linear + best * (steps - best) * bend)
     total = total + np.where(varies & (spacing > 1), second_over * first * spacing, 0)
     if Statistic.VEHICLE_MEAN in lattices:
         scale, over = _exact(lattices[Statistic.VEHICLE_MEAN], place, one == 1)
         total, below = total * scale + steps * over * below, below * scale
     return _Terms(total, below)
-
-
-def _best(count: ObjectArray, samples: ObjectArray, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
-    """The k in 0..m with the largest k linear + k (N - k) bend, both at least 0."""
-    safe = np.where(bend > 0, bend, 1)
-    # the k-th step is linear + (N - 2 k + 1) bend: above 0 while 2 k bend < linear + (N + 1) bend
-    last = (linear + (samples + 1) * safe - 1) // (2 * safe)
-    return np.where(bend > 0, np.minimum(last, count), count)
 
 
 def _exact(

@@ -93,3 +93,13 @@ def unsound(found: str) -> AllocationError:
         expected="a charge that covers every vehicle's exact loss",
         todo="nothing was charged; report this: it is an error of trafficdp or of an altered plan",
     )
+
+
+def best_whole(
+    count: ObjectArray, samples: ObjectArray, linear: ObjectArray, bend: ObjectArray
+) -> ObjectArray:
+    """Return the k in 0..m with the largest k linear + k (N - k) bend, both at least 0."""
+    safe = np.where(bend > 0, bend, 1)
+    # the k-th step is linear + (N - 2 k + 1) bend: above 0 while 2 k bend < linear + (N + 1) bend
+    last = (linear + (samples + 1) * safe - 1) // (2 * safe)
+    return np.where(bend > 0, np.minimum(last, count), count)

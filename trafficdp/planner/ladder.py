@@ -44,8 +44,8 @@ from trafficdp.privacy.loss import PICO, PureDP
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
 RUNGS = ("basic", "grid_count", "exact", "equal", "blocks")
-WITH_VARIANCES = ("moments",)
-"""Rungs for releases of mean and variance together."""
+WITH_VARIANCES = ("moments", "moment_blocks")
+"""Rungs for releases of mean and variance together; the second for nothing besides."""
 BY_NAME = (*RUNGS, *WITH_VARIANCES, "clip_user", "consistent")
 """What may be asked for by name; clip_user is never the best where a map says something, and consistent is
 for averages over larger hexagons."""

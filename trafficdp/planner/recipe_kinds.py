@@ -10,6 +10,7 @@ from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.consistent_recipe import ConsistentRecipe
 from trafficdp.planner.lattice_recipe import LatticeRecipe
 from trafficdp.planner.mechanism_recipe import MechanismRecipe
+from trafficdp.planner.moment_block_recipe import MomentBlockRecipe
 from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.planner.recipe import Columns, Recipe
 from trafficdp.planner.suppressed_recipe import SuppressedRecipe
@@ -31,6 +32,7 @@ KINDS: dict[str, Kind] = {
     "consistent": ConsistentRecipe,
     "lattice": LatticeRecipe,
     "moments": MomentsRecipe,
+    "moment_blocks": MomentBlockRecipe,
     "suppressed": SuppressedRecipe,
     "mechanism": MechanismRecipe,
     "zcdp_mechanism": ZCDPRecipe,

@@ -26,6 +26,11 @@ RECIPE_COLUMNS = {
         RecipeColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
         RecipeColumn("product_scale", "lattice steps", "exact scale of the noise of the sum of x (U - x)"),
         RecipeColumn("product_spacing", "lattice steps", "that noise is a multiple of this integer", 1),
+        RecipeColumn("product_block", None, "number of the block of its sum of x (U - x); -1 for none", -1),
+        RecipeColumn(
+            "product_half_width", "lattice steps", "half width of the noise of that sum; 0 for none", 0
+        ),
+        RecipeColumn("product_shift", None, "that sum is multiplied by 2 to this power before noise", 0),
         RecipeColumn("block_scale", None, "exact scale s of the noise of its block; 0 for a constant"),
         RecipeColumn("block", None, "number of its block, whose noise is drawn together; -1 for none", -1),
         RecipeColumn("half_width", "lattice steps", "half width a of the noise in its block; 0 for none", 0),

@@ -10,6 +10,7 @@ import pytest
 from trafficdp.export.certainty import average, outward_down, outward_up, simultaneous, unclamped
 from trafficdp.export.change import changes
 from trafficdp.export.findings import changed_rows, findings, order_of
+from trafficdp.export.moment_block_law import MomentBlockLaw
 from trafficdp.export.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
 from trafficdp.mechanisms import baseline
 from trafficdp.mechanisms.lattice import to_lattice
@@ -18,6 +19,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.block_estimates import block_estimates
 from trafficdp.planner.block_lattice import BlockLattice
+from trafficdp.planner.moment_block_recipe import MomentBlockRecipe
 from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.privacy.release import BinStatus
 from trafficdp.sensitive.values import Values
@@ -94,6 +96,21 @@ class _World:
         products = to_product_lattice(occupancy, self.bound, means, 0.6)
         recipe = MomentsRecipe({MEAN: means, VARIANCE: products})
         estimates = recipe.estimates(
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
+        )
+        return self._release(estimates, name)
+
+    def moment_block_release(self, noise, contributions, scale=1.0, name="R0001"):
+        # as much noise on the means as ``moments_release`` has, or less
+        lattice = BlockLattice(
+            statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
+            bin=np.tile(np.arange(BINS), 2),
+            block=np.concatenate([np.arange(BINS) // 2, 4 + np.arange(BINS) // 2]),
+            half_width=np.repeat([64, 60 * 40], BINS),
+            shift=np.repeat([2, 2], BINS),
+            scale=scale,
+        )
+        estimates = MomentBlockRecipe(lattice).estimates(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -229,6 +246,28 @@ def test_averages_and_changes_of_variances_from_products_hold(world):
         wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
         missed += wrong or not moved.average.low <= change.mean() <= moved.average.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
+
+
+def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world):
+    noise, missed, runs = SimulatedNoise(15), 0, 60
+    truth = world.truth(world.contributions, VARIANCE)
+    for _ in range(runs):
+        draw = world.moment_block_release(noise, world.contributions)
+        certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
+        found = average(draw, VARIANCE, certain, ERROR / 2)
+        missed += _misses(certain, truth) or not found.low <= truth.mean() <= found.high
+    assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
+    law = law_of(draw, VARIANCE)
+    assert isinstance(law, MomentBlockLaw)
+    estimate = draw.estimates[VARIANCE]
+    # 24 fixes: a step of the mean is 2^-2/24, of the products the same; U is 60
+    assert law.first == pytest.approx(np.full(BINS, 60 * 64 / 4 / 24))
+    assert law.second == pytest.approx(np.full(BINS, 60 * 40 / 4 / 24))
+    assert law.size.tolist() == [2] * BINS
+    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    half = (estimate.high - estimate.low) / 2
+    inside = (estimate.low > 0) & (estimate.high < 900)
+    assert np.all(half[inside] >= law.half_width(ERROR)[inside] * (1 - 1e-9))
 
 
 def test_the_law_of_variances_from_products_is_that_of_both_noises(world):

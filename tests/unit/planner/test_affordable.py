@@ -23,8 +23,8 @@ def planned(occupancy_of, bound_of):
         occupancy = occupancy_of(table)
 
         def at(total):
-            # this rung is for mean and variance together
-            more = {Statistic.VARIANCE: 60.0} if rung == "moments" else {}
+            # these rungs are for mean and variance together
+            more = {Statistic.VARIANCE: 60.0} if "moment" in rung else {}
             request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.125, 0.95, rung)
             return allocate(occupancy, request)
 
@@ -53,7 +53,9 @@ def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned)
     assert affordable(allocation, left, at).epsilon == PureDP.of(4)
 
 
-@pytest.mark.parametrize("rung", ["basic", "grid_count", "exact", "equal", "blocks", "moments"])
+@pytest.mark.parametrize(
+    "rung", ["basic", "grid_count", "exact", "equal", "blocks", "moments", "moment_blocks"]
+)
 def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, rung):
     allocation, at = planned(BUSY, 4, rung)
     left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)

@@ -30,7 +30,7 @@ def asked(occupancy, bound_of):
     return asked
 
 
-@pytest.mark.parametrize("rung", ["basic", "exact", "equal", "blocks", "moments"])
+@pytest.mark.parametrize("rung", ["basic", "exact", "equal", "blocks", "moments", "moment_blocks"])
 @pytest.mark.parametrize("reach", list(Reach))
 def test_the_least_epsilon_is_within_and_a_percent_less_is_not(asked, rung, reach):
     found = least_epsilon(lambda epsilon: asked(epsilon.epsilon, rung), PureDP.of(1), 4.0, reach)
