@@ -1,4 +1,4 @@
-"""Plans and releases of a store that counts in rho: gaussian_twin and PLAN, charged and published in zCDP."""
+"""Plans and releases of a store that counts in rho: charged and published in zCDP."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ZCDPMaps:
                     got=f"a median expected error of {verdict.median_error:.3g} {unit}",
                     expected=f"at most {verdict.threshold:.3g} {unit}",
                     todo="ask for a larger rho or a coarser map; --force releases all the same, with every "
-                    "number marked (what PLAN's error is counts cannot tell)",
+                    "number marked (how far PLAN or IOME is off counts cannot tell)",
                 )
             version = vault_fixes.data_version(curator.vault)
             occasion = occasion_of(self.config, curator.vault, version, self.config.grid, datetime.now(UTC))

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.iome import iome_mean
+from trafficdp.mechanisms.iome_vectors import iome_mean
 from trafficdp.mechanisms.plan_binary import plan_binary_mean
 from trafficdp.mechanisms.plan_vectors import plan_mean, private_centre
 from trafficdp.noise.source import SimulatedNoise

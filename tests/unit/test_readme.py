@@ -20,6 +20,7 @@ from trafficdp import errors
 from trafficdp.cli.main import COMMANDS
 from trafficdp.cli.plan import plan_facts
 from trafficdp.config_map import MapSettings
+from trafficdp.mechanisms.iome import LARGEST_CELLS
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.refusal import passing_epsilon
 from trafficdp.workspace import Workspace
@@ -262,3 +263,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin):
     assert set(NUMBER.findall(prose)) == set(computed) | asked
     assert status.vehicles == 247
     assert config.map.refuse_above == 1 / 8
+
+
+def test_the_largest_city_that_iome_rotates_is_the_one_that_is_told():
+    assert f"may be {LARGEST_CELLS:,} at most" in _section("Which mechanism?")

@@ -84,6 +84,7 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
     assert document["recipe"] == {
         "kind": "zcdp_mechanism",
         "mechanisms": {"mean": "gaussian_twin", "variance": "gaussian_twin"},
+        "settings": {"mean": [], "variance": []},
     }
     assert [each["share"] for each in document["mechanisms"]] == [0.5, 0.5]
     parameters = document["registry"]["deployment"]["privacy_loss"]["privacy_parameters"]
@@ -124,19 +125,20 @@ def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_plan_is_released_when_forced_and_claims_no_interval(concentrated, name):
-    here = configure(concentrated, name, '"mean"')
+def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrated, name):
+    here = configure(concentrated, name)
     done = here.zcdp.release(force=True)
     assert failed(concentrated) == {}
-    (estimate,) = done.release.estimates.values()
-    numbered = ~np.isnan(estimate.value)
-    assert numbered.any()
-    assert np.all(estimate.low[numbered] == 0)
-    assert np.all(estimate.high[numbered] == float(done.release.bound.upper))
-    assert set(estimate.status[numbered]) == {"uninformative"}
-    (mechanism,) = read(manifest_of(concentrated))["mechanisms"]
-    assert mechanism["mechanism"] == name
-    assert "whole range" in mechanism["interval_basis"]
+    assert [each.value for each in done.release.estimates] == ["mean", "variance"]
+    for statistic, estimate in done.release.estimates.items():
+        numbered = ~np.isnan(estimate.value)
+        assert numbered.any()
+        assert np.all(estimate.low[numbered] == 0)
+        assert np.all(estimate.high[numbered] == statistic.largest(done.release.bound.upper))
+        assert set(estimate.status[numbered]) == {"uninformative"}
+    for mechanism in read(manifest_of(concentrated))["mechanisms"]:
+        assert mechanism["mechanism"] == name
+        assert "whole range" in mechanism["interval_basis"]
 
 
 def test_the_budget_is_enforced_in_rho_before_anything_is_written(concentrated):
@@ -319,6 +321,31 @@ def test_the_commands_speak_of_rho(concentrated):
         shown = run(concentrated, command)
         assert shown.returncode == 0, shown.stderr
         assert "rho" in shown.stdout + shown.stderr
+
+
+def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated):
+    before = concentrated.dump()
+    done = run(concentrated, "--json", "compare", "--rho", "2")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, schema("compare_zcdp"))
+    assert found["rho"] == "2"
+    for each in found["statistics"]:
+        offers = {offer["mechanism"]: offer for offer in each["mechanisms"]}
+        assert list(offers) == [m.name for m in ZCDP_MECHANISMS if each["statistic"] in m.statistics]
+        for offer in offers.values():
+            assert 0 < float(offer["loss_rho"]) <= 2
+            assert 0 < offer["simulated_error"] <= offer["worst_error"]
+        # of PLAN and IOME counts prove nothing
+        assert offers["gaussian_twin"]["worst_error"] < offers["plan"]["worst_error"]
+    refused = run(concentrated, "compare", "--epsilon", "2")
+    assert refused.returncode == 2
+    assert "rho" in refused.stderr
+    shown = run(concentrated, "compare")
+    assert shown.returncode == 0, shown.stderr
+    assert "at rho 3" in shown.stdout
+    assert "made-up cities" in shown.stdout
+    assert concentrated.dump() == before
 
 
 def test_a_pure_store_is_what_it_was_before_there_were_kinds(released):

@@ -118,9 +118,8 @@ def audit_zcdp_mechanism(
         found = [mechanism.estimate(samples, statistic, rho, source)[0] for _ in range(times)]
         return np.array(found, dtype=np.float64)
 
-    return audit_draws(
-        estimate, extreme_neighbours(bound), noise, draws=draws, confidence=confidence, delta=delta
-    )
+    pairs = extreme_neighbours(bound, few=True)
+    return audit_draws(estimate, pairs, noise, draws=draws, confidence=confidence, delta=delta)
 
 
 def audit_draws(

@@ -13,6 +13,8 @@ from trafficdp.sensitive.samples import Samples
 
 COUNTS = ((1, 1, 1, 1, 1, 1), (5, 1, 1, 1), (3, 2, 2, 2))
 """Equal vehicles, one that dominates, and counts for which WrapAround splits a vehicle over two arrays."""
+FEW_COUNTS = (((1, 1, 1, 1, 1, 1), (0,)), ((5, 1, 1, 1), (0,)))
+"""Those that matter to mechanisms that group nothing, with the vehicles that move."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,17 @@ def repeated(samples: Samples, times: int) -> Samples:
     return Samples(occupancy, np.tile(samples.value, times), samples.vehicle, samples.bound)
 
 
-def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
+def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
     """Return pairs in which the first vehicle's speeds are all 0 in one set and all U in the other.
 
     For every tuple of COUNTS the other vehicles stand at 0, and once all at U/2; where counts differ, the
     second vehicle changes as well as the first, in pairs of its own. Two more pairs are for mechanisms that
     look at ranks: a few values near one end come closer to the target rank, all others go further from it.
+    ``few`` takes FEW_COUNTS: for mechanisms that run whole for every draw.
     """
+    all_counts = tuple((counts, (0,) if len(set(counts)) == 1 else (0, 2)) for counts in COUNTS)
     pairs = []
-    for counts in COUNTS:
-        movers = (0,) if len(set(counts)) == 1 else (0, 2)
+    for counts, movers in FEW_COUNTS if few else all_counts:
         for mover in movers:
             for others in (0, bound.steps // 2):
                 sides = []

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from trafficdp.audit.trial import SEED, MadeUpCities
-from trafficdp.cli.options import EpsilonOption
+from trafficdp.cli.compare_zcdp import show_zcdp_comparison, zcdp_comparison, zcdp_comparison_facts
+from trafficdp.cli.options import EpsilonOption, RhoOption
 from trafficdp.cli.output import Output
+from trafficdp.cli.plan_zcdp import require_rho_only
 from trafficdp.cli.settings import Settings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
@@ -19,6 +21,7 @@ from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise"}
 
@@ -38,14 +41,24 @@ class Comparison:
 def compare(
     context: typer.Context,
     epsilon: EpsilonOption = None,
+    rho: RhoOption = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the made-up speeds and their noise; `auto` takes 1.")
     ] = SEED,
 ) -> None:
     """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
     settings: Settings = context.obj
+    workspace = settings.workspace()
+    if rho is not None or workspace.config.policy.kind is LossKind.ZCDP:
+        require_rho_only(epsilon=epsilon)
+        with settings.output.spinner("comparing from public counts"):
+            planned = workspace.zcdp.plan(rho)
+            offers = zcdp_comparison(planned, seed)
+        settings.output.result(zcdp_comparison_facts(planned, offers, seed))
+        show_zcdp_comparison(settings.output, planned, offers, seed)
+        return
     with settings.output.spinner("comparing from public counts"):
-        plan = settings.workspace().plan(epsilon, suggestions=False)
+        plan = workspace.plan(epsilon, suggestions=False)
         found = comparison(plan, seed)
     settings.output.result(comparison_facts(found))
     show(settings.output, found)

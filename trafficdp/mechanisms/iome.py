@@ -1,81 +1,114 @@
-"""IOME: instance-optimal mean estimation by a random rotation and clipping.
+"""IOME over all bins at once: every vehicle's vector rotated, clipped to one length, noise of one size.
 
-Huang, Liang, Yi, "Instance-optimal Mean Estimation Under Differential Privacy", NeurIPS 2021, as run in
-paper 004 (arXiv 2306.08745) with 20 halvings. rho-zCDP, replacing one user's vector:
+Huang, Liang, Yi, "Instance-optimal Mean Estimation Under Differential Privacy", NeurIPS 2021, which paper 004
+compares PLAN with; ``iome_vectors`` has its steps. The vectors of sparse visits are as in ``plan``, centred
+in public: of the L vehicles that were anywhere, vehicle l has
 
-1. Rotate x by (H D)^3, H the Hadamard matrix over sqrt(d) and D random signs (public, not values).
-2. Centre: noisy binary search for the median of every coordinate, rho/(4 d) each, within +-u/sqrt(d).
-3. Length C: noisy binary search for the rank n - 4 sqrt(d/(2 p2)) - 2 sqrt(T/(2 p1)) of the lengths within
-   [0, u], with p1 = 1 % and p2 = 99 % of the other 3/4 of rho.
-4. Clip to C, add Gaussian noise for sensitivity 2 C with p2, rotate back.
+    z[l, g] = (L / N_g) (S[g, l] - m[g, l] U/2)  where it was,  0 where it was not,
+
+and (1/L) sum_l z[l] + U/2 is exactly the vector of bin means. No vector is longer than half of
+B_l = |L m[g, l] U / N_g|_2, so that u = max_l B_l / 2 is a public range of lengths, in which C is searched.
+After the rotation there is no telling who was where: the private centre is subtracted from all.
+
+Theorem (REPLACE_USER_VALUES). rho-zCDP: a vehicle's values decide its own row alone, so that one rank changes
+in every coordinate and one among the lengths, and clipped to C the sum changes by 2 C at most. A vehicle that
+was somewhere pays rho in full, any other nothing.
+
+The rotation needs L rows of d = 2^ceil(log2 G) numbers: cities of more than LARGEST_CELLS are refused, when
+they are priced.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
-from trafficdp.mechanisms.clipped_vectors import noisy_sum
-from trafficdp.mechanisms.coordinate_quantile import binary_search_quantiles
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.iome_vectors import mean_in_place, padded_columns
+from trafficdp.mechanisms.plan import largest_lengths, masked_vectors
+from trafficdp.mechanisms.promise import require_statistic
+from trafficdp.mechanisms.zcdp_promise import zcdp_promise
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_event import ZCDPEvent
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
-CENTRE_SHARE = 0.25
-LENGTH_SHARE = 0.01
-ROUNDS = 3
+LARGEST_CELLS = 1 << 26
+"""L d: 0.5 GB of numbers."""
 
 
-def hadamard(x: FloatArray) -> FloatArray:
-    """Return x H for rows x (shape (n, d), d a power of 2), H the symmetric Hadamard matrix over sqrt(d)."""
-    rows, columns = x.shape
-    result, width = x, 1
-    while width < columns:
-        pairs = result.reshape(rows, columns // (2 * width), 2, width)
-        result = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2)
-        result = result.reshape(rows, columns)
-        width *= 2
-    return np.asarray(result / np.sqrt(columns))
+@dataclass(frozen=True)
+class IOME:
+    """IOME for bin means."""
 
-
-def rotate(x: FloatArray, signs: FloatArray) -> FloatArray:
-    """Return rows of x (shape (n, d)) rotated by H D once for every row of ``signs`` (shape (r, d))."""
-    for sign in signs:
-        x = hadamard(x * sign)
-    return x
-
-
-def rotate_back(x: FloatArray, signs: FloatArray) -> FloatArray:
-    """Undo ``rotate``: H and D are their own inverses."""
-    for sign in signs[::-1]:
-        x = hadamard(x) * sign
-    return x
-
-
-def iome_mean(x: FloatArray, reach: float, rho: float, noise: NoiseSource, *, steps: int = 20) -> FloatArray:
-    """Return a rho-zCDP estimate of the mean of the rows of x (shape (n, d)), shape (d,).
-
-    ``reach`` is u above. Raises UsageError unless reach and rho are positive.
-    """
-    positive(reach=reach)
-    positive(rho=rho)
-    rows, given = x.shape
-    columns = 1 << max(0, (given - 1).bit_length())
-    padded = np.zeros((rows, columns))
-    padded[:, :given] = x
-    coin = noise.uniform_below(np.full(ROUNDS * columns, 2, dtype=np.int64))
-    signs: FloatArray = np.asarray(2.0 * coin - 1).reshape(ROUNDS, columns)
-    turned = rotate(padded, signs)
-    side = reach / np.sqrt(columns)
-    centre = binary_search_quantiles(
-        turned, -side, side, rows / 2, CENTRE_SHARE * rho / columns, steps, noise
+    name = "iome"
+    citation = (
+        "Huang, Liang, Yi: Instance-optimal Mean Estimation Under Differential Privacy, NeurIPS 2021, "
+        "as run in arXiv 2306.08745"
     )
-    y = turned - centre
-    rest = (1 - CENTRE_SHARE) * rho
-    for_length, for_noise = LENGTH_SHARE * rest, (1 - LENGTH_SHARE) * rest
-    short = 4 * np.sqrt(columns / (2 * for_noise)) + 2 * np.sqrt(steps / (2 * for_length))
-    rank = max(np.floor(rows - short), rows // 2)
-    length = np.sqrt(np.einsum("ij,ij->i", y, y))[:, None]
-    found = binary_search_quantiles(length, 0.0, reach, rank, for_length, steps, noise)
-    mean = centre + noisy_sum(y, float(found[0]), for_noise, noise) / rows
-    return np.asarray(rotate_back(mean[None], signs)[0, :given])
+    statistics = (Statistic.MEAN,)
+    idealised = False
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> ZCDPEvent:
+        """See ZCDPMechanism: rho for every vehicle that was anywhere.
+
+        Raises UsageError for a city of more than LARGEST_CELLS.
+        """
+        require_statistic(self.name, statistic, self.statistics)
+        _shape(occupancy)
+        loss = np.where(occupancy.bins_per_user > 0, ZCDP.of(rho).pico, 0)
+        return zcdp_promise(self.name, statistic, occupancy, bound, loss.astype(np.int64))
+
+    def expected_error(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> FloatArray:
+        """See ZCDPMechanism. No formula: what clipping costs depends on values; the whole range."""
+        require_statistic(self.name, statistic, self.statistics)
+        return np.full(occupancy.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
+
+    def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
+        """See ZCDPMechanism. An infinite ``rho`` clips nothing and adds no noise."""
+        require_statistic(self.name, statistic, self.statistics)
+        occupancy, upper = samples.occupancy, float(samples.bound.upper)
+        total: FloatArray = samples.contributions().total.astype(np.float64) * float(samples.bound.step)
+        if rho == np.inf or occupancy.bins == 0:
+            sums = np.bincount(occupancy.bin_index, total, occupancy.bins)
+            return np.asarray(sums / occupancy.samples_per_bin, dtype=np.float64)
+        # a little less, so that the parts never add up to more
+        rho = float(ZCDP.of(rho).rho) * (1 - 2.0**-40)
+        rows, columns = _shape(occupancy)
+        middle = np.full(occupancy.bins, upper / 2)
+        own_row = np.cumsum(occupancy.bins_per_user > 0) - 1
+        # both count all vehicles for L, which is no matter to the mean
+        vectors = np.zeros((rows, columns))
+        vectors[own_row[occupancy.user_index], occupancy.bin_index] = masked_vectors(occupancy, total, middle)
+        vectors *= rows / occupancy.users
+        reach = float(largest_lengths(occupancy, np.ones(occupancy.bins), upper).max())
+        reach *= rows / occupancy.users / 2
+        mean = middle + mean_in_place(vectors, reach, rho, noise)[: occupancy.bins]
+        return np.asarray(np.clip(mean, 0.0, upper), dtype=np.float64)
+
+
+def _shape(occupancy: Occupancy) -> tuple[int, int]:
+    """Vehicles that were anywhere, and coordinates after padding; UsageError when they are too many."""
+    rows, columns = int((occupancy.bins_per_user > 0).sum()), padded_columns(occupancy.bins)
+    if rows * columns > LARGEST_CELLS:
+        raise UsageError(
+            "the city is too large for iome, which rotates every vehicle's vector of all bins",
+            got=f"{rows} vehicles, {occupancy.bins} bins",
+            expected=f"at most {LARGEST_CELLS:,} for their product, bins rounded up to a power of 2",
+            todo="name plan_public_scaling, choose a coarser resolution, a longer slot or a larger "
+            "min_vehicles",
+        )
+    return rows, columns

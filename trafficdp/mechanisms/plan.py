@@ -164,7 +164,9 @@ class Plan:
         )
         # the upper end of the step, never 0
         clip = (float(drawn[0]) + 1) * 2.0**-QUANTILE_BITS * limit
-        factor = np.minimum(1.0, clip / np.where(length > 0, length, 1.0)) * (1 - 2.0**-40)
+        # shorter by more than a float sum of so many squares can be off
+        shrink = 1 - 2.0**-40 - int(occupancy.bins_per_user.max()) * 2.0**-52
+        factor = np.minimum(1.0, clip / np.where(length > 0, length, 1.0)) * shrink
         unit = clip * 2.0**-LATTICE_BITS
         lattice = np.trunc(y * factor[occupancy.user_index] / unit).astype(np.int64)
         rounding = np.sqrt(occupancy.bins_per_user.astype(np.float64))

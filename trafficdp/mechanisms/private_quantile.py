@@ -70,16 +70,17 @@ def binary_search_quantile(
     sqrt(steps ln(steps/beta)/(2 rho)), which fails with probability 0.35 at beta = 0.1).
     """
     left, right = low.copy(), high.copy()
-    for _ in range(steps):
+    for drawn in noise.discrete_gaussian(np.tile(sd, (steps, 1))):
         middle = left + (right - left) // 2
-        below = _count_up_to(values, start, middle) + noise.discrete_gaussian(sd)
-        goes_right = below <= rank
+        goes_right = _count_up_to(values, start, middle) + drawn <= rank
         left, right = np.where(goes_right, middle, left), np.where(goes_right, right, middle)
     return left, right
 
 
 def _count_up_to(values: IntArray, start: IntArray, bound: IntArray) -> IntArray:
     """#{values <= bound} of every column, by binary search in all at once."""
+    if len(bound) == 1:
+        return np.searchsorted(values, bound, side="right").astype(np.int64)
     low, high = start[:-1].copy(), start[1:].copy()
     while bool(np.any(low < high)):
         middle = (low + high) // 2

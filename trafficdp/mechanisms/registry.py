@@ -21,6 +21,7 @@ from trafficdp.mechanisms.direct_clipping import DirectClipping
 from trafficdp.mechanisms.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.huber import Huber
+from trafficdp.mechanisms.iome import IOME
 from trafficdp.mechanisms.levy import Levy
 from trafficdp.mechanisms.linf_block import LinfBlock
 from trafficdp.mechanisms.mechanism import Mechanism
@@ -31,6 +32,7 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.mechanisms.two_stage import TwoStage
 from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
 
 AnyMechanism = Mechanism | ZCDPMechanism | ApproxMechanism
 
@@ -57,10 +59,11 @@ PURE_MECHANISMS: tuple[Mechanism, ...] = (
 
 ZCDP_MECHANISMS: tuple[ZCDPMechanism, ...] = (
     GaussianTwin(),
-    Plan(Scaling.PRIVATE),
-    Plan(Scaling.PRIVATE, power=1),
-    Plan(Scaling.PUBLIC),
-    Plan(Scaling.NONE),
+    ZCDPTwoMoments(Plan(Scaling.PRIVATE)),
+    ZCDPTwoMoments(Plan(Scaling.PRIVATE, power=1)),
+    ZCDPTwoMoments(Plan(Scaling.PUBLIC)),
+    ZCDPTwoMoments(Plan(Scaling.NONE)),
+    ZCDPTwoMoments(IOME()),
 )
 """Of rho: zero-concentrated differential privacy."""
 

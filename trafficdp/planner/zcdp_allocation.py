@@ -84,7 +84,7 @@ def allocate_zcdp(occupancy: Occupancy, request: ZCDPRequest) -> ZCDPAllocation:
     names = {statistic: request.mechanism[statistic] for statistic in request.tolerance}
     for statistic, name in names.items():
         require_zcdp(name, statistic)
-    each = float(ZCDP(request.rho.pico // len(names)).rho)
+    each = ZCDP(request.rho.pico // len(names)).number
     recipe = ZCDPRecipe({statistic: ZCDPPart(name, each) for statistic, name in names.items()})
     event = recipe.event(kept, request.bound)
     if event.loss > request.rho:

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 KIND = "zcdp_mechanism"
 LEAST_RHO, LARGEST_RHO = 1e-6, 1e6
-"""What one statistic may be given: below, the noise of PLAN could not be drawn in 64 bits."""
+"""What one statistic may be given: below, noise could not be drawn in 64 bits."""
 BY_TAIL = (
     "tail of the discrete Gaussian noise (Canonne, Kamath, Steinke 2020), widened by the worst-case bias"
 )
 EQUAL_NOISE = "discrete Gaussian on exact integers, one standard deviation in all bins"
-OTHER_NOISE = "that of the mechanism: private medians by noisy choice, then discrete Gaussian on integers"
+OTHER_NOISE = "that of the mechanism: private quantiles first, then discrete Gaussian on integers"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class ZCDPRecipe:
     ) -> dict[Statistic, npt.NDArray[np.object_]]:
         """See Recipe: they follow from the worst-case expected errors.
 
-        Where counts prove nothing better than the range (PLAN), every number is UNINFORMATIVE.
+        Where counts prove nothing better than the range (PLAN, IOME), every number is UNINFORMATIVE.
         """
         error = {statistic: self.expected_error(statistic, occupancy, bound) for statistic in self.parts}
         return statuses_of(error, occupancy, bound, uninformative_above)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
+
 from trafficdp.errors import UsageError
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP, decimal_text
 
@@ -50,6 +52,12 @@ class ZCDP:
     def rho(self) -> Fraction:
         """The loss as an exact fraction."""
         return Fraction(self.pico, PICO)
+
+    @property
+    def number(self) -> float:
+        """The float that ``of`` reads as this loss, or as the next smaller one that a float can be."""
+        nearest = float(self.rho)
+        return nearest if Fraction(str(nearest)) <= self.rho else float(np.nextafter(nearest, 0.0))
 
     def __add__(self, other: ZCDP) -> ZCDP:
         # kinds of loss never add up without a named conversion (privacy.conversion)

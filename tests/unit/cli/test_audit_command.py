@@ -50,9 +50,9 @@ def test_the_claim_the_confidence_and_the_seed_are_those_given(audited):
 def test_a_zcdp_mechanism_is_held_to_its_epsilon_at_delta(audited):
     mean, variance = audited("gaussian_twin", "--draws", "1000")
     for finding in (mean, variance):
-        assert finding["delta"] == 1e-6
-        # rho = 1/2 implies much less at this delta than the simple formula says
-        assert 4.5 < finding["claim"] < 5.76
+        assert finding["delta"] == 0.01
+        # rho = 1/2 implies less at this delta than the simple formula says
+        assert 2.7 < finding["claim"] < 3.5
         assert finding["verdict"] == "keeps"
         assert finding["lower_bound"] > 0.2
 

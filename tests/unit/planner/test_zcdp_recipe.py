@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import iome as iome_module
+from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
@@ -14,6 +16,7 @@ from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+OTHERS = [each.name for each in ZCDP_MECHANISMS if each.name != "gaussian_twin"]
 BOTH = ZCDPRecipe({MEAN: ZCDPPart("gaussian_twin", 0.5), VARIANCE: ZCDPPart("gaussian_twin", 0.25)})
 SPEEDS = [
     [[0, 65, 65], [65, 0], [65], [0, 0]],
@@ -101,21 +104,24 @@ def test_a_rho_out_of_range_is_never_priced(rho, occupancy_of, bound_of):
         ZCDPRecipe({MEAN: ZCDPPart("gaussian_twin", rho)}).event(occupancy_of([[1, 2]]), bound_of(65))
 
 
-@pytest.mark.parametrize("name", ["plan", "plan_l1", "plan_public_scaling", "plan_without_scaling"])
-@pytest.mark.parametrize("rho", [1e-6, 0.3, 1e6])
-def test_plan_draws_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
-    recipe = ZCDPRecipe({MEAN: ZCDPPart(name, rho)})
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("rho", [1e-6, 0.3, 4e5])
+def test_plan_and_iome_draw_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
+    recipe = ZCDPRecipe({statistic: ZCDPPart(name, rho) for statistic in (MEAN, VARIANCE)})
     silent = [[[0] * len(each) for each in of_bin] for of_bin in SPEEDS]
     for speeds in (SPEEDS, silent):
         values = values_of(speeds, bound_of(65))
         recipe.event(values.contributions.occupancy, bound_of(65))
-        (estimate,) = drawn(values, recipe, 5).values()
-        assert np.all((estimate.low == 0) & (estimate.high == 65))
+        mean, variance = drawn(values, recipe, 5).values()
+        assert np.all((mean.low == 0) & (mean.high == 65))
+        # the variance of a single fix is 0, and known to be
+        alone = values.contributions.occupancy.samples_per_bin == 1
+        assert np.all((variance.low == 0) & (variance.high == np.where(alone, 0, 65**2 / 4)))
 
 
 def test_an_allocation_never_costs_more_than_is_asked_and_splits_equally(occupancy_of, bound_of):
     occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
-    for text in ("0.000003", "0.7", "1", "12.345678901234"[:12]):
+    for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
         request = ZCDPRequest(
             rho=ZCDP.of(text),
             bound=bound,
@@ -130,6 +136,26 @@ def test_an_allocation_never_costs_more_than_is_asked_and_splits_equally(occupan
         assert len({part.rho for part in found.recipe.parts.values()}) == 1
 
 
-def test_plan_knows_no_variance():
-    with pytest.raises(UsageError, match="variance"):
-        require_zcdp("plan", VARIANCE)
+def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
+    for name in OTHERS:
+        require_zcdp(name, VARIANCE)
+        with pytest.raises(UsageError, match="vehicle mean"):
+            require_zcdp(name, Statistic.VEHICLE_MEAN)
+
+
+def test_a_city_too_large_for_a_mechanism_is_refused_before_it_is_charged(
+    occupancy_of, bound_of, monkeypatch
+):
+    monkeypatch.setattr(iome_module, "LARGEST_CELLS", 4)
+    request = ZCDPRequest(
+        rho=ZCDP.of(1),
+        bound=bound_of(65),
+        tolerance={VARIANCE: 65.0},
+        min_vehicles=1,
+        refuse_above=0.125,
+        interval_level=0.95,
+        mechanism={VARIANCE: "iome"},
+    )
+    allocate_zcdp(occupancy_of([[1, 2], [1, 1]]), request)
+    with pytest.raises(UsageError, match="too large for iome"):
+        allocate_zcdp(occupancy_of([[1, 2, 1], [1, 1, 1]]), request)
