@@ -35,7 +35,7 @@ from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.check import check_recipe
 from trafficdp.planner.order import Order
-from trafficdp.planner.refusal import judge
+from trafficdp.planner.refusal import Verdict, judge
 from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
@@ -142,12 +142,7 @@ class Curator:
         """
         verdict = judge(allocation)
         if verdict.refused and not force:
-            unit = unit_label(verdict.statistic, allocation.request.bound.unit)
-            raise UninformativeReleaseError(
-                "the release would say too little",
-                got=f"a median expected error of {verdict.median_error:.3g}",
-                expected=f"at most {verdict.threshold:.3g} {unit}",
-            )
+            raise too_little(verdict, allocation.request.bound)
         if allocation.event.idealised and not allocation.request.allow_idealised:
             raise UsageError(
                 "this noise has no exact sampler",
@@ -362,3 +357,16 @@ def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict
         "at": release.created_at.isoformat(),
         "files": {name: facts.sha256 for name, facts in sorted(files.items())},
     }
+
+
+def too_little(
+    verdict: Verdict, bound: ContributionBound, todo: str | None = None, what: str = "release"
+) -> UninformativeReleaseError:
+    """Return the error that a release (or an answer) of ``verdict`` is refused with."""
+    unit = unit_label(verdict.statistic, bound.unit)
+    return UninformativeReleaseError(
+        f"the {what} would say too little",
+        got=f"a median expected error of {verdict.median_error:.3g} {unit}",
+        expected=f"at most {verdict.threshold:.3g} {unit}",
+        todo=todo,
+    )

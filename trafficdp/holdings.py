@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trafficdp.config import Config
 from trafficdp.curator import Curator
-from trafficdp.errors import DataError
+from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.outcomes import ReleaseSummary, Status, WindowSpending
 from trafficdp.privacy.budget import BudgetPolicy
@@ -20,6 +20,18 @@ from trafficdp.publication import folder_of
 from trafficdp.publishing_facts import Occasion, source_facts
 from trafficdp.store import vault_analysts, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
+
+
+def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
+    """Return the version of the data that a plan is made from.
+
+    Raises UsageError for an empty store and for another study area than that of the first file.
+    """
+    version = vault_fixes.data_version(vault)
+    if version.ingest_id == 0:
+        raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+    pin_area(vault, config.grid.area.hash, dry_run=True)
+    return version
 
 
 def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:

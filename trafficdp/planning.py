@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.config import Config
-from trafficdp.curator import Curator
+from trafficdp.curator import Curator, too_little
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.export.columns import unit_label
 from trafficdp.model.grid import Grid
@@ -282,14 +282,7 @@ class Planning:
         return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
 
     def _contributions(self, grid: Grid) -> Contributions:
-        found = self._curator.contributions(grid, self._config.bound, self._version)
-        if found.occupancy.bins == 0:
-            raise UsageError(
-                "no fix lies in the study area and the period",
-                got=f"{grid.period.first} to {grid.period.last}",
-                todo="correct [city] period or ingest files of that period",
-            )
-        return found
+        return with_fixes(self._curator.contributions(grid, self._config.bound, self._version), grid)
 
     def _occupancy(self, grid: Grid) -> Occupancy:
         return self._curator.contributions(grid, self._config.bound, self._version).occupancy
@@ -298,15 +291,21 @@ class Planning:
         return unit_label(judged_statistic(request), self._config.bound.unit)
 
 
+def with_fixes(found: Contributions, grid: Grid) -> Contributions:
+    """Return ``found``, of ``grid``; raise UsageError when there is nothing in it."""
+    if found.occupancy.bins == 0:
+        raise UsageError(
+            "no fix lies in the study area and the period",
+            got=f"{grid.period.first} to {grid.period.last}",
+            todo="correct [city] period or ingest files of that period",
+        )
+    return found
+
+
 def refusal(plan: Plan) -> UninformativeReleaseError:
     """Return the error that a refused ``plan`` is answered with, and what would pass."""
-    unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
-    return UninformativeReleaseError(
-        "the release would say too little",
-        got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
-        expected=f"at most {plan.verdict.threshold:.3g} {unit}",
-        todo=None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left),
-    )
+    todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
+    return too_little(plan.verdict, plan.allocation.request.bound, todo)
 
 
 def _allocating(grid: Grid, occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:

@@ -25,7 +25,7 @@ from trafficdp.errors import UsageError
 from trafficdp.examination import Check
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
-from trafficdp.holdings import occasion_of, pin_area, status_of, summaries
+from trafficdp.holdings import occasion_of, pin_area, status_of, summaries, version_to_plan
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -315,11 +315,7 @@ class Workspace:
             yield curator
 
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
-        version = vault_fixes.data_version(curator.vault)
-        if version.ingest_id == 0:
-            raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
-        pin_area(curator.vault, self.config.grid.area.hash, dry_run=True)
-        return Planning(curator, self.config, version, looked_at)
+        return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
 
     def _ingest_file(self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool) -> IngestedFile:
         source = choose_source(path, self.config.sources)

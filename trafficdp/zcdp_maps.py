@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trafficdp.config import Config
-from trafficdp.curator import Curator
-from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.export.columns import unit_label
-from trafficdp.holdings import occasion_of, pin_area
+from trafficdp.curator import Curator, too_little
+from trafficdp.holdings import occasion_of, version_to_plan
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.outcomes import ReleasedMap, ZCDPPlan
 from trafficdp.planner.precision import precision
 from trafficdp.planner.refusal import judge
 from trafficdp.planner.zcdp_allocation import allocate_zcdp
+from trafficdp.planning import with_fixes
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.publication import folder_of
@@ -26,6 +25,10 @@ from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 
 Opening = Callable[..., AbstractContextManager[Curator]]
+TODO = (
+    "ask for a larger rho or a coarser map; --force releases all the same, with every number marked (how far "
+    "PLAN or IOME is off counts cannot tell)"
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,7 @@ class ZCDPMaps:
             planned, contributions = self._planned(curator, rho)
             verdict, allocation = planned.verdict, planned.allocation
             if verdict.refused and not force:
-                unit = unit_label(verdict.statistic, self.config.bound.unit)
-                raise UninformativeReleaseError(
-                    "the release would say too little",
-                    got=f"a median expected error of {verdict.median_error:.3g} {unit}",
-                    expected=f"at most {verdict.threshold:.3g} {unit}",
-                    todo="ask for a larger rho or a coarser map; --force releases all the same, with every "
-                    "number marked (how far PLAN or IOME is off counts cannot tell)",
-                )
+                raise too_little(verdict, self.config.bound, TODO)
             version = vault_fixes.data_version(curator.vault)
             occasion = occasion_of(self.config, curator.vault, version, self.config.grid, datetime.now(UTC))
             for name in finished:
@@ -84,17 +80,8 @@ class ZCDPMaps:
         config = self.config
         request = config.zcdp_request(rho if rho is None or isinstance(rho, ZCDP) else ZCDP.of(rho))
         budget = config.zcdp_budget
-        version = vault_fixes.data_version(curator.vault)
-        if version.ingest_id == 0:
-            raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
-        pin_area(curator.vault, config.grid.area.hash, dry_run=True)
-        here = curator.contributions(config.grid, config.bound, version)
-        if here.occupancy.bins == 0:
-            raise UsageError(
-                "no fix lies in the study area and the period",
-                got=f"{config.grid.period.first} to {config.grid.period.last}",
-                todo="correct [city] period or ingest files of that period",
-            )
+        version = version_to_plan(curator.vault, config)
+        here = with_fixes(curator.contributions(config.grid, config.bound, version), config.grid)
         allocation = allocate_zcdp(here.occupancy, request)
         windows = budget.windows(datetime.now(UTC))
         remainders = left(windows, vault_ledger.spent_in(curator.vault, here.vehicle, windows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trafficdp.cli.plan_numbers import number_facts
 from trafficdp.model.statistic import Statistic
 from trafficdp.outcomes import Answer, Plan
 from trafficdp.planner.adaptive_map import AdaptiveMap
@@ -35,18 +36,9 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "slot": result.grid.slot_kind.value,
             "min_vehicles": request.min_vehicles,
         },
-        "bins": allocation.occupancy.bins,
-        "bins_withheld": int((~allocation.keep).sum()),
+        **number_facts(result),
         "at_worst_error": noise,
         "floor": allocation.floor,
-        "interval": {
-            "level": request.interval_level,
-            "median_half_width": result.precision.median,
-            "worst_half_width": result.precision.worst,
-        },
-        "refused": result.verdict.refused,
-        "median_error": result.verdict.median_error,
-        "refuse_above": result.verdict.threshold,
         "suggestions": None
         if result.suggestions is None
         else {

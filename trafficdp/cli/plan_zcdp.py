@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trafficdp.cli.output import Output
+from trafficdp.cli.plan_numbers import number_facts
 from trafficdp.errors import UsageError
 from trafficdp.export.columns import unit_label
 from trafficdp.outcomes import ZCDPPlan
@@ -32,16 +33,7 @@ def zcdp_facts(result: ZCDPPlan) -> dict[str, object]:
         "delta": result.delta,
         "epsilon_of_sum": decimal_text(int(result.epsilon_of_sum * PICO)),
         "mechanism": {each.value: part.mechanism for each, part in allocation.recipe.parts.items()},
-        "bins": allocation.occupancy.bins,
-        "bins_withheld": int((~allocation.keep).sum()),
-        "interval": {
-            "level": request.interval_level,
-            "median_half_width": result.precision.median,
-            "worst_half_width": result.precision.worst,
-        },
-        "refused": result.verdict.refused,
-        "median_error": result.verdict.median_error,
-        "refuse_above": result.verdict.threshold,
+        **number_facts(result),
         "budget_left_rho": str(result.budget_left),
         "vehicles_short": result.short,
     }

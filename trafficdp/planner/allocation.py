@@ -17,6 +17,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
 from trafficdp.planner.consistent_rung import ConsistentRung
+from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.planner.ladder import BY_NAME, WITH_VARIANCES, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.moment_block_recipe import NAME as MOMENT_BLOCKS
@@ -115,15 +116,7 @@ def allocate(occupancy: Occupancy, request: Request) -> Allocation:
     The loss that is charged never exceeds the epsilon asked for.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the epsilon.
     """
-    keep = occupancy.users_per_bin >= request.min_vehicles
-    kept = occupancy.select(keep)
-    if kept.bins == 0:
-        raise UsageError(
-            "no bin can be released",
-            got=f"{occupancy.bins} bins, none with {request.min_vehicles} vehicles",
-            expected=f"at least one bin with min_vehicles={request.min_vehicles}",
-            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
-        )
+    keep, kept = kept_bins(occupancy, request.min_vehicles)
     rungs = rungs_for(kept, request)
     chosen, recipe = _executed(rungs, kept, request)
     event = recipe.event(kept, request.bound)

@@ -13,6 +13,7 @@ from trafficdp.mechanisms.registry import zcdp_mechanism_named
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.planner.zcdp_recipe import ZCDPPart, ZCDPRecipe
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_event import ZCDPEvent
@@ -72,15 +73,7 @@ def allocate_zcdp(occupancy: Occupancy, request: ZCDPRequest) -> ZCDPAllocation:
     Raises UsageError when no bin has ``min_vehicles`` vehicles, for a mechanism that cannot estimate its
     statistic, and when the noise cannot be drawn.
     """
-    keep = occupancy.users_per_bin >= request.min_vehicles
-    kept = occupancy.select(keep)
-    if kept.bins == 0:
-        raise UsageError(
-            "no bin can be released",
-            got=f"{occupancy.bins} bins, none with {request.min_vehicles} vehicles",
-            expected=f"at least one bin with min_vehicles={request.min_vehicles}",
-            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
-        )
+    keep, kept = kept_bins(occupancy, request.min_vehicles)
     names = {statistic: request.mechanism[statistic] for statistic in request.tolerance}
     for statistic, name in names.items():
         require_zcdp(name, statistic)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trafficdp.config import Config
-from trafficdp.curator import Curator
+from trafficdp.curator import Curator, too_little
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.export.columns import unit_label
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.outcomes import Plan
 from trafficdp.planner.order import Order
@@ -210,13 +209,8 @@ class _Answering:
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
         """The refusal of an answer that would say too little, with the line that would be answered."""
-        unit = unit_label(plan.verdict.statistic, plan.allocation.request.bound.unit)
-        return UninformativeReleaseError(
-            "the answer would say too little",
-            got=f"a median expected error of {plan.verdict.median_error:.3g} {unit}",
-            expected=f"at most {plan.verdict.threshold:.3g} {unit}",
-            todo=f"this would work: {self._mildest(plan).to_sql(self.asking.config)}",
-        )
+        todo = f"this would work: {self._mildest(plan).to_sql(self.asking.config)}"
+        return too_little(plan.verdict, plan.allocation.request.bound, todo, what="answer")
 
     def _mildest(self, plan: Plan) -> Question:
         """Return the question with the mildest change that passes; forced when nothing else does."""

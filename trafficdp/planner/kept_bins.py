@@ -1,0 +1,26 @@
+"""Which bins a release has: those that enough vehicles were in, by public counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.model.occupancy import Occupancy
+
+
+def kept_bins(occupancy: Occupancy, min_vehicles: int) -> tuple[npt.NDArray[np.bool_], Occupancy]:
+    """Return which bins are released, shape (all bins,), and the counts of those alone.
+
+    Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    """
+    keep = occupancy.users_per_bin >= min_vehicles
+    kept = occupancy.select(keep)
+    if kept.bins == 0:
+        raise UsageError(
+            "no bin can be released",
+            got=f"{occupancy.bins} bins, none with {min_vehicles} vehicles",
+            expected=f"at least one bin with min_vehicles={min_vehicles}",
+            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
+        )
+    return keep, kept
