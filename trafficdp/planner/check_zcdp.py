@@ -21,6 +21,7 @@ import numpy.typing as npt
 from trafficdp.mechanisms.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.plan import Plan
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -46,14 +47,14 @@ def zcdp_losses(
         raise unsound("a statistic without a rho")
     # rhos are read as the decimals that they are written as, whole 10^-12
     exact = Fraction(int(Fraction(str(rho)) * PICO), PICO)
-    means = getattr(mechanism, "means", None)
-    if means is not None and statistic is Statistic.VARIANCE:
+    if isinstance(mechanism, ZCDPTwoMoments):
+        means = mechanism.means
+        if statistic is not Statistic.VARIANCE:
+            return zcdp_losses(means, occupancy, bound, statistic, rho)
         first = Fraction(int(exact * MEAN_PART * PICO), PICO)
         return zcdp_losses(means, occupancy, bound, Statistic.MEAN, _number(first)) + zcdp_losses(
             means, occupancy, squares(bound), Statistic.MEAN, _number(exact - first)
         )
-    if means is not None:
-        return zcdp_losses(means, occupancy, bound, statistic, rho)
     if isinstance(mechanism, GaussianTwin):
         sd = mechanism.standard_deviation(occupancy, bound, statistic, rho)[occupancy.bin_index]
         change = integer_moves(statistic, bound, occupancy)
