@@ -7,8 +7,8 @@ a_l = (U m_l - T)/(2 m_l), and the exact sensitivity of the variance under it, w
 Theorem (REPLACE_USER_VALUES). The integer N Q - S^2 of the clipped samples gets one discrete Laplace draw; a
 vehicle changes it by at most N^2 D_l and pays N^2 D_l / scale.
 
-Clipping moves the variance by at most 2 U beta, beta
-the largest bias of the mean: |Var(x') - Var(x)| <= mean |x' - x| |x' + x - mean' - mean| <= 2 U beta.
+Clipping moves the variance by at most 2 U beta, beta the largest bias of the mean:
+|Var(x') - Var(x)| <= mean |x' - x| |x' + x - mean' - mean| <= 2 U beta.
 Prefer two moments (``worst_case_clipping``) where the mean is released anyway.
 """
 
