@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.stable_order import stable_order
+from trafficdp.model.stable_order import number_pairs
 
 IntArray = npt.NDArray[np.int64]
 
@@ -87,19 +87,10 @@ class Occupancy:
         new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
         bin_of = np.empty(len(order), dtype=np.int64)
         bin_of[order] = np.cumsum(new) - 1
-        # pairs by new bin, then user, without a sort: by user first, and then by bin
-        pairs = stable_order(self.user_index, self.users)
-        pairs = pairs[stable_order(bin_of[self.bin_index[pairs]], len(order))]
-        bins, users = bin_of[self.bin_index[pairs]], self.user_index[pairs]
-        first = np.ones(len(pairs), dtype=np.bool_)
-        first[1:] = (bins[1:] != bins[:-1]) | (users[1:] != users[:-1])
-        pair_of = np.empty(len(pairs), dtype=np.int64)
-        pair_of[pairs] = np.cumsum(first) - 1
-        starts = np.flatnonzero(first)
-        count = np.add.reduceat(self.count[pairs], starts) if len(starts) else self.count
-        occupancy = Occupancy(
-            cell[order][new], slot[order][new], bins[starts], users[starts], count, self.users
-        )
+        bins, users, pair_of = number_pairs(bin_of[self.bin_index], self.user_index, len(order), self.users)
+        count = np.zeros(len(bins), dtype=np.int64)
+        np.add.at(count, pair_of, self.count)
+        occupancy = Occupancy(cell[order][new], slot[order][new], bins, users, count, self.users)
         return Merging(occupancy, bin_of, pair_of)
 
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

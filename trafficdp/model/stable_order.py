@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+IntArray = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 LONGEST = int(np.iinfo(np.int32).max)
 """Keys whose positions 32 bits can say."""
@@ -29,3 +30,21 @@ def stable_order(key: Whole, size: int) -> Whole:
     one_row = sparse.csr_matrix((positions, key, np.array([0, number])), shape=(1, size))
     result: npt.NDArray[np.int32] = one_row.tocsc().data
     return result
+
+
+def number_pairs(
+    first: Whole, second: Whole, firsts: int, seconds: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the different pairs (``first``, ``second``), in order, and which of them each entry is.
+
+    Keys, shape (n,), are in 0..``firsts`` - 1 and 0..``seconds`` - 1. The first and the second of every
+    different pair come back, and the number of every entry's pair, shape (n,). Raises as ``stable_order``.
+    """
+    order = stable_order(second, seconds)
+    order = order[stable_order(first[order], firsts)]
+    one, two = first[order], second[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (one[1:] != one[:-1]) | (two[1:] != two[:-1])
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return one[new].astype(np.int64), two[new].astype(np.int64), number

@@ -30,6 +30,7 @@ from trafficdp.bounding.moments_price import record_price_bound
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.stable_order import number_pairs, stable_order
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_lattice import BlockLattice, loss_of_units, shifted
 from trafficdp.privacy.loss import round_up
@@ -81,9 +82,8 @@ def moment_block_units(occupancy: Occupancy, bound: ContributionBound, lattice: 
     largest = count * (steps // 2) * (steps - steps // 2)
     other[with_two] = _units(largest[with_two], two[with_two], lattice)
     both = np.where(with_two, _together(occupancy, bound, lattice, first, second), alone)
-    group, which = np.unique(
-        lattice.block[one].astype(np.int64) * occupancy.users + occupancy.user_index, return_inverse=True
-    )
+    blocks, block = np.unique(lattice.block[first], return_inverse=True)
+    group, user, which = number_pairs(block[place], occupancy.user_index, len(blocks), occupancy.users)
     most = np.zeros(len(group), dtype=np.int64)
     np.maximum.at(most, which, np.minimum(both, alone + other))
     top, at, next_top = largest_two(alone, which, len(group))
@@ -92,17 +92,25 @@ def moment_block_units(occupancy: Occupancy, bound: ContributionBound, lattice: 
     alone_there = np.bincount(which, minlength=len(group)) == 1
     most = np.where(alone_there, most, np.maximum(most, apart))
     total = np.zeros(occupancy.users, dtype=np.int64)
-    np.add.at(total, group % occupancy.users, most)
+    np.add.at(total, user, most)
     return total
 
 
 def largest_two(values: Numbers, group: IntArray, groups: int) -> tuple[Numbers, IntArray, Numbers]:
     """Return the largest value of every group, where it is, and the second largest (0 in a group of one)."""
-    order = np.lexsort((-values, group))
-    start = np.searchsorted(group[order], np.arange(groups))
-    after = np.minimum(start + 1, len(order) - 1)
-    there = (start + 1 < len(order)) & (group[order][after] == np.arange(groups))
-    return values[order][start], order[start], np.where(there, values[order][after], 0)
+    if not groups:
+        return values[:0], np.zeros(0, dtype=np.int64), values[:0]
+    order = stable_order(group, groups)
+    many = np.bincount(group, minlength=groups)
+    start = np.cumsum(many) - many
+    sorted_values = values[order]
+    top = np.maximum.reduceat(sorted_values, start)
+    places = np.flatnonzero(sorted_values == np.repeat(top, many))
+    # the first of equals
+    places = places[np.searchsorted(places, start)]
+    at = order[places].astype(np.int64)
+    sorted_values[places] = sorted_values.min()
+    return top, at, np.where(many > 1, np.maximum.reduceat(sorted_values, start), 0)
 
 
 def _same_blocks(first: IntArray, second: IntArray) -> None:

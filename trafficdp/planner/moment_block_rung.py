@@ -24,6 +24,7 @@ from trafficdp.mechanisms.lattice import check_squares, steps_per_unit
 from trafficdp.mechanisms.moments_lattice import products_per_unit
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.stable_order import number_pairs
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_pair import pair_mean
 from trafficdp.planner.block_lattice import fitted_lattice, whole_steps
@@ -105,9 +106,9 @@ def moment_block_rung(
     allowed = blocks.items.tolerance
     varies = occupancy.samples_per_bin > 1
     items, sizes = blocks.items, np.bincount(blocks.block)
-    group, which = np.unique(blocks.block[items.of_entry] * items.users + items.user, return_inverse=True)
+    group, owner, which = number_pairs(blocks.block[items.of_entry], items.user, len(sizes), items.users)
     top, _, second = largest_two(items.cost, which, len(group))
-    owner, d = group % items.users, sizes[group // items.users]
+    d = sizes[group]
     found = []
     for ratio in RATIOS:
         by_size = {each: pair_mean(each, ratio) * 2 / (each + 1) for each in np.unique(size).tolist()}
@@ -120,7 +121,7 @@ def moment_block_rung(
         )
         load = np.bincount(
             owner,
-            weights=of_block[group // items.users] * (d + 1) / 2 * price,
+            weights=of_block[group] * (d + 1) / 2 * price,
             minlength=items.users,
         )
         factor = float(load.max(initial=0.0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.model import stable_order as module
-from trafficdp.model.stable_order import stable_order
+from trafficdp.model.stable_order import number_pairs, stable_order
 
 
 @given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]))
@@ -26,3 +26,12 @@ def test_keys_out_of_range_are_no_order():
     for keys in ([0, 3], [-1, 0]):
         with pytest.raises(IndexError, match=r"not in 0\.\.2"):
             stable_order(np.array(keys), 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30))
+def test_different_pairs_are_numbered_in_order(pairs):
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    first, second, number = number_pairs(table[:, 0], table[:, 1], 4, 5)
+    different = sorted(set(pairs))
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == different
+    assert number.tolist() == [different.index(pair) for pair in pairs]
