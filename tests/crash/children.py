@@ -1,10 +1,37 @@
 """Children that are forked to die, and waiting for them. Used by both drivers."""
 
+import ast
+import importlib
 import os
+import pkgutil
 import signal
 import sys
 import time
 import traceback
+from pathlib import Path
+
+import trafficdp
+
+
+def import_everything():
+    """Import the package and all that its functions import late: children then die at work, not before it."""
+    for module in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for path in Path(trafficdp.__path__[0]).rglob("*.py"):
+        functions = [
+            each
+            for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(each, ast.FunctionDef)
+        ]
+        for late in (each for function in functions for each in ast.walk(function)):
+            names = [alias.name for alias in late.names] if isinstance(late, ast.Import) else []
+            if isinstance(late, ast.ImportFrom):
+                names = [str(late.module)]
+            for name in names:
+                # PDF reports, which no child writes
+                if name != "weasyprint":
+                    importlib.import_module(name)
 
 
 def forked(work):

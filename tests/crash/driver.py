@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import small_city
-from children import forked, outcome_of, wait_for
+from children import forked, import_everything, outcome_of, wait_for
 
 from trafficdp import curator, publication
 from trafficdp.cli.main import run as command_line
@@ -344,6 +344,7 @@ def limits(template):
 
 
 def main(arguments):
+    import_everything()
     mode, folder = arguments[0], Path(arguments[1])
     template = prepare(folder)
     city = small_city.at(template)

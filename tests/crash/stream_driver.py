@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import duckdb
 import small_city
-from children import forked, outcome_of, wait_for
+from children import forked, import_everything, outcome_of, wait_for
 
 from trafficdp import streaming
 from trafficdp.noise.source import SimulatedNoise
@@ -224,6 +224,7 @@ def run_or_die(city, boundary, **options):
 
 
 def main(arguments):
+    import_everything()
     folder = Path(arguments[0])
     template = prepare(folder)
     whole_folder = folder / "whole"

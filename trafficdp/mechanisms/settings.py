@@ -84,6 +84,7 @@ def _changed(mechanism: object, settings: Settings) -> object:
             given[field.name] = _changed(value, settings)
         elif field.name in settings:
             given[field.name] = _read(field, value, settings[field.name])
+    # whatever has fields of its own is a dataclass, which no protocol can say
     return replace(cast("Mechanism", mechanism), **given) if given else mechanism  # type: ignore[type-var]
 
 
