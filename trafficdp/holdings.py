@@ -69,7 +69,7 @@ def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, 
         vehicles=counts.vehicles,
         derived=counts.derived,
         files=version.ingest_id,
-        data_version=version.digest,
+        data_version=version.name,
         releases=len(releases),
         unfinished=sum(not each.finished for each in releases),
         largest_spent=loss(spent.largest),
@@ -92,8 +92,9 @@ def occasion_of(
 ) -> Occasion:
     """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
     speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
+    checks = vault_fixes.unit_checks(vault, version.ingest_id)
     sources = tuple(
-        source_facts(declaration, name, speeds.get(name, "reported"))
+        source_facts(declaration, name, speeds.get(name, "reported"), checks[name])
         for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
     )
     return Occasion(

@@ -84,7 +84,7 @@ class Planning:
         plan, occupancy = self._asked(epsilon, question)
         if question.save is not None:
             frozen = SavedPlan.of(
-                question.save, plan.allocation, plan.grid, self._version.digest, datetime.now(UTC)
+                question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
             )
             saved_plans.save(self._curator.store, question.save, frozen.text)
         return plan, occupancy
@@ -177,7 +177,7 @@ class Planning:
 
     def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Occupancy]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
-        saved.require_data(self._version.digest)
+        saved.require_data(self._version.name)
         grid = saved.grid
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")

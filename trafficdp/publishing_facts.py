@@ -106,7 +106,7 @@ def write_order(
         grid=occasion.grid,
         bound=request.bound,
         ingest_id=occasion.data_version.ingest_id,
-        data_version=occasion.data_version.digest,
+        data_version=occasion.data_version.name,
         cell=kept.cell,
         slot=kept.slot,
         recipe=recipe,
@@ -128,7 +128,7 @@ def write_order(
             min_vehicles=request.min_vehicles,
             status=_foreseen_status(allocation),
             sources=occasion.sources,
-            data_version=occasion.data_version.digest,
+            data_version=occasion.data_version.name,
             relation=allocation.event.relation,
             assumptions=allocation.event.assumptions,
             bins_per_vehicle=int(occupancy.bins_per_user.max()),
@@ -169,7 +169,7 @@ def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCD
     """
     request, kept = allocation.request, allocation.occupancy
     asked = (
-        order.data_version == occasion.data_version.digest
+        order.data_version == occasion.data_version.name
         and order.grid.key == occasion.grid.key
         and order.bound == request.bound
         and (order.min_vehicles, order.interval_level) == (request.min_vehicles, request.interval_level)
@@ -185,8 +185,11 @@ def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCD
     )
 
 
-def source_facts(declaration: str, name: str, speed: str) -> SourceFacts:
-    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it."""
+def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> SourceFacts:
+    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
+
+    ``speed`` and ``unit_check``: see SourceFacts.
+    """
     facts: Mapping[str, Any] = json.loads(declaration)
     units = tuple(
         UnitPeriod(SpeedUnit(each["unit"]), _day(each.get("first")), _day(each.get("last")))
@@ -203,6 +206,7 @@ def source_facts(declaration: str, name: str, speed: str) -> SourceFacts:
             "speeds are never a reason to drop a row",
         ),
         speed=speed,
+        unit_check=unit_check,
     )
 
 

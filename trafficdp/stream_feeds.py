@@ -48,7 +48,7 @@ def follow_folder(
         deadline = time.monotonic() + SESSION_SECONDS
         arrivals, settled = [], []
         for path in waiting:
-            stamp, digest = stamp_of(path), digest_of(path)
+            stamp, digest = stamp_of(path), digest_of(path, live.key)
             settled.append((path, stamp))
             if digest is not None and not live.met(digest):
                 arrival = live.read(path, digest)
@@ -118,7 +118,7 @@ def _lines(live: LiveStream, content: bytes, source: SourceDeclaration, number: 
     with tempfile.TemporaryDirectory(prefix="trafficdp-") as folder:
         path = Path(folder) / f"lines-{number}.csv"
         path.write_bytes(content)
-        return live.read(path, hashlib.sha256(content).hexdigest(), source)
+        return live.read(path, live.key.digest(hashlib.sha256(content).hexdigest()), source)
 
 
 def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell: Tell, warn: Warn) -> None:
@@ -128,7 +128,7 @@ def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell:
     """
     arrivals = []
     for path in files:
-        digest = digest_of(path)
+        digest = digest_of(path, live.key)
         if digest is None:
             raise DataError(f"there is no file {path}", todo="correct its name")
         arrivals.append(live.read(path, digest))

@@ -37,7 +37,7 @@ class Arrival:
     """
 
     name: str
-    sha256: str
+    digest: str
     report: str
     refused: str | None
     fixes: pa.Table | None
@@ -56,15 +56,15 @@ class Reader:
         self._cap = np.array([parameters[f"cap_{unit.value}"] for unit in units])
         self._units = pa.array([unit.value for unit in units])
 
-    def read(self, path: Path, sha256: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(self, path: Path, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
         try:
             chosen = source or choose_source(path, self._sources)
-            found = read_file(path, chosen, self._order.grid.area, self._key, unit_stops=False)
+            found = read_file(path, chosen, self._order.grid.area, self._key)
         except DataError as error:
             report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)
-            return Arrival(path.name, sha256, report, str(error), None)
-        return Arrival(path.name, sha256, found.report.to_json(), None, found.fixes.table)
+            return Arrival(path.name, digest, report, str(error), None)
+        return Arrival(path.name, digest, found.report.to_json(), None, found.fixes.table)
 
     def batch(self, vault: Vault, arrival: Arrival) -> Batch:
         """Return the fixes of a file; numbers new vehicles (inside the caller's transaction)."""
@@ -96,10 +96,10 @@ class Reader:
         return np.asarray((2 * scaled + self._denominator) // (2 * self._denominator), dtype=np.int64)
 
 
-def digest_of(path: Path) -> str | None:
-    """Return the SHA-256 of a file's bytes; None for one that cannot be read now."""
+def digest_of(path: Path, key: VehicleKey) -> str | None:
+    """Return the digest of a file's bytes under ``key``; None for one that cannot be read now."""
     try:
-        return InputFile(path).sha256()
+        return key.digest(InputFile(path).sha256())
     except DataError:
         return None
 

@@ -196,7 +196,7 @@ class StreamOrder:
 def release_of(
     order: StreamOrder, closed: Closed, number: int, ledger: LedgerReference, data_version: str
 ) -> Release:
-    """Return the map after a closed step. ``data_version`` pins the counts that it was made from."""
+    """Return the map after a closed step. ``data_version`` names the records that it was made from."""
     place = np.lexsort((closed.slot, closed.cell))
     arrays = {name: getattr(closed, name)[place] for name in ("cell", "slot", "fixes", "vehicles", "terms")}
     sorted_ = Closed(closed.step, closed.journal, sums=closed.sums[place], **arrays)
@@ -245,7 +245,9 @@ def release_of(
             display_unit=order.display_unit,
             min_vehicles=order.min_vehicles,
             status=status,
-            sources=[source_facts(declaration, name, speed) for name, declaration, speed in order.sources],
+            sources=[
+                source_facts(declaration, name, speed, "warn") for name, declaration, speed in order.sources
+            ],
             data_version=data_version,
             relation=NeighbouringRelation.REPLACE_USER_VALUES,
             assumptions=ASSUMPTIONS,

@@ -20,7 +20,7 @@ from trafficdp.examination import Check, Examined, NamedChecks, differing, names
 from trafficdp.export.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.ledger import GENESIS
+from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.publication import published, stream_fact
@@ -88,11 +88,18 @@ class _ExaminedStream(Examined):
         uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
         return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
 
+    def _pinned_publications(self) -> list[LedgerRow]:
+        name = self._stored.release_id
+        return [
+            row
+            for row in self._ledger
+            if row.facts["kind"] == "stream_publication" and row.facts["release"] == name
+        ]
+
     def _in_ledger(self) -> str | None:
         pinned = {
             int(str(row.facts["number"])): (row.sequence, str(row.facts["values_sha256"]))
-            for row in self._ledger
-            if row.facts["kind"] == "stream_publication" and row.facts["release"] == self._stored.release_id
+            for row in self._pinned_publications()
         }
         found = {each.number: (each.sequence, each.values_sha256) for each in self._publications}
         wrong = sorted(
@@ -101,14 +108,16 @@ class _ExaminedStream(Examined):
         return f"{len(wrong)} publications differ, the first is number {wrong[0]}" if wrong else None
 
     def _digests(self) -> str | None:
+        stated = {
+            int(str(row.facts["number"])): row.facts["counts_sha256"] for row in self._pinned_publications()
+        }
         digest = GENESIS
         steps = self._counts["step"]
         for publication in self._publications:
             here = slice(*np.searchsorted(steps, [publication.step, publication.step + 1]))
             journal = {name: values[here] for name, values in self._counts.items()}
             digest = next_digest(digest, publication.step, {**journal, "vehicle": journal["vehicle_id"]})
-            disclosed = json.loads(publication.facts)["disclosure"]["data"]["data_version"]
-            if digest != disclosed:
+            if digest != stated.get(publication.number):
                 return f"other counts at publication {publication.number}"
         counted = {each.step for each in self._publications}
         return (

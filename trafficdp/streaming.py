@@ -30,6 +30,7 @@ from trafficdp.errors import UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.noise.source import NoiseSource, SecureNoise
+from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.release import LedgerReference
@@ -81,8 +82,8 @@ class _Running:
 class LiveStream:
     """The one stream of a store that is running. Every call takes the store's lock by itself.
 
-    ``curators`` opens the store. ``again`` begins another stream, with a charge of its own, where one that
-    asked the same is over.
+    ``curators`` opens the store that ``key`` belongs to. ``again`` begins another stream, with a charge of
+    its own, where one that asked the same is over.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class LiveStream:
         *,
         again: bool = False,
     ) -> None:
-        self._config, self._store, self._key = config, store, key
+        self._config, self._store, self.key = config, store, key
         self._curators, self._again = curators, again
         self._running: _Running | None = None
 
@@ -119,14 +120,14 @@ class LiveStream:
         horizon = self.order.horizon
         return self.order.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
 
-    def read(self, path: Path, sha256: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(self, path: Path, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read a file as the stream's configuration declares it; nothing is written."""
-        return self._state.reader.read(path, sha256, source)
+        return self._state.reader.read(path, digest, source)
 
-    def met(self, sha256: str) -> bool:
-        """Return whether the file with these bytes was taken to its end."""
+    def met(self, digest: str) -> bool:
+        """Return whether the file of this digest was taken to its end."""
         with self._curators("stream") as curator:
-            return self._met(curator, sha256)
+            return self._met(curator, digest)
 
     def take(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
         """Take files one after another, then publish; a file that was taken before changes nothing.
@@ -136,8 +137,8 @@ class LiveStream:
         with self._curators("stream") as curator:
             self._open(curator)
             for arrival in arrivals:
-                if not self._met(curator, arrival.sha256):
-                    batch, file = self._begin_file(curator, [arrival], arrival.sha256)
+                if not self._met(curator, arrival.digest):
+                    batch, file = self._begin_file(curator, [arrival], arrival.digest)
                     self._take(curator, batch, file, len(batch), live=live)
             self._place(curator)
             return self._progress(curator)
@@ -155,7 +156,7 @@ class LiveStream:
         where none is, ``wait`` is called with the store free for others. ``tell`` hears of every stretch. A
         replay of the same files that was interrupted goes on where it was.
         """
-        digest = hashlib.sha256("\n".join(each.sha256 for each in arrivals).encode()).hexdigest()
+        digest = self.key.digest("\n".join(each.digest for each in arrivals))
         with self._curators("stream") as curator:
             self._open(curator)
             batch, file = self._begin_file(curator, arrivals, digest)
@@ -211,7 +212,7 @@ class LiveStream:
         """Have in memory what the vault has, loaded unless it is there already."""
         vault = curator.vault
         if self._running is None:
-            vault.check_key(self._key.fingerprint)
+            vault.check_key(self.key.fingerprint)
             curator.check_not_behind()
             for each in vault_stream.all_streams(vault):
                 # what a process that died had committed, and not yet placed
@@ -225,7 +226,7 @@ class LiveStream:
             self._running = _Running(
                 order=order,
                 charge=LedgerReference(charge.sequence, charge.head_hash),
-                reader=Reader(order, self._config.sources, self._key),
+                reader=Reader(order, self._config.sources, self.key),
                 placed=placed(self._store, order.release_id),
             )
         state = self._running
@@ -243,24 +244,24 @@ class LiveStream:
     def _ended(self, curator: Curator) -> bool:
         return vault_stream.stream_named(curator.vault, self.order.release_id).ended
 
-    def _met(self, curator: Curator, sha256: str) -> bool:
-        found = vault_stream.file_progress(curator.vault, self.order.release_id, sha256)
+    def _met(self, curator: Curator, digest: str) -> bool:
+        found = vault_stream.file_progress(curator.vault, self.order.release_id, digest)
         return found is not None and found.done
 
     def _begin_file(
-        self, curator: Curator, arrivals: Sequence[Arrival], sha256: str
+        self, curator: Curator, arrivals: Sequence[Arrival], digest: str
     ) -> tuple[Batch, vault_stream.FileProgress]:
         """Return all fixes of ``arrivals`` and how far they were taken; notes them as one file."""
         if self._ended(curator):
             raise UsageError(f"the stream {self.order.release_id} is over", todo="nothing can be added to it")
         vault, name = curator.vault, self.order.release_id
         with vault.transaction("beginning a file"):
-            file = vault_stream.file_progress(vault, name, sha256)
+            file = vault_stream.file_progress(vault, name, digest)
             if file is None:
                 reports = [json.loads(each.report) for each in arrivals]
                 text = json.dumps(reports if len(reports) > 1 else reports[0], sort_keys=True)
                 names = ", ".join(each.name for each in arrivals)
-                file = vault_stream.begin_file(vault, name, names, sha256, text, datetime.now(UTC))
+                file = vault_stream.begin_file(vault, name, names, digest, text, datetime.now(UTC))
             parts = [self._state.reader.batch(vault, each) for each in arrivals]
         columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
         return Batch(*columns), file
@@ -333,7 +334,7 @@ class LiveStream:
         vault_stream.add_counts(vault, name, closed.step, closed.journal)
         state.digest = next_digest(state.digest, closed.step, closed.journal)
         number = vault_stream.newest_publication(vault, name) + 1
-        facts, bins = encode(release_of(state.order, closed, number, state.charge, state.digest))
+        facts, bins = encode(release_of(state.order, closed, number, state.charge, new_token()))
         text = json.dumps(facts, allow_nan=False)
         stored = vault_stream.StoredPublication(name, number, 0, closed.step, text, bins)
         entry = vault_ledger.add_entry(
@@ -344,6 +345,7 @@ class LiveStream:
                 "number": number,
                 "step": closed.step,
                 "at": _now(),
+                "counts_sha256": state.digest,
                 "values_sha256": stored.values_sha256,
             },
         )

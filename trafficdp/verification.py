@@ -31,7 +31,7 @@ from trafficdp.publication import epsilon_of
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
-from trafficdp.store.vault_fixes import recomputed_digest, version_digest
+from trafficdp.store.vault_fixes import history_of, name_of_version, stated_history
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,10 +87,10 @@ class _ExaminedRelease(Examined):
 
     def _data_version(self) -> str | None:
         vault, pinned = self._curator.vault, self._order
-        if version_digest(vault, pinned.ingest_id) != pinned.data_version:
-            return "another history of ingested files"
-        if recomputed_digest(vault, pinned.ingest_id) != pinned.data_version:
-            return "another number of fixes than was ingested"
+        if name_of_version(vault, pinned.ingest_id) != pinned.data_version:
+            return "other data than was charged"
+        if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
+            return "other files, or another number of fixes, than were ingested"
         return None
 
     def _manifest_valid(self) -> str | None:

@@ -106,10 +106,13 @@ class Workspace:
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
-    def ingest(self, files: Sequence[str | Path], *, dry_run: bool = False) -> list[IngestedFile]:
+    def ingest(
+        self, files: Sequence[str | Path], *, dry_run: bool = False, strict_units: bool = False
+    ) -> list[IngestedFile]:
         """Read files into the vault, all or none; a file that is there already changes nothing.
 
-        With ``dry_run`` everything is read and checked and nothing is written.
+        With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
+        whose speeds do not fit the declared unit is refused; otherwise its report says so.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
         """
         paths = [Path(file) for file in files]
@@ -123,7 +126,7 @@ class Workspace:
                 pin_area(curator.vault, self.config.grid.area.hash, dry_run=dry_run)
                 if not dry_run:
                     loss_kind.pin_kind(curator.vault, self.config.policy.kind)
-                done = [self._ingest_file(curator.vault, path, key, dry_run) for path in paths]
+                done = [self._ingest_file(curator.vault, path, key, dry_run, strict_units) for path in paths]
                 if any(each.added for each in done):
                     audit(curator.vault)
                 return done
@@ -317,13 +320,16 @@ class Workspace:
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
         return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
 
-    def _ingest_file(self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool) -> IngestedFile:
+    def _ingest_file(
+        self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool, strict_units: bool
+    ) -> IngestedFile:
         source = choose_source(path, self.config.sources)
         declaration = declaration_json(source)
         bar = self._progress(path) if self._progress else nullcontext(None)
         with bar as advance:
-            read = read_file(path, source, self.config.grid.area, key, progress=advance)
-        if vault_fixes.already_ingested(vault, read.report.sha256, declaration):
+            area = self.config.grid.area
+            read = read_file(path, source, area, key, progress=advance, strict_units=strict_units)
+        if vault_fixes.already_ingested(vault, read.digest, declaration):
             return IngestedFile(read.report, path.name, 0, already_there=True)
         if dry_run:
             return IngestedFile(read.report, path.name, 0, already_there=False)
@@ -331,9 +337,10 @@ class Workspace:
             vault,
             read.fixes,
             file_name=path.name,
-            sha256=read.report.sha256,
+            digest=read.digest,
             source=source.name,
             declaration=declaration,
+            strict_units=strict_units,
             report=read.report.to_json(),
         )
         return IngestedFile(read.report, path.name, added, already_there=False)

@@ -89,7 +89,7 @@ def run(city, *, known_noise, by_folder):
         )
     else:
         for path in sorted((city.folder / "arriving").iterdir()):
-            digest = digest_of(path)
+            digest = digest_of(path, live.key)
             live.take([live.read(path, digest)], live=False)
     live.end()
 
@@ -114,16 +114,13 @@ def committed(city):
             tables = {name for (name,) in ask("SELECT table_name FROM duckdb_tables()")}
             if "streams" not in tables:
                 return {"publications": [], "charges": [], "counts": 0, "streams": 0, "rows": 0, "values": ""}
-            publications = [
-                (number, step, hashlib.sha256(bins).hexdigest(), json.loads(facts)["disclosure"]["data"])
-                for number, step, bins, facts in ask(
-                    "SELECT number, step, bins, facts FROM stream_publications ORDER BY number"
-                )
-            ]
+            ledger = [json.loads(entry) for (entry,) in ask("SELECT entry FROM ledger ORDER BY sequence")]
+            counts = [facts["counts_sha256"] for facts in ledger if facts["kind"] == "stream_publication"]
+            publications = ask("SELECT number, step, bins FROM stream_publications ORDER BY number")
             return {
                 "publications": [
-                    [number, step, values, data["data_version"]]
-                    for number, step, values, data in publications
+                    [number, step, hashlib.sha256(bins).hexdigest(), pinned]
+                    for (number, step, bins), pinned in zip(publications, counts, strict=True)
                 ],
                 "charges": ask(
                     "SELECT vehicle_id, sum(loss_pico)::BIGINT FROM vehicle_charges GROUP BY ALL ORDER BY 1"

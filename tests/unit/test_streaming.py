@@ -217,7 +217,7 @@ def test_another_stream_leaves_out_who_cannot_pay(live_city):
     play(live_city)
     live = live_city.open().live(again=True)
     assert live.begin().release_id == "s0002"
-    arrival = live.read(live_city.days[1], digest_of(live_city.days[1]))
+    arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
     progress = live.take([arrival], live=False)
     assert progress.fates["accepted"] == 0
     assert progress.fates["no_budget"] > 0
@@ -325,7 +325,7 @@ def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(
             entity.vehicle.position.speed = 3.0 * bus
         path = live_city.folder / f"v{number}.pb"
         path.write_bytes(feed.SerializeToString())
-        progress = live.take([live.read(path, digest_of(path))], live=False)
+        progress = live.take([live.read(path, digest_of(path, live.key))], live=False)
     assert progress.fates["accepted"] == 1 + 3 * 3
     assert progress.fates["repeated"] == 2
 
@@ -333,7 +333,7 @@ def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(
 def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
     live = live_city.open().live()
     live.begin()
-    arrival = live.read(live_city.days[1], digest_of(live_city.days[1]))
+    arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
     calls = []
 
     def slowly(first_us):

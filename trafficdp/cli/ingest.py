@@ -11,6 +11,7 @@ import typer
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict
+from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.report import RULES
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.outcomes import IngestedFile
@@ -25,6 +26,10 @@ def ingest(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
     ] = False,
+    strict_units: Annotated[
+        bool,
+        typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
+    ] = False,
 ) -> None:
     """Read files into the vault, all or none. Reading a file twice changes nothing."""
     settings: Settings = context.obj
@@ -33,7 +38,7 @@ def ingest(
         workspace = settings.workspace(bars)
         for file in files:
             _refuse_what_is_no_file(file)
-        done = workspace.ingest(files, dry_run=dry_run)
+        done = workspace.ingest(files, dry_run=dry_run, strict_units=strict_units)
     if dry_run:
         _show_sources(settings, workspace.config.sources)
     output.table(
@@ -117,7 +122,10 @@ def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> N
 
 def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
     for finding in each.report.lint:
-        if finding.verdict is LintVerdict.WARN:
+        if finding.verdict is LintVerdict.WRONG:
+            told = wrong_unit(each.file, each.report.source, finding)
+            settings.output.warn(f"{told}; what is in a store is never edited, so begin a new one")
+        if finding.verdict is LintVerdict.UNSURE:
             settings.output.warn(
                 f"{each.file}: only {finding.pairs} pairs of fixes to check the unit {finding.unit.label} by"
             )

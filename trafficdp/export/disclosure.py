@@ -81,7 +81,7 @@ def disclosure(
     Parameters
     ----------
     status : BinStatus of every bin, shape (G,), as ``Release.status``.
-    data_version : hash that pins the records the release was made from.
+    data_version : random name of the records the release was made from.
     bins_per_vehicle : the most bins one vehicle is in; None to say nothing.
     fixes_per_vehicle_in_a_bin : the most fixes of one vehicle in a bin; dropped unless ``publish_counts``.
     epsilon : loss of this release, the largest over vehicles; rho in a store that counts in rho.

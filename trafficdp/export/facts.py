@@ -35,6 +35,8 @@ class SourceFacts:
     """One source of records: declared units, cleaning rules in words, and where its speeds come from.
 
     ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring fixes) or "mixed".
+    ``unit_check`` is what the comparison of speeds with distances could do to a file: "warn" the curator,
+    "stop" the file, or, from file to file, "warn or stop". What it found follows from speeds and is not here.
     """
 
     name: str
@@ -42,9 +44,11 @@ class SourceFacts:
     units: tuple[UnitPeriod, ...]
     cleaning: tuple[str, ...]
     speed: str
+    unit_check: str
 
     def __post_init__(self) -> None:
         one_of(("reported", "derived", "mixed"), speed=self.speed)
+        one_of(("warn", "stop", "warn or stop"), unit_check=self.unit_check)
 
     def as_json(self) -> dict[str, object]:
         """Return the manifest's form."""
@@ -61,6 +65,7 @@ class SourceFacts:
             ],
             "cleaning": list(self.cleaning),
             "speed": self.speed,
+            "unit_check": self.unit_check,
         }
 
 

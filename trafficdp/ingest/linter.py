@@ -14,24 +14,25 @@ Measured on ten days of Austin and one morning of Washington, after cleaning:
 ================  ========  =============  ============  =============  ============
 file              pairs     median as m/s  verdict       median as mph  verdict
 ================  ========  =============  ============  =============  ============
-2015-03-07          37,301          0.451  stop                  1.009  pass
-2015-03-08          10,207          0.451  stop                  1.009  pass
-2015-03-18             135          0.460  stop                  1.028  pass
-2015-03-19              32          0.440  stop                  0.984  pass
-2016-11-24             124          0.847  pass                  1.894  stop
-2016-11-25             216          0.875  pass                  1.957  stop
-2016-11-26             156          0.867  pass                  1.939  stop
-2016-11-27              42          0.664  pass                  1.486  stop
-2017-03-16          28,387          0.889  pass                  1.988  stop
-2017-03-21          35,374          0.858  pass                  1.920  stop
-Washington          16,350          0.785  pass                  1.756  stop
+2015-03-07          37,301          0.451  wrong                 1.009  pass
+2015-03-08          10,207          0.451  wrong                 1.009  pass
+2015-03-18             135          0.460  wrong                 1.028  pass
+2015-03-19              32          0.440  wrong                 0.984  pass
+2016-11-24             124          0.847  pass                  1.894  wrong
+2016-11-25             216          0.875  pass                  1.957  wrong
+2016-11-26             156          0.867  pass                  1.939  wrong
+2016-11-27              42          0.664  pass                  1.486  wrong
+2017-03-16          28,387          0.889  pass                  1.988  wrong
+2017-03-21          35,374          0.858  pass                  1.920  wrong
+Washington          16,350          0.785  pass                  1.756  wrong
 ================  ========  =============  ============  =============  ============
 
 What it cannot see: km/h and mph differ by 1.6 only, so one declared as the other may lie inside the
 limits. m/s is told from both.
 
-The linter reads speeds of many vehicles and never edits a row. What it says, the refusal included, is for
-the curator and outside the privacy guarantee.
+The linter reads speeds of many vehicles and never edits a row. What it says is for the curator and outside
+the privacy guarantee. So it refuses a file only where the curator asks for that (``--strict-units``): whether
+the records of all count would otherwise hang on the speeds of each, unpaid.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ LARGEST_RATIO = 1e6
 
 
 class LintVerdict(StrEnum):
-    """PASS: the unit fits. WARN: too few pairs to judge. STOP: the unit does not fit."""
+    """PASS: the unit fits. UNSURE: too few pairs to judge. WRONG: the unit does not fit."""
 
     PASS = "pass"
-    WARN = "warn"
-    STOP = "stop"
+    UNSURE = "unsure"
+    WRONG = "wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,8 @@ def lint(
 ) -> LintFinding:
     """Judge ``unit`` by reported speeds in that unit; all arrays of shape (n,), one fix a row.
 
-    Stops when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
-    HIGHEST_RATIO, warns when there are fewer pairs.
+    WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
+    HIGHEST_RATIO, UNSURE when there are fewer pairs.
     """
     derived, before = derived_speed_ms(Timeline.of(vehicle, time_us), latitude, longitude)
     here = np.flatnonzero(before >= 0)
@@ -118,13 +119,13 @@ def lint(
     usable = reported > 0
     pairs = int(usable.sum())
     if pairs == 0:
-        return LintFinding(unit, 0, None, LintVerdict.WARN)
+        return LintFinding(unit, 0, None, LintVerdict.UNSURE)
     with np.errstate(over="ignore"):
         median = float(np.median(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO)))
     if pairs < ENOUGH_PAIRS:
-        verdict = LintVerdict.WARN
+        verdict = LintVerdict.UNSURE
     elif LOWEST_RATIO <= median <= HIGHEST_RATIO:
         verdict = LintVerdict.PASS
     else:
-        verdict = LintVerdict.STOP
+        verdict = LintVerdict.WRONG
     return LintFinding(unit, pairs, median, verdict)

@@ -33,10 +33,14 @@ READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]
 
 @dataclass(frozen=True, repr=False)
 class ReadFile:
-    """The fixes of one file and the report on its rows. The report is outside the privacy guarantee."""
+    """The fixes of one file and the report on its rows. The report is outside the privacy guarantee.
+
+    ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes.
+    """
 
     fixes: Fixes
     report: FileReport
+    digest: str
 
     def __repr__(self) -> str:
         return (
@@ -67,16 +71,16 @@ def read_file(
     key: VehicleKey,
     *,
     progress: Callable[[int], None] | None = None,
-    unit_stops: bool = True,
+    strict_units: bool = False,
 ) -> ReadFile:
     """Read ``path`` as ``source`` declares it; nothing is written anywhere.
 
     ``progress`` is called with the number of bytes of the file read since its last call; the calls add up
-    to the size of the file. ``unit_stops`` False: the unit linter reports and never stops, for files that
-    nobody is there to judge; a file left out for its speeds would tell of them.
+    to the size of the file. ``strict_units``: a file whose speeds do not fit the declared unit is refused;
+    otherwise the report says so. Whether everyone's records count then hangs on speeds, unpaid.
 
     Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
-    declared format, or when the unit linter stops. The last two messages tell something about many
+    declared format, or when ``strict_units`` refuses it. The last two messages tell something about many
     records; like the report they are for the curator, outside the privacy guarantee.
     """
     reader = READERS.get(source.format)
@@ -97,12 +101,11 @@ def read_file(
         raise _no_times(file, source)
     cleaned = clean(records, source, area, key)
     for finding in cleaned.lint:
-        if unit_stops and finding.verdict is LintVerdict.STOP:
-            raise _wrong_unit(file, source, finding)
+        if strict_units and finding.verdict is LintVerdict.WRONG:
+            raise wrong_unit(file.name, source.name, finding)
     file.tell_progress(file.size)
     report = FileReport(
         file=file.name,
-        sha256=digest,
         source=source.name,
         rows_in=len(records) + records.malformed,
         rows_kept=len(cleaned.fixes),
@@ -110,7 +113,7 @@ def read_file(
         derived=cleaned.derived,
         lint=cleaned.lint,
     )
-    return ReadFile(cleaned.fixes, report)
+    return ReadFile(cleaned.fixes, report, key.digest(digest))
 
 
 def _digest(file: InputFile, source: SourceDeclaration) -> str:
@@ -134,13 +137,14 @@ def _no_times(file: InputFile, source: SourceDeclaration) -> DataError:
     )
 
 
-def _wrong_unit(file: InputFile, source: SourceDeclaration, finding: LintFinding) -> DataError:
+def wrong_unit(file: str, source: str, finding: LintFinding) -> DataError:
+    """Return what is to be said of a ``file`` whose speeds do not fit the unit that ``source`` declares."""
     fitting = finding.fitting_unit
     todo = "correct the units of the source, or check its positions and times"
     if fitting is not None:
         todo = f"{fitting.label} would fit: correct the units of the source"
     return DataError(
-        f"speeds of {file.name} do not look like {finding.unit.label}, as source {source.name} declares",
+        f"speeds of {file} do not look like {finding.unit.label}, as source {source} declares",
         got=f"a median ratio of {finding.median_ratio:.3f} between the speed by distance and the reported "
         f"speed, over {finding.pairs} pairs of fixes",
         expected=f"{LOWEST_RATIO} to {HIGHEST_RATIO}",

@@ -47,15 +47,14 @@ RULES: Mapping[str, str] = {
 class FileReport:
     """The count of rows of one file; rows_in = rows_kept + the sum of ``rejected``, always.
 
-    ``file`` is the name without its folder, ``sha256`` the hash of its bytes, ``derived`` how many kept
-    rows have a speed derived from two fixes, ``lint`` what the unit linter found for each unit.
+    ``file`` is the name without its folder, ``derived`` how many kept rows have a speed derived from two
+    fixes, ``lint`` what the unit linter found for each unit.
     Outside the privacy guarantee (see the module): never publish it.
 
     Raises ValueError when the counts do not add up or a rule is unknown (our bug, not the data's).
     """
 
     file: str
-    sha256: str
     source: str
     rows_in: int
     rows_kept: int
@@ -74,7 +73,6 @@ class FileReport:
         """Return the report as JSON with sorted keys (the same report always gives the same text)."""
         facts = {
             "file": self.file,
-            "sha256": self.sha256,
             "source": self.source,
             "rows_in": self.rows_in,
             "rows_kept": self.rows_kept,

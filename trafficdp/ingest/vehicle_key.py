@@ -27,6 +27,7 @@ PSEUDONYM_BYTES = 32
 _HEADER = "trafficdp-key-1"
 _VEHICLE_DOMAIN = b"trafficdp/vehicle/1"
 _FINGERPRINT_DOMAIN = b"trafficdp/fingerprint/1"
+_FILE_DOMAIN = b"trafficdp/file/1"
 _DROPPED = r"[\s\p{Z}\p{Pd}\p{C}]+"
 _PASSES = 16
 
@@ -170,6 +171,13 @@ class VehicleKey:
     def fingerprint(self) -> str:
         """SHA-256 of an HMAC under the key, 64 hexadecimal digits: tells keys apart, gives nothing away."""
         return hashlib.sha256(hmac.digest(self._secret, _FINGERPRINT_DOMAIN, "sha256")).hexdigest()
+
+    def digest(self, sha256: str) -> str:
+        """Return HMAC-SHA256(key, domain 00 ``sha256``), 64 hexadecimal digits.
+
+        It tells files apart by their SHA-256, and no guess of a content can be tried without the key.
+        """
+        return hmac.digest(self._secret, b"\x00".join((_FILE_DOMAIN, sha256.encode())), "sha256").hex()
 
     def pseudonyms(self, ids: pa.Array | Sequence[str | None], namespace: str) -> pa.Array:
         """Return HMAC-SHA256(key, domain 00 namespace 00 normalised id) of ``ids``, pa.binary(32).

@@ -3,6 +3,9 @@
 A ledger is a list of entries, each canonical JSON, chained by
 ``head_hash = SHA-256(previous head_hash, newline, entry)``. A change, a gap or a swap breaks the chain; a
 lost end does not, which is why the newest hash is kept outside the store as well.
+
+Hashes of the chain are published, entries are not. Every entry holds a nonce of 256 random bits, so that no
+guess of its other facts can be tried against a hash: it hides them from whoever cannot invert SHA-256.
 """
 
 from __future__ import annotations
@@ -41,11 +44,14 @@ def canonical(facts: Mapping[str, object]) -> str:
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def append(last: LedgerRow | None, facts: Mapping[str, object]) -> LedgerRow:
-    """Return the row that follows ``last`` (None: the first row) and says ``facts``."""
+def append(last: LedgerRow | None, facts: Mapping[str, object], nonce: str) -> LedgerRow:
+    """Return the row that follows ``last`` (None: the first row) and says ``facts``.
+
+    ``nonce`` is random, 64 hexadecimal digits, new for every row and never published.
+    """
     sequence = 1 if last is None else last.sequence + 1
     head = GENESIS if last is None else last.head_hash
-    entry = canonical({**facts, "sequence": sequence})
+    entry = canonical({**facts, "sequence": sequence, "nonce": nonce})
     return LedgerRow(sequence, entry, _chain(head, entry))
 
 

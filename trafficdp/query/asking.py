@@ -168,7 +168,7 @@ class _Answering:
         grid = self.there.grid
         # orders are long: a search for their words first
         words = (
-            self.occasion.data_version.digest,
+            self.occasion.data_version.name,
             f'"resolution":{grid.resolution},',
             f'"slot_kind":"{grid.slot_kind.value}"',
         )

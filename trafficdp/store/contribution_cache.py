@@ -25,7 +25,7 @@ def cache_key(grid: Grid, bound: ContributionBound, version: DataVersion) -> str
         "upper": str(bound.upper),
         "step": str(bound.step),
         "unit": bound.unit.value,
-        "data_version": version.digest,
+        "data_version": version.name,
     }
     return hashlib.sha256(canonical(facts).encode()).hexdigest()
 

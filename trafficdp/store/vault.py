@@ -24,7 +24,7 @@ from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 
 class Vault:

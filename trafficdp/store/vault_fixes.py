@@ -1,4 +1,8 @@
-"""Fixes into the vault: vehicles numbered, nothing twice, every file remembered."""
+"""Fixes into the vault: vehicles numbered, nothing twice, every file remembered.
+
+A state of the data has a random name, which is published, and a history, which is not: a hash that follows
+from the records would let whoever knows all but one of them find that one by trying.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from trafficdp.errors import DataError
+from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.fixes import Fixes
 from trafficdp.store.statements import first, number, registered, run, script
 from trafficdp.store.vault import Vault
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-EMPTY_VERSION = hashlib.sha256(b"trafficdp data").hexdigest()
-"""The data version of a vault without fixes."""
+NO_DATA = "no data"
+"""The name of the data of a vault without files."""
+NO_HISTORY = hashlib.sha256(b"trafficdp data").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """The state of the data: all fixes of the ingests 1..``ingest_id``; ``digest`` pins their history."""
+    """The state of the data: all fixes of the ingests 1..``ingest_id``. ``name`` is random and public."""
 
     ingest_id: int
-    digest: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +47,16 @@ def data_version(vault: Vault) -> DataVersion:
     row = first(
         vault.connection, "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
     )
-    return DataVersion(0, EMPTY_VERSION) if row is None else DataVersion(int(row[0]), str(row[1]))
+    return DataVersion(0, NO_DATA) if row is None else DataVersion(int(row[0]), str(row[1]))
 
 
-def already_ingested(vault: Vault, sha256: str, declaration: str) -> bool:
-    """Return whether these bytes are in the vault.
+def already_ingested(vault: Vault, digest: str, declaration: str) -> bool:
+    """Return whether the file of this digest is in the vault.
 
     Raises DataError when they were read under another declaration (another unit, say): what is in the
     vault is never edited.
     """
-    row = first(vault.connection, "SELECT declaration FROM ingests WHERE file_sha256 = ?", [sha256])
+    row = first(vault.connection, "SELECT declaration FROM ingests WHERE file_digest = ?", [digest])
     if row is None:
         return False
     if str(row[0]) != declaration:
@@ -62,11 +68,20 @@ def already_ingested(vault: Vault, sha256: str, declaration: str) -> bool:
 
 
 def add_fixes(
-    vault: Vault, fixes: Fixes, *, file_name: str, sha256: str, source: str, declaration: str, report: str
+    vault: Vault,
+    fixes: Fixes,
+    *,
+    file_name: str,
+    digest: str,
+    source: str,
+    declaration: str,
+    strict_units: bool,
+    report: str,
 ) -> int:
     """Add the fixes of one file (inside the caller's transaction); return how many were new.
 
-    A fix whose (vehicle, instant) is in the vault already is left out: the earlier one stays.
+    The data as it is then gets a new random name. A fix whose (vehicle, instant) is in the vault already
+    is left out: the earlier one stays.
     """
     connection = vault.connection
     previous = data_version(vault)
@@ -76,18 +91,21 @@ def add_fixes(
         before = number(connection, "SELECT count(*) FROM fixes")
         run(connection, script("statements/add_fixes"), {"ingest_id": ingest_id})
         after = number(connection, "SELECT count(*) FROM fixes")
-    added = after - before
+    added, name = after - before, new_token()
+    history = _next_history(stated_history(vault, previous.ingest_id), name, digest, declaration, added)
     run(
         connection,
-        "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             ingest_id,
             file_name,
-            sha256,
+            digest,
             source,
             declaration,
+            strict_units,
             report,
-            _next_digest(previous.digest, sha256, declaration, added),
+            name,
+            history,
             datetime.now(UTC),
         ],
     )
@@ -140,29 +158,38 @@ def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
     return FixCounts(*(int(value) for value in (row or (0, 0, 0))))
 
 
-def version_digest(vault: Vault, ingest_id: int) -> str | None:
-    """Return the digest of the data version of ``ingest_id``; None when there is no such version."""
+def name_of_version(vault: Vault, ingest_id: int) -> str | None:
+    """Return the name of the data version of ``ingest_id``; None when there is no such version."""
     row = first(vault.connection, "SELECT data_version FROM ingests WHERE ingest_id = ?", [ingest_id])
     return None if row is None else str(row[0])
 
 
-def recomputed_digest(vault: Vault, ingest_id: int) -> str:
-    """Return the digest of a data version from the files it names and the fixes that are there now."""
-    digest = EMPTY_VERSION
-    for sha256, declaration, added in run(
+def history_of(vault: Vault, ingest_id: int) -> str:
+    """Return the history of a data version from the files it names and the fixes that are there now.
+
+    A SHA-256 chain that no other files, declarations or numbers of fixes have. Never publish it.
+    """
+    history = NO_HISTORY
+    for name, digest, declaration, added in run(
         vault.connection,
-        "SELECT file_sha256, declaration, count(fixes.ingest_id) FROM ingests "
+        "SELECT data_version, file_digest, declaration, count(fixes.ingest_id) FROM ingests "
         "LEFT JOIN fixes USING (ingest_id) WHERE ingest_id <= ? "
-        "GROUP BY ingest_id, file_sha256, declaration ORDER BY ingest_id",
+        "GROUP BY ingest_id, data_version, file_digest, declaration ORDER BY ingest_id",
         [ingest_id],
     ):
-        digest = _next_digest(digest, str(sha256), str(declaration), int(added))
-    return digest
+        history = _next_history(history, str(name), str(digest), str(declaration), int(added))
+    return history
 
 
-def _next_digest(previous: str, sha256: str, declaration: str, added: int) -> str:
-    history = canonical({"previous": previous, "file": sha256, "declaration": declaration, "added": added})
-    return hashlib.sha256(history.encode()).hexdigest()
+def stated_history(vault: Vault, ingest_id: int) -> str:
+    """Return the history of a data version as it was when its last file was read. Never publish it."""
+    row = first(vault.connection, "SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
+    return NO_HISTORY if row is None else str(row[0])
+
+
+def _next_history(previous: str, name: str, digest: str, declaration: str, added: int) -> str:
+    facts = {"previous": previous, "name": name, "file": digest, "declaration": declaration, "added": added}
+    return hashlib.sha256(canonical(facts).encode()).hexdigest()
 
 
 def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
@@ -174,3 +201,14 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
         [up_to_ingest],
     )
     return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}
+
+
+def unit_checks(vault: Vault, up_to_ingest: int) -> dict[str, str]:
+    """Return for every source what its unit check could do: "warn", "stop" or, by file, "warn or stop"."""
+    rows = run(
+        vault.connection,
+        "SELECT source, bool_or(strict_units), bool_and(strict_units) FROM ingests "
+        "WHERE ingest_id <= ? GROUP BY source",
+        [up_to_ingest],
+    )
+    return {str(name): "stop" if every else "warn or stop" if some else "warn" for name, some, every in rows}

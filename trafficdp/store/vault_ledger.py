@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
@@ -42,7 +43,7 @@ def last(vault: Vault) -> LedgerRow | None:
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     """Append an entry (inside the caller's transaction) and return its row."""
-    row = append(last(vault), facts)
+    row = append(last(vault), facts, new_token())
     run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
 

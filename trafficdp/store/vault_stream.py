@@ -145,18 +145,18 @@ def generation_of(vault: Vault, release_id: str) -> int:
     )
 
 
-def file_progress(vault: Vault, release_id: str, sha256: str) -> FileProgress | None:
-    """Return how far the file with these bytes was taken, None if it has not been begun."""
+def file_progress(vault: Vault, release_id: str, digest: str) -> FileProgress | None:
+    """Return how far the file of this digest was taken, None if it has not been begun."""
     row = first(
         vault.connection,
-        "SELECT number, rows_taken, done FROM stream_files WHERE release_id = ? AND file_sha256 = ?",
-        [release_id, sha256],
+        "SELECT number, rows_taken, done FROM stream_files WHERE release_id = ? AND file_digest = ?",
+        [release_id, digest],
     )
     return None if row is None else FileProgress(*row)
 
 
 def begin_file(
-    vault: Vault, release_id: str, name: str, sha256: str, report: str, at: datetime
+    vault: Vault, release_id: str, name: str, digest: str, report: str, at: datetime
 ) -> FileProgress:
     """Write that a file was begun."""
     before = number(
@@ -167,7 +167,7 @@ def begin_file(
     run(
         vault.connection,
         "INSERT INTO stream_files VALUES (?, ?, ?, ?, 0, false, ?, ?)",
-        [release_id, before + 1, name, sha256, report, at],
+        [release_id, before + 1, name, digest, report, at],
     )
     return FileProgress(before + 1, 0, False)
 

@@ -118,7 +118,12 @@ def release_of(
         status=status,
         sources=[
             SourceFacts(
-                "buses", "gtfs_rt_csv", (UnitPeriod(MS),), ("Repeated records are kept once.",), "reported"
+                "buses",
+                "gtfs_rt_csv",
+                (UnitPeriod(MS),),
+                ("Repeated records are kept once.",),
+                "reported",
+                "warn",
             )
         ],
         data_version="a" * 64,

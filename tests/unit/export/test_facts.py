@@ -44,4 +44,6 @@ def test_a_commit_that_is_not_known_is_left_out():
 
 def test_where_speeds_come_from_is_never_left_open():
     with pytest.raises(UsageError, match="speed"):
-        SourceFacts("buses", "csv", (UnitPeriod(MS),), ("rule",), "unclear")
+        SourceFacts("buses", "csv", (UnitPeriod(MS),), ("rule",), "unclear", "warn")
+    with pytest.raises(UsageError, match="unit_check"):
+        SourceFacts("buses", "csv", (UnitPeriod(MS),), ("rule",), "reported", "passed")

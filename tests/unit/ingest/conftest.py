@@ -55,8 +55,9 @@ class Reader:
     def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
         return self.file(self.write(content, name), **changes)
 
-    def file(self, path: Path, **changes: object) -> ReadFile:
-        return read_file(path, replace(self.source, **changes), self.area, self.key)  # type: ignore[arg-type]
+    def file(self, path: Path, *, strict_units: bool = False, **changes: object) -> ReadFile:
+        source = replace(self.source, **changes)  # type: ignore[arg-type]
+        return read_file(path, source, self.area, self.key, strict_units=strict_units)
 
 
 @pytest.fixture(scope="session")

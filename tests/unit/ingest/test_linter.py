@@ -36,7 +36,7 @@ def test_a_wrong_unit_stops_and_names_the_true_one(true_unit, declared):
     if declared is true_unit:
         assert finding.verdict is LintVerdict.PASS
     elif (true_unit, declared) != (KMH, MPH):
-        assert finding.verdict is LintVerdict.STOP
+        assert finding.verdict is LintVerdict.WRONG
         assert finding.fitting_unit is true_unit
 
 
@@ -47,26 +47,26 @@ def test_kmh_declared_as_mph_is_too_near_to_be_told():
 
 @pytest.mark.parametrize(
     ("ratio", "verdict"),
-    [(0.54, "stop"), (0.56, "pass"), (1.29, "pass"), (1.31, "stop")],
+    [(0.54, "wrong"), (0.56, "pass"), (1.29, "pass"), (1.31, "wrong")],
 )
 def test_the_limits_are_0_55_and_1_3(ratio, verdict):
     assert drive(MS, 10 / ratio).verdict == verdict
 
 
 def test_thirty_pairs_are_enough_and_29_only_warn():
-    assert (drive(MS, 22, count=31).pairs, drive(MS, 22, count=31).verdict) == (30, LintVerdict.STOP)
-    assert (drive(MS, 22, count=30).pairs, drive(MS, 22, count=30).verdict) == (29, LintVerdict.WARN)
+    assert (drive(MS, 22, count=31).pairs, drive(MS, 22, count=31).verdict) == (30, LintVerdict.WRONG)
+    assert (drive(MS, 22, count=30).pairs, drive(MS, 22, count=30).verdict) == (29, LintVerdict.UNSURE)
 
 
 def test_vehicles_that_say_they_stand_say_nothing_about_the_unit():
     finding = drive(MS, 0)
-    assert finding == LintFinding(MS, 0, None, LintVerdict.WARN)
+    assert finding == LintFinding(MS, 0, None, LintVerdict.UNSURE)
     assert finding.fitting_unit is None
 
 
 def test_no_unit_is_proposed_when_none_fits():
     finding = drive(MS, 0.01)
-    assert finding.verdict is LintVerdict.STOP
+    assert finding.verdict is LintVerdict.WRONG
     assert finding.fitting_unit is None
 
 
@@ -85,7 +85,7 @@ def test_a_finding_survives_its_dictionary():
 def test_read_file_stops_and_names_file_unit_ratio_and_the_unit_that_fits(reader, stretch):
     rows = stretch(40, true=10, said=10)
     with pytest.raises(DataError) as caught:
-        reader.rows(*rows)
+        reader.rows(*rows, strict_units=True)
     message = str(caught.value)
     for part in ("day.csv", "km/h", "3.600", "39 pairs", "m/s would fit"):
         assert part in message

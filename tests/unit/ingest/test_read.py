@@ -42,11 +42,13 @@ def test_an_unknown_format_is_refused(reader):
         reader.rows("A", format="shapefile")
 
 
-def test_the_report_names_the_file_its_hash_and_its_source(reader):
+def test_the_report_names_the_file_and_its_source_and_the_digest_is_under_the_key(reader, key):
     result = reader.rows("A1,2020-11-28T12:00:00+05:30,21.2,72.8,30")
     content = (reader.folder / "day.csv").read_bytes()
     assert result.report.file == "day.csv"
-    assert result.report.sha256 == hashlib.sha256(content).hexdigest()
+    plain = hashlib.sha256(content).hexdigest()
+    assert result.digest == key.digest(plain) != plain
+    assert plain not in result.report.to_json()
     assert result.report.source == "city"
 
 
@@ -112,11 +114,14 @@ def test_austin_is_read_as_it_lies_there(feeds, austin, key, day):
 
 @pytest.mark.real
 @pytest.mark.parametrize("day", AUSTIN)
-def test_austin_in_the_wrong_unit_stops(feeds, austin, key, day):
+def test_austin_in_the_wrong_unit_is_told_and_stops_where_units_are_strict(feeds, austin, key, day):
     wrong, right = ("m/s", "mph") if day.startswith("2015") else ("mph", "m/s")
     units = (UnitPeriod(MS if wrong == "m/s" else MPH),)
+    path, source = feeds / "capmetro" / f"{day}.csv.gz", replace(austin, units=units)
+    (finding,) = read_file(path, source, AUSTIN_AREA, key).report.lint
+    assert (finding.verdict, finding.fitting_unit.label) == ("wrong", right)
     with pytest.raises(DataError, match=f"{day}.csv.gz do not look like {wrong}, .*; {right} would fit"):
-        read_file(feeds / "capmetro" / f"{day}.csv.gz", replace(austin, units=units), AUSTIN_AREA, key)
+        read_file(path, source, AUSTIN_AREA, key, strict_units=True)
 
 
 @pytest.mark.real

@@ -25,19 +25,19 @@ findings = st.builds(
 )
 def test_a_report_survives_its_json(rejected, kept, lint):
     report = FileReport(
-        "a.csv", "0" * 64, "city", kept + sum(rejected.values()), kept, rejected, min(kept, 3), tuple(lint)
+        "a.csv", "city", kept + sum(rejected.values()), kept, rejected, min(kept, 3), tuple(lint)
     )
     assert FileReport.from_json(report.to_json()) == report
 
 
 def test_counts_that_do_not_add_up_are_refused():
     with pytest.raises(ValueError, match="rows in"):
-        FileReport("a.csv", "", "city", 3, 1, {"missing_vehicle": 1})
+        FileReport("a.csv", "city", 3, 1, {"missing_vehicle": 1})
 
 
 def test_unknown_rules_are_refused():
     with pytest.raises(ValueError, match="unknown rules"):
-        FileReport("a.csv", "", "city", 1, 0, {"too_fast": 1})
+        FileReport("a.csv", "city", 1, 0, {"too_fast": 1})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"lint": [{}]}', "null", '{"lint": []}'])

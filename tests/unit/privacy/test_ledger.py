@@ -19,11 +19,13 @@ from trafficdp.privacy.ledger import (
 )
 from trafficdp.privacy.loss import PICO, PureDP
 
+NONCE = "5a" * 32
+
 
 def chain_of(length):
     rows = []
     for number in range(length):
-        rows.append(append(rows[-1] if rows else None, {"kind": "charge", "epsilon_pico": number}))
+        rows.append(append(rows[-1] if rows else None, {"kind": "charge", "epsilon_pico": number}, NONCE))
     return rows
 
 
@@ -40,12 +42,18 @@ def test_a_whole_chain_is_accepted(length):
 def test_rows_are_numbered_and_say_what_they_were_given():
     rows = chain_of(3)
     assert [row.sequence for row in rows] == [1, 2, 3]
-    assert rows[1].facts == {"kind": "charge", "epsilon_pico": 1, "sequence": 2}
+    assert rows[1].facts == {"kind": "charge", "epsilon_pico": 1, "sequence": 2, "nonce": NONCE}
     assert len({GENESIS, *(row.head_hash for row in rows)}) == 4
 
 
 def test_the_number_of_an_entry_cannot_be_dictated():
-    assert append(None, {"sequence": 99}).facts["sequence"] == 1
+    assert append(None, {"sequence": 99}, NONCE).facts["sequence"] == 1
+
+
+def test_the_same_facts_hash_alike_only_under_the_same_nonce():
+    facts = {"kind": "charge", "epsilon_pico": 1}
+    assert append(None, facts, NONCE) == append(None, facts, NONCE)
+    assert append(None, facts, NONCE).head_hash != append(None, facts, "a5" * 32).head_hash
 
 
 def test_canonical_texts_do_not_depend_on_the_order_of_keys():
@@ -101,7 +109,7 @@ def test_a_doubled_entry_is_found():
 
 
 def test_an_entry_of_another_chain_is_found():
-    other = append(append(None, {"kind": "other"}), {"kind": "charge", "epsilon_pico": 1})
+    other = append(append(None, {"kind": "other"}, NONCE), {"kind": "charge", "epsilon_pico": 1}, NONCE)
     rows = chain_of(3)
     rows[1] = other
     assert_broken(rows)

@@ -68,7 +68,7 @@ def test_every_part_of_the_question_is_in_the_key(asked):
         cache_key(replace(grid, period=replace(grid.period, time_zone="UTC")), bound, version),
         cache_key(grid, replace(bound, upper=Fraction(60)), version),
         cache_key(grid, replace(bound, step=Fraction(1, 10)), version),
-        cache_key(grid, bound, replace(version, digest="0" * 64)),
+        cache_key(grid, bound, replace(version, name="0" * 64)),
     }
     assert len(keys) == 7
 

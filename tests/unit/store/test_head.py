@@ -13,7 +13,9 @@ from trafficdp.store.head import Head, require
 def chain(length):
     rows = []
     for number in range(length):
-        rows.append(append(rows[-1] if rows else None, {"kind": "charge", "release": f"r{number}"}))
+        rows.append(
+            append(rows[-1] if rows else None, {"kind": "charge", "release": f"r{number}"}, "5a" * 32)
+        )
     return rows
 
 
@@ -37,7 +39,7 @@ def test_a_ledger_shorter_than_its_head_is_behind(head):
 
 
 def test_another_ledger_of_the_same_length_is_refused(head):
-    head.write(append(None, {"kind": "charge", "release": "other"}))
+    head.write(append(None, {"kind": "charge", "release": "other"}, "5a" * 32))
     with pytest.raises(StoreBehindError, match="another hash at entry 1"):
         head.check(chain(1))
 

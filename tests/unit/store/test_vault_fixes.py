@@ -1,10 +1,12 @@
 """Files into the vault: all or none, once, under one declaration."""
 
+import hashlib
 import json
 
 import pytest
 
 from trafficdp.errors import DataError, StoreDamagedError
+from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 
@@ -141,13 +143,33 @@ def test_reports_come_back_as_they_were_written(filled):
     assert file.ingested_at.utcoffset().total_seconds() == 0
 
 
-def test_the_data_version_is_a_chain_over_files_declarations_and_rows(filled):
+def test_the_name_of_the_data_is_random_and_its_history_follows_from_it(filled):
     filled.open().ingest([filled.days[2]])
     with Vault.open(filled.store) as vault:
-        versions = [vault_fixes.version_digest(vault, number) for number in (1, 2)]
-        assert [vault_fixes.recomputed_digest(vault, number) for number in (1, 2)] == versions
-        assert vault_fixes.data_version(vault) == vault_fixes.DataVersion(2, versions[1])
-        assert vault_fixes.recomputed_digest(vault, 0) == vault_fixes.EMPTY_VERSION
+        names = [vault_fixes.name_of_version(vault, number) for number in (1, 2)]
+        stated = [row[0] for row in vault.connection.execute("SELECT history FROM ingests").fetchall()]
+        assert [vault_fixes.history_of(vault, number) for number in (1, 2)] == stated
+        assert vault_fixes.data_version(vault) == vault_fixes.DataVersion(2, names[1])
+        assert vault_fixes.history_of(vault, 0) == vault_fixes.NO_HISTORY
         vault.connection.execute("DELETE FROM fixes WHERE time_us = (SELECT min(time_us) FROM fixes)")
-        assert vault_fixes.recomputed_digest(vault, 1) != versions[0]
-    assert len({vault_fixes.EMPTY_VERSION, *versions}) == 3
+        assert vault_fixes.history_of(vault, 1) != stated[0]
+    assert len({*names, *stated}) == 4
+    assert all(len(bytes.fromhex(name)) == 32 for name in names)
+
+
+def test_the_same_files_get_another_name_in_another_store(small_city, tmp_path):
+    names = []
+    for folder in ("a", "b"):
+        city = small_city.City(tmp_path / folder)
+        city.open().ingest([city.days[1]])
+        with Vault.open(city.store) as vault:
+            names.append(vault_fixes.data_version(vault).name)
+    assert names[0] != names[1]
+
+
+def test_no_hash_of_a_file_is_in_the_vault_but_under_the_key(filled):
+    plain = hashlib.sha256(filled.days[1].read_bytes()).hexdigest()
+    content = filled.vault.read_bytes()
+    assert plain.encode() not in content
+    assert bytes.fromhex(plain) not in content
+    assert VehicleKey.load(filled.key).digest(plain).encode() in content

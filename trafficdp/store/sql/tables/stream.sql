@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS stream_files (
     release_id  VARCHAR     NOT NULL,
     number      INTEGER     NOT NULL,
     file_name   VARCHAR     NOT NULL,
-    file_sha256 VARCHAR     NOT NULL,
+    file_digest VARCHAR     NOT NULL,
     rows_taken  BIGINT      NOT NULL,
     done        BOOLEAN     NOT NULL,
     report      VARCHAR     NOT NULL,
@@ -38,7 +38,7 @@ COMMENT ON TABLE stream_files IS 'One row a (stream, file) that arrived. For the
 COMMENT ON COLUMN stream_files.release_id IS 'The stream.';
 COMMENT ON COLUMN stream_files.number IS '1, 2, ... in order of reading.';
 COMMENT ON COLUMN stream_files.file_name IS 'Name of the file, without its folder.';
-COMMENT ON COLUMN stream_files.file_sha256 IS 'SHA-256 of its bytes: a file is read once.';
+COMMENT ON COLUMN stream_files.file_digest IS 'Digest of its bytes under the key outside the store: a file is read once.';
 COMMENT ON COLUMN stream_files.rows_taken IS 'How many of its fixes are in the state.';
 COMMENT ON COLUMN stream_files.done IS 'Whether all are.';
 COMMENT ON COLUMN stream_files.report IS 'JSON: rows in, kept, rejected by rule; or why it was not read.';

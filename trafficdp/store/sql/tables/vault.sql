@@ -20,21 +20,25 @@ COMMENT ON COLUMN vehicles.hmac IS 'HMAC-SHA256 of the normalised identifier und
 CREATE TABLE ingests (
     ingest_id    INTEGER     NOT NULL PRIMARY KEY,
     file_name    VARCHAR     NOT NULL,
-    file_sha256  VARCHAR     NOT NULL UNIQUE,
+    file_digest  VARCHAR     NOT NULL UNIQUE,
     source       VARCHAR     NOT NULL,
     declaration  VARCHAR     NOT NULL,
+    strict_units BOOLEAN     NOT NULL,
     report       VARCHAR     NOT NULL,
-    data_version VARCHAR     NOT NULL,
+    data_version VARCHAR     NOT NULL UNIQUE,
+    history      VARCHAR     NOT NULL,
     ingested_at  TIMESTAMPTZ NOT NULL
 );
 COMMENT ON TABLE ingests IS 'One row a file read. For the curator only: reports lie outside the guarantee.';
 COMMENT ON COLUMN ingests.ingest_id IS '1, 2, ... in order of reading.';
 COMMENT ON COLUMN ingests.file_name IS 'Name of the file, without its folder.';
-COMMENT ON COLUMN ingests.file_sha256 IS 'SHA-256 of the bytes of the file: a file is read once.';
+COMMENT ON COLUMN ingests.file_digest IS 'Digest of the bytes of the file under the key outside the store: a file is read once.';
 COMMENT ON COLUMN ingests.source IS 'Name of the declared source.';
 COMMENT ON COLUMN ingests.declaration IS 'JSON of the source declaration the file was read under.';
+COMMENT ON COLUMN ingests.strict_units IS 'Whether speeds that do not fit the declared unit would have refused the file.';
 COMMENT ON COLUMN ingests.report IS 'JSON: rows in, kept, rejected by rule.';
-COMMENT ON COLUMN ingests.data_version IS 'SHA-256 chain over (previous version, file, declaration, rows kept).';
+COMMENT ON COLUMN ingests.data_version IS 'Random public name of the data up to this file.';
+COMMENT ON COLUMN ingests.history IS 'SHA-256 chain over (previous history, data version, file, declaration, rows kept). Never published.';
 COMMENT ON COLUMN ingests.ingested_at IS 'When the file was read.';
 
 CREATE TABLE fixes (

@@ -1,0 +1,376 @@
+"""Nothing leaves the vault as a function of records except through noise that is paid for.
+
+Two stores hold neighbouring data, under the same key, the same random names and the same clock. The noise is
+chosen so that both publish the same numbers: noise = output - exact; that it is nearly as likely in either is
+the theorem of the mechanism. Then every byte that can leave must be equal: files, rows and size of
+`released.duckdb`, what every command prints, plain and as JSON, and every exit code.
+
+What may differ is listed here: the output of `ingest`, which is for the curator's eyes, and the vault itself.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import io
+import os
+import pkgutil
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+
+import duckdb
+import numpy as np
+import pytest
+
+import trafficdp
+from trafficdp.cli.main import run
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.store import vault_fixes, vault_ledger
+from trafficdp.stream.signed_counter import SignedCounterBank
+
+CONFIG = """\
+store = "city.store"
+
+[city]
+name = "Small City"
+publisher = "Small City Transport"
+time_zone = "Europe/Vienna"
+study_area = { bbox = [16.20, 48.10, 16.60, 48.30] }
+period = { from = "2026-03-02", to = "2026-03-03" }
+
+[privacy]
+relation = "replace_user_values"
+epsilon = 6
+
+[budget]
+epsilon_per_vehicle = 30
+
+[map]
+resolution = 7
+slot = "whole_period"
+speed_bound = 20
+speed_unit = "m/s"
+min_vehicles = 3
+statistics = ["mean", "variance"]
+publish_counts = true
+
+[[analysts]]
+name = "newsroom"
+epsilon_per_vehicle = 9
+
+[[areas]]
+name = "north"
+bbox = [16.20, 48.18, 16.60, 48.30]
+
+[stream]
+epsilon = 4
+publish_every = 5
+lateness = 3
+fixes_per_vehicle = 30
+
+[[source]]
+name = "buses"
+format = "csv"
+files = ["*.csv"]
+speed_unit = "m/s"
+columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
+"""
+HEADER = "bus,at,lat,lng,v"
+BUSES, FIXES = 12, 12
+VICTIM = "W-0003"
+"""Sends so many more records than the others that its speeds alone decide whether the unit seems to fit."""
+NOON = datetime(2026, 3, 5, 12, 0, 0, tzinfo=UTC)
+
+
+def feed(day):
+    """Rows (bus, at, latitude, longitude, speed) of buses that drive north as fast as they say."""
+    start, rows = np.datetime64(f"{day}T06:00:00"), []
+    for bus in range(BUSES):
+        name, speed = f"W-{bus:04d}", 4.0 + bus % 8
+        for step in range(FIXES * (40 if name == VICTIM else 1)):
+            at = start + np.timedelta64(10 * step, "s")
+            place = abs((step + bus) % 40 - 20) * 10 * speed / 111_195
+            rows.append(
+                (name, f"{at}Z", f"{48.18 + place:.7f}", f"{16.30 + 0.01 * (bus % 4):.2f}", f"{speed:.2f}")
+            )
+    return rows
+
+
+def other_speeds(rows):
+    """The neighbour under `replace_user_values`: all speeds of one vehicle, some beyond the bound."""
+    others = ("0", "0.01", "7.77", "20.00", "400.5", "-3")
+    return [
+        (*row[:4], others[number % len(others)]) if row[0] == VICTIM else row
+        for number, row in enumerate(rows)
+    ]
+
+
+NEIGHBOURS = {"replace_user_values": other_speeds}
+"""By relation: what one vehicle may change. All of its records are taken out under another relation."""
+
+
+class _Draw(np.ndarray):
+    """A draw that is told which sum to come to: what it is added to does not matter."""
+
+    script = None
+
+    def __array_finalize__(self, other):
+        self.script = getattr(other, "script", None)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        plain = [np.asarray(each) if isinstance(each, _Draw) else each for each in inputs]
+        found = getattr(ufunc, method)(*plain, **options)
+        return self.script.follow(found) if ufunc is np.add and method == "__call__" else found
+
+
+class Script:
+    """The outputs of everything noisy, in order: written the first time, followed the second."""
+
+    def __init__(self):
+        self.outputs, self.followed = [], None
+
+    def again(self):
+        self.followed = iter(self.outputs)
+        return self
+
+    def follow(self, found):
+        if self.followed is None:
+            self.outputs.append(np.array(found))
+            return found
+        wanted = next(self.followed)
+        assert wanted.shape == np.shape(found)
+        return wanted.copy()
+
+
+class ChosenNoise(SimulatedNoise):
+    """Seeded noise that follows a script."""
+
+    def __init__(self, script):
+        super().__init__(11)
+        self.script = script
+
+    def _told(self, drawn):
+        told = np.asarray(drawn).view(_Draw)
+        told.script = self.script
+        return told
+
+    def discrete_laplace(self, scale):
+        return self._told(super().discrete_laplace(scale))
+
+    def discrete_gaussian(self, sd):
+        return self._told(super().discrete_gaussian(sd))
+
+    def block(self, half_width, block, scale):
+        return self._told(super().block(half_width, block, scale))
+
+
+class Clock(datetime):
+    """It is always the same instant."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return NOON.astimezone(tz)
+
+
+class World:
+    """One of two stores, in the same folder one after the other: its key, its names, its clock, its noise."""
+
+    def __init__(self, folder, rows, script, patch):
+        folder.mkdir()
+        self.folder, self.left, self.hidden = folder, {}, {}
+        (folder / "trafficdp.toml").write_text(CONFIG)
+        for day, content in rows.items():
+            lines = [HEADER, *(",".join(row) for row in content), ""]
+            (folder / f"{day}.csv").write_text("\n".join(lines))
+        numbers = count(1)
+        # the same key, the same random names
+        patch.setattr(os, "urandom", lambda size: hashlib.shake_256(b"%d" % next(numbers)).digest(size))
+        patch.setattr("trafficdp.curator.SecureNoise", lambda: ChosenNoise(script))
+        sums = SignedCounterBank.sums
+        patch.setattr(SignedCounterBank, "sums", lambda bank: script.follow(sums(bank)))
+        patch.setattr("trafficdp.streaming.SecureNoise", lambda: SimulatedNoise(12))
+        patch.chdir(folder)
+
+    def command(self, *arguments, curators_eyes=False):
+        """Run a command; remember its exit code and what it printed."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run([*arguments])
+        name = f"{len(self.left) + len(self.hidden):02d} {' '.join(arguments)}"
+        self.left[f"{name}: exit code"] = code
+        (self.hidden if curators_eyes else self.left)[f"{name}: output"] = (out.getvalue(), err.getvalue())
+        return code
+
+    def both(self, *arguments):
+        """Run a command that changes nothing, plain and as JSON."""
+        code = self.command(*arguments)
+        assert self.command("--json", *arguments) == code
+        return code
+
+    def collect(self):
+        """Remember every file that can leave, and what is in `released.duckdb`."""
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder)
+            if not path.is_file() or (name.suffix == ".csv" and len(name.parts) == 1) or name.name == ".lock":
+                continue
+            if name.name.startswith("vault.duckdb"):
+                continue
+            if name.name == "released.duckdb":
+                self.left[f"{name}: size"] = path.stat().st_size
+                self.left |= {f"{name}: {table}": rows for table, rows in tables_of(path).items()}
+            else:
+                self.left[str(name)] = path.read_bytes()
+
+
+def tables_of(path):
+    """Return {table or view: rows as text} of a DuckDB file."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        names = connection.execute("SELECT table_name FROM information_schema.tables ORDER BY 1").fetchall()
+        return {
+            name: connection.execute(
+                f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {name} ORDER BY ALL"
+            ).fetchall()
+            for (name,) in names
+        }
+
+
+QUESTION = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 4, force = TRUE) h3(6) AS cell, COUNT(*), "
+    "AVG(speed) AS mean, STDDEV(speed) AS sd, DP_INTERVAL_LOW(mean) FROM fixes WHERE area = 'north' "
+    "GROUP BY cell"
+)
+
+
+def story(world):
+    """Everything that a city and its analysts may do; most of it leaves something."""
+    assert world.command("init") == 0
+    assert world.command("ingest", "2026-03-02.csv", curators_eyes=True) == 0
+    assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
+    for asked in (
+        ["plan"],
+        ["plan", "--rungs", "all", "--chart", "plan.svg"],
+        ["plan", "--epsilon", "0.05"],
+        ["plan", "--max-half-width", "6 m/s"],
+        ["compare"],
+    ):
+        world.both(*asked)
+    assert world.command("plan", "--save", "spring") == 0
+    assert world.command("release", "--epsilon", "0.01") == 5
+    assert world.command("release", "--force") == 0
+    assert world.command("--json", "release", "--plan", "spring", "--force") == 0
+    assert world.both("sql", "--as", "newsroom", f"EXPLAIN {QUESTION}") == 0
+    assert world.command("sql", "--as", "newsroom", QUESTION) == 0
+    assert world.command("--json", "sql", "--as", "newsroom", QUESTION) == 0
+    assert world.command("sql", "--as", "newsroom", QUESTION.replace("epsilon = 4", "epsilon = 6")) == 3
+    assert world.command("sql", "--as", "newsroom", QUESTION.replace("speed", "plate")) == 2
+    assert world.both("sql", "SELECT h3, speed_mean, speed_mean_low FROM latest_cells ORDER BY 1") == 0
+    assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
+    assert world.command("release", "--epsilon", "29", "--force") == 3
+    assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
+    for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
+        assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
+    for release in ("r0001", "r0002", "r0003", "s0001"):
+        assert world.both("verify", release) == 0
+    for asked in ("status", "ledger", "releases"):
+        assert world.both(asked) == 0
+    world.collect()
+    assert world.command("withdraw", "r0001") == 0
+    assert world.both("releases") == 0
+    world.collect()
+    return world
+
+
+def short_story(world):
+    """What is enough to see a leak."""
+    for arguments in (["init"], ["ingest", "2026-03-02.csv"], ["release", "--force"]):
+        assert world.command(*arguments, curators_eyes=True) == 0
+    world.collect()
+    return world
+
+
+@pytest.fixture
+def two_worlds(tmp_path, monkeypatch, few_runs):
+    """``two_worlds(story, neighbour)``: the same story told of two days' rows and of their neighbour's."""
+    for module in list(_modules()):
+        monkeypatch.setattr(module, "datetime", Clock)
+    # GDAL writes it into GeoPackages
+    monkeypatch.setenv("OGR_CURRENT_DATE", "2026-03-05T12:00:00Z")
+
+    def tell(story: Callable[[World], World], neighbour: Callable[[list], list]) -> list[World]:
+        script, worlds = Script(), []
+        for turn, change in enumerate((list, neighbour)):
+            folder = tmp_path / "city"
+            rows = {day: change(feed(day)) for day in ("2026-03-02", "2026-03-03")}
+            with monkeypatch.context() as patch:
+                worlds.append(story(World(folder, rows, script.again() if turn else script, patch)))
+            shutil.move(folder, tmp_path / f"city{turn}")
+        return worlds
+
+    return tell
+
+
+def _modules():
+    """All modules of the package that tell the time."""
+    for found in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
+        if not found.name.endswith("__main__"):
+            module = importlib.import_module(found.name)
+            if getattr(module, "datetime", None) is datetime:
+                yield module
+
+
+def differing(one, other):
+    return sorted(
+        name for name in one.left.keys() | other.left.keys() if one.left.get(name) != other.left.get(name)
+    )
+
+
+@pytest.mark.parametrize("relation", NEIGHBOURS)
+def test_every_byte_that_leaves_follows_from_noise(two_worlds, relation):
+    one, other = two_worlds(story, NEIGHBOURS[relation])
+    assert differing(one, other) == []
+    assert len(one.left) > 140
+    # the vehicle decides alone whether its city's unit seems to fit: only the curator is told
+    assert one.hidden != other.hidden
+
+
+def _named_by_its_history(patch):
+    """A hash of the files as the name of the data."""
+    sound = vault_fixes.data_version
+
+    def leaking(vault):
+        version = sound(vault)
+        return vault_fixes.DataVersion(
+            version.ingest_id, vault_fixes.stated_history(vault, version.ingest_id)
+        )
+
+    patch.setattr(vault_fixes, "data_version", leaking)
+
+
+def _history_in_the_ledger(patch):
+    """A hash of the files in what the published head hashes."""
+    sound = vault_ledger.add_entry
+    patch.setattr(
+        vault_ledger,
+        "add_entry",
+        lambda vault, facts: sound(vault, {**facts, "files": vault_fixes.stated_history(vault, 1)}),
+    )
+
+
+def _noise_that_follows_nothing(patch):
+    """Noise that does not make up for other speeds."""
+    patch.setattr(Script, "again", lambda script: Script())
+
+
+@pytest.mark.parametrize(
+    ("leak", "seen"),
+    [
+        (_named_by_its_history, "city.store/releases/r0001/manifest.json"),
+        (_history_in_the_ledger, "city.store.key"),
+        (_noise_that_follows_nothing, "city.store/releases/r0001/map.geojson"),
+    ],
+)
+def test_a_leak_is_seen(two_worlds, monkeypatch, leak, seen):
+    leak(monkeypatch)
+    one, other = two_worlds(short_story, other_speeds)
+    assert any(name.startswith(seen) for name in differing(one, other))
