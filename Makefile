@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy audit ladder continual clean
+.PHONY: demo test check bench accuracy audit ladder continual docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -45,6 +45,10 @@ ladder: $(VENV)/.ready
 # Error over time of continual means, on four arrival orders and a day of Austin; needs TRAFFICDP_REAL_DATA.
 continual: $(VENV)/.ready
 	$(RUN)/python pipelines/continual.py
+
+# The pages that follow from the code: configuration, command line, architecture.
+docs: $(VENV)/.ready
+	$(RUN)/python pipelines/reference.py
 
 clean:
 	rm -rf $(VENV) demo build

@@ -1,5 +1,6 @@
 """The walls that design and pyproject.toml draw stand, and would be seen to fall."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "trafficdp"
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BANNED = SETTINGS["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+CONTRACTS = SETTINGS["tool"]["importlinter"]["contracts"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES = 400
 """Hard ceiling of a file; the soft one is 300."""
@@ -93,12 +95,22 @@ def test_printing_is_seen_outside_the_command_line(ruff):
     assert banned_imports(ruff, "trafficdp/cli/planted.py", "print(1)\n") == []
 
 
-def test_every_room_is_a_package_with_an_empty_init():
+def test_every_room_is_a_package_whose_init_says_what_is_in_it_and_nothing_else():
     rooms = {path.parent for path in MODULES} - {PACKAGE}
     for room in sorted(rooms):
         init = room / "__init__.py"
         assert init.exists(), room
-        assert init.read_bytes() == b"", init
+        body = ast.parse(init.read_text(encoding="utf-8")).body
+        assert all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body), init
+        assert len(body) == 1 or (not body and room.parent != PACKAGE), init
+
+
+def test_every_room_has_its_place_in_the_layers():
+    (layers,) = (each for each in CONTRACTS if each["type"] == "layers")
+    placed = {name.strip() for layer in layers["layers"] for name in re.split("[|:]", layer)}
+    rooms = {path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    # the package itself and `python -m trafficdp` stand above all
+    assert placed == {f"trafficdp.{path.stem}" for path in rooms if path.stem not in ("__init__", "__main__")}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

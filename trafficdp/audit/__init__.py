@@ -1,0 +1,1 @@
+"""Evidence: neighbouring data, empirical lower bounds of epsilon, mechanisms wrong on purpose."""

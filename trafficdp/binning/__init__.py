@@ -1,0 +1,1 @@
+"""Hexagons and time slots."""

@@ -1,0 +1,1 @@
+"""Exact sensitivities: what one vehicle can move."""

@@ -20,9 +20,9 @@ SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
 
 def demo(
     context: typer.Context,
-    into: Annotated[Path, typer.Option(help="Folder for the demo's files; it must not exist.")] = Path(
-        "demo"
-    ),
+    into: Annotated[
+        Path, typer.Option(metavar="<folder>", help="Folder for the demo's files; it must not exist.")
+    ] = Path("demo"),
 ) -> None:
     """Turn the embedded city (217 synthetic buses) into a private map, and say where it is."""
     settings: Settings = context.obj

@@ -17,7 +17,9 @@ def export(
     context: typer.Context,
     release: ReleaseArgument,
     out: Annotated[Path, typer.Argument(help="File to write.")],
-    to: Annotated[str, typer.Option("--to", help=" | ".join(FORMATS), show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", metavar="<format>", help=" | ".join(FORMATS), show_default=False)
+    ],
 ) -> None:
     """Write a release as one file. What was released is free to use: this costs no budget."""
     settings: Settings = context.obj

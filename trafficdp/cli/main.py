@@ -126,12 +126,13 @@ def _app(arguments: list[str]) -> typer.Typer:
     )
     app.callback()(options)
     for name, short_help in COMMANDS.items():
-        function = _function(name) if name in arguments else _never_called
+        function = function_of(name) if name in arguments else _never_called
         app.command(name, short_help=short_help)(function)
     return app
 
 
-def _function(name: str) -> Callable[..., None]:
+def function_of(name: str) -> Callable[..., None]:
+    """Return the function of one of COMMANDS; its annotations are the options of the command line."""
     function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.{name}"), name)
     return function
 

@@ -1,0 +1,1 @@
+"""Records to sums per vehicle and hexagon, by DuckDB, in exact integers."""

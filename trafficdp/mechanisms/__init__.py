@@ -1,0 +1,1 @@
+"""Mechanisms, one published method a file."""

@@ -1,0 +1,1 @@
+"""The public nouns: grid, bound, counts, assumptions."""

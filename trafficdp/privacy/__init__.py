@@ -1,0 +1,1 @@
+"""Loss, events, accountant, ledger arithmetic, release."""

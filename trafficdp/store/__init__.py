@@ -1,0 +1,1 @@
+"""Vault, ledger, released database, lock; the SQL."""

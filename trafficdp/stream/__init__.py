@@ -1,0 +1,1 @@
+"""Running sums under continual release: trees of noise, accounts, which records count."""
