@@ -41,7 +41,8 @@ side; for a single resolution, as many of its hexagons are chosen as the budget 
 covered: share of the records in a hexagon with a number | numbers: of every level, from fine to coarse; with
 longer slots the levels are all resolutions by the hour, then by day part and by the whole period in the
 coarsest, or first all slots in the finest resolution and then the coarser ones, whichever is worth more |
-area: of the hexagon that an average covered record is in | detail: what a level is worth (see README).
+area: of the hexagon that an average covered record is in | detail: what a level is worth
+(docs/guides/small-hexagons.md).
 
 | slot | half width | resolutions | detail | covered | numbers | area (km2) |
 |---|---|---|---|---|---|---|

@@ -205,7 +205,8 @@ def command_line() -> str:
     lines = [
         "# Command line",
         WRITTEN.format(source="the commands in `trafficdp/cli`"),
-        "`trafficdp [options] command [options]`. The exit codes are in the README.",
+        "`trafficdp [options] command [options]`. The exit codes are in the "
+        "[README](../../README.md#the-main-job-in-five-commands).",
         "## Before the command",
         *_table(options),
     ]

@@ -69,18 +69,25 @@ def few_runs(monkeypatch):
     monkeypatch.setattr(trial, "ESTIMATES", 40)
 
 
-def _small_city():
-    path = Path(__file__).parent / "small_city.py"
-    spec = importlib.util.spec_from_file_location("small_city", path)
+def _beside(name):
+    """The module ``name`` of this folder."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture(scope="session")
+def pages():
+    """The module that reads README and docs: ``text``, ``guide``, ``section``, ``blocks``, ``rows``."""
+    return _beside("pages")
+
+
+@pytest.fixture(scope="session")
 def small_city():
     """The module: plates, days, ``City``, ``logical_dump``."""
-    return _small_city()
+    return _beside("small_city")
 
 
 @pytest.fixture

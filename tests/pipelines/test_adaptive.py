@@ -1,8 +1,7 @@
-"""The table of several resolutions: what README copies of it, and what is recomputed from real counts."""
+"""The table of several resolutions: what the guide copies of it, and what is recomputed from real counts."""
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,10 +45,8 @@ def test_the_committed_table_has_a_line_for_every_choice():
     assert len(lines) == len(set(lines)) == len(list(script.choices()))
 
 
-def test_the_readme_copies_its_lines_from_the_committed_table():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"(?ms)^## Small hexagons where.*?(?=^## )", readme).group(0)
-    copied = _lines(section)
+def test_the_guide_copies_its_lines_from_the_committed_table(pages):
+    copied = _lines(pages.guide("small-hexagons"))
     assert len(copied) >= 5
     assert set(copied) <= set(_lines(TABLE.read_text(encoding="utf-8")))
 

@@ -1,4 +1,4 @@
-"""What the README says is what the tool does: its commands run, its numbers are recomputed."""
+"""What README and docs say is what the tool does: commands run, paths exist, numbers are recomputed."""
 
 import inspect
 import json
@@ -26,23 +26,7 @@ from trafficdp.planner.refusal import passing_epsilon
 from trafficdp.workspace import Workspace
 
 ROOT = Path(trafficdp.__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?")
-
-
-def _blocks(language):
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", README)
-
-
-def _section(title):
-    found = re.search(rf"(?ms)^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README)
-    assert found is not None, title
-    return found.group(1)
-
-
-def _rows(text):
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 @pytest.fixture
@@ -59,67 +43,121 @@ def _run(command, folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("block", _blocks("python"))
-def test_the_python_block_runs(block, checkout):
+def test_the_python_block_runs(pages, checkout):
+    (block,) = pages.blocks(pages.README, "python")
     lines = [line for line in block.splitlines() if line and not line.startswith(("from ", "import "))]
     assert len(lines) == 5
     _run([sys.executable, "-W", "error", "-c", block + "\nprint(len(hexagons))"], checkout)
     assert (checkout / "tour.store" / "releases" / "r0001" / "map.geojson").is_file()
 
 
-def test_the_five_commands_give_a_map_and_a_manifest(checkout):
-    (block,) = _blocks("sh")
+def test_the_five_commands_give_a_map_and_a_manifest(pages, checkout):
+    (block,) = pages.blocks(pages.README, "sh")
     assert len(re.findall(r"(?m)^trafficdp ", block)) == 5
     out = _run(["bash", "-euo", "pipefail", "-c", block], checkout)
     assert "released r0001" in out
     assert "FAILED" not in out
     folder = checkout / "city.store" / "releases" / "r0001"
-    layout = _section("A store")
+    layout = pages.guide("store")
     for path in folder.iterdir():
         assert path.name in layout
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["guarantee"]["epsilon"] == "6"
 
 
-def test_the_make_targets_and_files_it_names_exist():
+def test_the_readme_is_short_and_leads_to_every_page(pages):
+    readme = pages.text(pages.README)
+    assert len(readme.encode()) < 12_000
+    linked = set(re.findall(r"\]\((docs/[\w/.-]+)\)", readme))
+    assert linked == {name for name in pages.names() if name.startswith("docs/")}
+
+
+def test_the_make_targets_that_pages_name_exist(pages):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"\bmake (\w+)", " ".join(re.findall(r"`[^`]+`|(?m:^make \w+)", README))):
-        assert re.search(rf"(?m)^{target}:", makefile), target
-    for path in re.findall(r"`((?:data|notebooks|pipelines|trafficdp)/[\w./]*)`", README):
-        assert (ROOT / path).exists(), path
+    for name in pages.names():
+        shown = " ".join(re.findall(r"`[^`]+`|(?m:^make \w+)", pages.text(name)))
+        for target in re.findall(r"\bmake (\w+)", shown):
+            assert re.search(rf"(?m)^{target}:", makefile), (name, target)
 
 
-def test_the_commands_it_names_are_those_of_the_tool():
-    listed = re.search(r"There are also (.*?);", README).group(1)
-    named = set(re.findall(r"`(\w+)`", listed)) | set(re.findall(r"(?m)^trafficdp (\w+)", README))
-    assert named == set(COMMANDS)
+def test_the_paths_that_pages_name_exist(pages):
+    for name in pages.names():
+        page = pages.text(name)
+        named = re.findall(r"`((?:data|docs|notebooks|pipelines|tests|trafficdp)/[^`\s]*)`", page)
+        linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page)
+        found = [*(ROOT / each for each in named), *((ROOT / name).parent / each for each in linked)]
+        missing = [path for path in found if not list(ROOT.glob(os.path.relpath(path, ROOT)))]
+        assert not missing, (name, missing)
 
 
-def test_the_exit_codes_are_those_of_the_errors():
-    codes = {int(row[0]) for row in _rows(_section("The main job in five commands")) if row[0].isdigit()}
+def test_the_links_into_a_page_lead_to_a_heading(pages):
+    for name in pages.names():
+        for link, heading in re.findall(r"\]\(([^)#:]+)#([^)]+)\)", pages.text(name)):
+            target = os.path.relpath((ROOT / name).parent / link, ROOT)
+            titles = re.findall(r"(?m)^#+ (.*)$", pages.text(target))
+            assert heading in {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in titles}
+
+
+def test_the_commands_that_the_readme_names_are_those_of_the_tool(pages):
+    readme = pages.text(pages.README)
+    listed = re.search(r"There are also (.*?);", readme).group(1)
+    assert set(re.findall(r"`(\w+)`", listed)) | set(re.findall(r"(?m)^trafficdp (\w+)", readme)) == set(
+        COMMANDS
+    )
+
+
+def test_the_commands_and_options_that_pages_show_are_in_the_reference(pages):
+    reference = pages.text("docs/reference/cli.md")
+    known = {
+        title.split()[0]: set(re.findall(r"(?m)^\| `(--[\w-]+)", body))
+        for title, body in re.findall(r"(?ms)^## `trafficdp (.*?)`$(.*?)(?=^## |\Z)", reference)
+    }
+    assert set(known) == set(COMMANDS)
+    shown = [
+        line
+        for name in pages.names()
+        for line in re.findall(
+            r"`(trafficdp \w[^`\n]*)`|^(?:\w+ \| )?(trafficdp \w.*)$", pages.text(name), re.M
+        )
+        if not name.startswith("docs/reference/")
+    ]
+    assert len(shown) > 20
+    for first, second in shown:
+        line = (first or second).split("  ")[0]
+        command = line.split()[1]
+        assert set(re.findall(r" (--[a-z][\w-]*)", line)) <= known[command], line
+
+
+def test_the_settings_that_pages_show_are_in_the_reference(pages):
+    reference = pages.text("docs/reference/configuration.md")
+    shown = [block for name in pages.names() for block in pages.blocks(name, "toml")]
+    assert shown
+    for block in shown:
+        for table, settings in tomllib.loads(block).items():
+            section = re.search(rf"(?ms)^## `\[+{table}\]+`$(.*?)(?=^## |\Z)", reference).group(1)
+            assert set(settings) <= set(re.findall(r"(?m)^\*\*`(\w+)`\*\*", section))
+
+
+def test_the_exit_codes_are_those_of_the_errors(pages):
+    table = pages.rows(pages.section(pages.README, "The main job in five commands"))
+    codes = {int(row[0]) for row in table if row[0].isdigit()}
     family = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
     assert codes == {0, 130} | {each.exit_code for each in family if issubclass(each, errors.TrafficdpError)}
 
 
-def test_every_dependency_is_listed_with_its_reason():
+def test_every_dependency_is_listed_with_its_reason(pages):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {re.match(r"[\w-]+", each).group() for each in project["dependencies"]}
-    rows = _rows(_section("Dependencies"))[2:]
+    rows = pages.rows(pages.text("docs/dependencies.md"))[2:]
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row[0])} == needed
     assert all(row[1] for row in rows)
 
 
-def test_every_room_is_in_the_architecture():
-    section = _section("Architecture")
-    rooms = {path.name for path in (ROOT / "trafficdp").iterdir() if (path / "__init__.py").is_file()}
-    assert rooms <= set(re.findall(r"`(\w+)`", section))
-
-
-def test_what_is_not_protected_is_what_every_manifest_says():
+def test_what_is_not_protected_is_what_every_manifest_says(pages):
     from trafficdp.export.words import NOT_PROTECTED
     from trafficdp.model.privacy_unit import NeighbouringRelation
 
-    section = _section("What is protected, and what is not")
+    section = pages.section(pages.README, "What is protected, and what is not")
     for sentence in NOT_PROTECTED[NeighbouringRelation.REPLACE_USER_VALUES]:
         first = re.split(r"[:,]", sentence)[0].rstrip(".")
         assert re.sub(r" or a company.*", "", first) in section
@@ -161,18 +199,19 @@ def _text(number):
 
 
 @pytest.mark.real
-def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin):
-    table = {row[0].strip("`"): row[2:] for row in _rows(_section("Which epsilon?")) if len(row) == 5}
+def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin, pages):
+    found = pages.rows(pages.section(pages.README, "What counting buys"))
+    table = {row[0].strip("`"): row[2:] for row in found}
     rungs = [rung["rung"] for rung in austin.facts[7]["ladder"]]
     for position, rung in enumerate(rungs):
         expected = [_text(austin.facts[r]["ladder"][position]["epsilon"]) for r in (7, 6, 5)]
         assert table.pop(rung) == expected
-    assert set(table) == {"rung", "---"}
+    assert set(table) == {"accounting", "---"}
 
 
 @pytest.mark.real
-def test_the_verdicts_of_the_readme_are_those_on_austin(austin):
-    table = {row[0]: row[1:] for row in _rows(_section("Which epsilon?")) if len(row) == 4}
+def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
+    table = {row[0]: row[1:] for row in pages.rows(pages.guide("choosing-epsilon"))}
     facts = [austin.facts[resolution] for resolution in (7, 6, 5)]
     assert table["hexagons released (withheld: under 5 buses)"] == [
         f"{each['bins']} ({each['bins_withheld']})" for each in facts
@@ -189,7 +228,7 @@ def test_the_verdicts_of_the_readme_are_those_on_austin(austin):
 
 
 @pytest.mark.real
-def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin):
+def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, pages):
     said = {}
     for resolution in (6, 7):
         city = austin.city.with_map(resolution=resolution)
@@ -200,7 +239,7 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin):
         said[resolution] = (measured.parents.number, measured.families, less[0], less[-1], *medians)
         assert found.loss == plain.loss
         assert f"{100 * (measured.growth - 1):.0f}" == {6: "0", 7: "3"}[resolution]
-    text = _section("Which map, then?")
+    text = pages.told("which-map")
     few, fine = said[6], said[7]
     assert (
         f"{few[0]} of {few[1]} at resolution 6, averages over them {few[2]} and {few[3]} % less noisy" in text
@@ -213,8 +252,9 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin):
 
 
 @pytest.mark.real
-def test_every_other_number_of_which_epsilon_is_recomputed(austin):
-    prose = "\n".join(line for line in _section("Which epsilon?").splitlines() if not line.startswith("|"))
+def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
+    whole = pages.section(pages.README, "What counting buys") + pages.guide("choosing-epsilon")
+    prose = "\n".join(line for line in whole.splitlines() if not line.startswith("|"))
     prose = re.sub(r"`[^`]*`", "", prose)
     config, facts = austin.city.config, austin.facts[7]
     status = austin.city.status()
@@ -265,5 +305,5 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin):
     assert config.map.refuse_above == 1 / 8
 
 
-def test_the_largest_city_that_iome_rotates_is_the_one_that_is_told():
-    assert f"may be {LARGEST_CELLS:,} at most" in _section("Which mechanism?")
+def test_the_largest_city_that_iome_rotates_is_the_one_that_is_told(pages):
+    assert f"may be {LARGEST_CELLS:,} at most" in pages.told("counting-in-rho")

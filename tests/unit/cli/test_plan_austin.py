@@ -1,4 +1,4 @@
-"""The figures on plans that the README tells of Austin's buses."""
+"""The figures on plans that the guide tells of Austin's buses."""
 
 import os
 import shutil
@@ -31,9 +31,9 @@ def austin(tmp_path_factory):
 
 
 @pytest.mark.real
-def test_the_readme_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, command, monkeypatch):
+def test_the_guide_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, command, monkeypatch, pages):
     monkeypatch.chdir(austin)
-    told = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    told = pages.told("which-map")
     answer = command("--json", "plan", "--max-half-width", "10 mph").json["answer"]
     median, every = answer["epsilon_for_the_median_bin"], answer["epsilon_for_every_bin"]
     assert f"take epsilon {median} in the median hexagon of resolution 7, and {every} in every one" in told
@@ -51,9 +51,9 @@ def test_the_readme_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, c
 
 
 @pytest.mark.real
-def test_the_readme_tells_how_much_more_the_refused_map_would_take(austin, command, monkeypatch):
+def test_the_guide_tells_how_much_more_the_refused_map_would_take(austin, command, monkeypatch, pages):
     monkeypatch.chdir(austin)
-    told = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    told = pages.told("which-map")
     growth = command("--json", "plan").json["growth"]
     assert f"{growth['times_as_many_vehicles']:.2g} times as many" in told
     assert f"take epsilon {growth['epsilon_needed_then']}, all four {growth['epsilon_needed']}" in told

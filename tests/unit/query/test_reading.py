@@ -3,7 +3,6 @@
 import re
 from datetime import date
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -318,9 +317,8 @@ def test_a_long_question_is_refused(refused):
     assert "too long" in refused(FORM + "cell, " + "a," * 4500 + "AVG(speed) FROM fixes")[0]
 
 
-def test_the_question_of_the_readme_can_be_asked(read):
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r'(?s)"(EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY .*?)"', readme)
+def test_the_question_of_the_guide_can_be_asked(read, pages):
+    (text,) = re.findall(r'(?s)"(EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY .*?)"', pages.guide("analysts"))
     question = read(text.replace("'centre'", "'west'"))
     assert question.explain
     assert question.statistics == (Statistic.MEAN,)
