@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "trafficdp"
@@ -133,3 +134,14 @@ def test_only_the_noise_room_draws():
         if path.parent.name != "noise":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"\brandom\.(default_rng|random|normal|laplace|integers)\(", text), path
+
+
+def test_the_hooks_before_a_commit_are_the_checks_of_make_check():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    # nothing is fetched
+    assert [each["repo"] for each in hooks] == ["local"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = re.search(r"(?m)^check:.*\n((?:\t.*\n)+)", makefile).group(1)
+    checks = [line.strip().replace("$(RUN)", ".venv/bin") for line in recipe.splitlines()]
+    assert [hook["entry"] for hook in hooks[0]["hooks"]] == checks
+    assert all(hook["language"] == "system" and not hook["pass_filenames"] for hook in hooks[0]["hooks"])
