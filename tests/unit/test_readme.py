@@ -20,6 +20,7 @@ from trafficdp import errors
 from trafficdp.cli.main import COMMANDS
 from trafficdp.cli.plan import plan_facts
 from trafficdp.config_map import MapSettings
+from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.iome import LARGEST_CELLS
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.refusal import passing_epsilon
@@ -136,6 +137,11 @@ def test_the_settings_that_pages_show_are_in_the_reference(pages):
         for table, settings in tomllib.loads(block).items():
             section = re.search(rf"(?ms)^## `\[+{table}\]+`$(.*?)(?=^## |\Z)", reference).group(1)
             assert set(settings) <= set(re.findall(r"(?m)^\*\*`(\w+)`\*\*", section))
+
+
+def test_the_formats_that_the_guide_lists_are_those_that_export_writes(pages):
+    table = pages.rows(pages.section("docs/guides/report-and-exports.md", "Files to load elsewhere"))[2:]
+    assert [row[0].strip("`") for row in table] == list(FORMATS)
 
 
 def test_the_exit_codes_are_those_of_the_errors(pages):
