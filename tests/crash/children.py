@@ -4,21 +4,36 @@ import ast
 import importlib
 import os
 import pkgutil
+import re
 import signal
 import sys
 import time
+import tomllib
 import traceback
 from pathlib import Path
 
 import trafficdp
 
+ROOT = Path(trafficdp.__path__[0])
+
+
+def extras():
+    """Return the packages that only an extra of the package asks for: a machine may do without them."""
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = project["optional-dependencies"]
+    return {re.match(r"[\w-]+", each)[0] for name in groups if name != "dev" for each in groups[name]}
+
 
 def import_everything():
-    """Import the package and all that its functions import late: children then die at work, not before it."""
+    """Import the package and all that its functions import late: children then die at work, not before it.
+
+    What only an extra needs is left alone.
+    """
+    optional = extras()
     for module in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for path in Path(trafficdp.__path__[0]).rglob("*.py"):
+    for path in ROOT.rglob("*.py"):
         functions = [
             each
             for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -29,8 +44,7 @@ def import_everything():
             if isinstance(late, ast.ImportFrom):
                 names = [str(late.module)]
             for name in names:
-                # PDF reports, which no child writes
-                if name != "weasyprint":
+                if name.partition(".")[0] not in optional:
                     importlib.import_module(name)
 
 

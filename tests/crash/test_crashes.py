@@ -30,6 +30,21 @@ def findings_of(folder, *arguments, mode):
     return findings
 
 
+def test_children_do_without_what_only_an_extra_needs(tmp_path):
+    missing = tmp_path / "weasyprint"
+    missing.mkdir()
+    (missing / "__init__.py").write_text("raise OSError('no Pango')\n", encoding="utf-8")
+    folders = [str(tmp_path), str(DRIVER.parent), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-c", "import children; children.import_everything()"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
 @pytest.mark.slow
 def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(tmp_path):
     findings = findings_of(tmp_path, mode="boundaries")
