@@ -56,6 +56,11 @@ def role_of(config: Config, name: str | None, *, needed: bool) -> Analyst | None
     return found[0]
 
 
+def _offer(question: Question, config: Config) -> str:
+    """Return the line that is offered instead: no words of the asker's."""
+    return question.without_names(config).to_sql(config)
+
+
 @dataclass(frozen=True)
 class Asking:
     """One question, by one analyst (None: the curator).
@@ -138,7 +143,7 @@ class _Answering:
             period = self.asking.config.grid.period
             offered = replace(self.question, filter=without_restriction(period))
             what, got = "no fix meets the conditions", self.there.grid.selection.in_words()
-        line = offered.to_sql(self.asking.config)
+        line = _offer(offered, self.asking.config)
         raise UsageError(what, got=got, todo=f"this would work: {line}")
 
     def _counts(self) -> Answered | Explanation:
@@ -209,7 +214,7 @@ class _Answering:
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
         """The refusal of an answer that would say too little, with the line that would be answered."""
-        todo = f"this would work: {self._mildest(plan).to_sql(self.asking.config)}"
+        todo = f"this would work: {_offer(self._mildest(plan), self.asking.config)}"
         return too_little(plan.verdict, plan.allocation.request.bound, todo, what="answer")
 
     def _mildest(self, plan: Plan) -> Question:

@@ -5,40 +5,19 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import ClassVar
 
-from sqlglot import exp, tokens
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from trafficdp.query.problems import Problems, shown
+from trafficdp.query.dialect import PARSER_FAILS, Priced, shown
+from trafficdp.query.problems import Problems
 
 LONGEST_QUESTION = 20_000
 """Characters."""
 MOST_TOKENS = 4_000
 DEEPEST_NESTING = 40
 _FORM = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = ...) columns FROM fixes ..."
-_PARSER_FAILS = (SqlglotError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-
-# the parser's remarks on odd SQL are not for our standard error
-logging.getLogger("sqlglot").addHandler(logging.NullHandler())
-
-
-class _Priced(Dialect):
-    """Plain SQL: no commands, no templates, no hints; an order puts nulls last."""
-
-    NULL_ORDERING = "nulls_are_last"
-
-    class Tokenizer(tokens.Tokenizer):
-        KEYWORDS = {  # noqa: RUF012 - sqlglot reads it as it stands
-            word: kind
-            for word, kind in tokens.Tokenizer.KEYWORDS.items()
-            if word not in ("EXPLAIN", "/*+") and not word.startswith(("{", "%", "+%", "-%", "+}", "-}"))
-        }
-        COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 @dataclass(frozen=True)
@@ -58,8 +37,8 @@ def mentions_clause(text: str) -> bool:
     if len(text) > LONGEST_QUESTION:
         return False
     try:
-        tokens = _Priced().tokenize(text)
-    except (*_PARSER_FAILS, RecursionError):
+        tokens = Priced().tokenize(text)
+    except (*PARSER_FAILS, RecursionError):
         return False
     return any(_opens(tokens, place) for place in range(len(tokens)))
 
@@ -73,8 +52,8 @@ def cut(text: str, problems: Problems) -> Clause:
         )
         return nothing
     try:
-        tokens = _Priced().tokenize(text)
-    except (*_PARSER_FAILS, RecursionError):
+        tokens = Priced().tokenize(text)
+    except (*PARSER_FAILS, RecursionError):
         problems.add("the question cannot be read: a quote or a comment does not end", None, _FORM)
         return nothing
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
@@ -149,8 +128,8 @@ def _options(
 def _parsed(text: str, problems: Problems) -> exp.Select | None:
     """Return the one SELECT that ``text`` holds, None for anything else."""
     try:
-        statements = [each for each in _Priced().parse(text) if each is not None]
-    except (*_PARSER_FAILS, RecursionError):
+        statements = [each for each in Priced().parse(text) if each is not None]
+    except (*PARSER_FAILS, RecursionError):
         problems.add("the question is not SQL as this dialect has it", shown(text), _FORM)
         return None
     if len(statements) != 1:

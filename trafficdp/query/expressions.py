@@ -9,7 +9,7 @@ from sqlglot import exp
 from trafficdp.model.slot import SlotKind
 from trafficdp.query.columns import End, Kind
 from trafficdp.query.literals import call_of, integer_of, name_of, string_of, text_of, unwrapped
-from trafficdp.query.problems import Problem, UnreadableError, shown
+from trafficdp.query.problems import Problem, UnreadableError
 
 Meaning = tuple[Kind, End]
 
@@ -163,7 +163,7 @@ def _slot_kind(node: exp.Expr) -> SlotKind:
     try:
         return SlotKind(text)
     except ValueError:
-        raise UnreadableError("there is no such kind of slot", shown(text), _SLOTS) from None
+        raise UnreadableError("there is no such kind of slot", None, _SLOTS) from None
 
 
 def _count(node: exp.Count) -> Meaning:

@@ -6,15 +6,16 @@ from datetime import date
 
 from sqlglot import exp
 
-from trafficdp.query.problems import UnreadableError, shown
+from trafficdp.query.dialect import shown
+from trafficdp.query.problems import UnreadableError
 
 
-def text_of(node: exp.Expr) -> str:
-    """Return part of the question as text that may be shown."""
+def text_of(node: exp.Expr) -> str | None:
+    """Return what may be shown of part of the question."""
     try:
         return shown(node.sql())
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "..."
+        return None
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -82,4 +83,4 @@ def date_of(node: exp.Expr) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
-        raise UnreadableError("this is not a day", shown(text), expected) from None
+        raise UnreadableError("this is not a day", None, expected) from None

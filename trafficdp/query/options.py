@@ -10,7 +10,8 @@ from fractions import Fraction
 from trafficdp.config_reading import exact_number
 from trafficdp.errors import TrafficdpError
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP, decimal_text
-from trafficdp.query.problems import Problems, shown
+from trafficdp.query.dialect import shown
+from trafficdp.query.problems import Problems
 
 LARGEST_MIN_VEHICLES = 10**9
 _EPSILON = "a number above 0, at most 1,000,000, with at most 12 decimals"
@@ -59,17 +60,17 @@ def read_options(
             continue
         seen.add(name)
         if name in _REFUSED:
-            problems.add(f"there is no option {name}", shown(value), _REFUSED[name])
+            problems.add(f"there is no option {name}", None, _REFUSED[name])
         elif name == "privacy_unit_column":
             if value.lower() != "vehicle":
                 problems.add("the privacy unit is the vehicle", shown(value), "privacy_unit_column = vehicle")
         elif name == "delta":
             if _number(value) != 0:
-                problems.add("the guarantee is pure epsilon", f"delta = {shown(value)}", "no delta")
+                problems.add("the guarantee is pure epsilon", None, "no delta")
         elif name in _READERS:
             changed = _READERS[name](options, value)
             if changed is None:
-                problems.add(f"option {name} is not valid", shown(value), _EXPECTED[name])
+                problems.add(f"option {name} is not valid", None, _EXPECTED[name])
             else:
                 options = changed
         else:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from trafficdp.errors import UsageError
 
-LONGEST_SHOWN = 60
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is refused: what, what was found, and what would have been right."""
+    """One thing that is refused: what, what was found, and what would have been right.
+
+    ``got`` is of the dialect's words alone (``dialect.shown``) or of what was understood.
+    """
 
     what: str
     got: str | None = None
@@ -44,9 +45,3 @@ class Problems:
         return UsageError(
             f"{first.what}{others}", got=first.got, expected=first.expected, todo=f"this would work: {line}"
         )
-
-
-def shown(text: str) -> str:
-    """Return part of the asker's own text on one line, cut to LONGEST_SHOWN characters."""
-    flat = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 3]}..."

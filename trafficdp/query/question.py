@@ -84,12 +84,18 @@ class Question:
             config, grid=self.grid(config), bound=self.bound(config), map=changed, epsilon=options.epsilon
         )
 
+    def without_names(self, config: Config) -> Question:
+        """Return the question without words of the asker's: every column once, by the name it has anyway."""
+        unit = config.map.display_unit
+        shown = list(dict.fromkeys((column.kind, column.end) for column in self.columns))
+        columns = tuple(Column(kind, end, default_name(kind, unit) + end.value) for kind, end in shown)
+        places = [shown.index((column.kind, column.end)) + 1 for column in self.columns]
+        order = tuple((places[place - 1], down) for place, down in self.order)
+        return replace(self, columns=columns, order=order)
+
     def plain(self, config: Config) -> Question:
         """Return the question as manifests publish it: no words of the asker's, no order and no limit."""
-        unit = config.map.display_unit
-        shown = dict.fromkeys((column.kind, column.end) for column in self.columns)
-        columns = tuple(Column(kind, end, default_name(kind, unit) + end.value) for kind, end in shown)
-        return replace(self, explain=False, columns=columns, order=(), limit=None)
+        return replace(self.without_names(config), explain=False, order=(), limit=None)
 
     def to_sql(self, config: Config) -> str:
         """Return the question in one spelling, which reads back as the same question."""

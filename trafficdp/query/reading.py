@@ -46,7 +46,7 @@ def read_question(text: str, config: Config) -> Question:
         problems.add("the question is nested too deeply", None, "fewer brackets")
         question = _read(Clause(clause.explain, clause.options, None), config, problems)
     if problems.found:
-        raise problems.refusal(question.to_sql(config))
+        raise problems.refusal(question.without_names(config).to_sql(config))
     return question
 
 
@@ -89,7 +89,7 @@ def _options(clause: Clause, config: Config, columns: tuple[Column, ...], proble
         try:
             replace(config.bound, upper=options.speed_bound)
         except TrafficdpError as error:
-            problems.add("option speed_bound is not valid", str(error.got), str(error.expected))
+            problems.add("option speed_bound is not valid", None, str(error.expected))
             options = replace(options, speed_bound=None)
     return options
 

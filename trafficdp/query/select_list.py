@@ -6,9 +6,10 @@ from sqlglot import exp
 
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.query.columns import RESERVED, Column, End, Kind, default_name
+from trafficdp.query.dialect import shown
 from trafficdp.query.expressions import GridWords, Meaning, RefusedError, meaning_of
 from trafficdp.query.literals import integer_of, name_of, text_of, unwrapped
-from trafficdp.query.problems import Problems, UnreadableError, shown
+from trafficdp.query.problems import Problems, UnreadableError
 
 TABLE = "fixes"
 LONGEST_NAME = 60
@@ -168,9 +169,7 @@ def named(columns: list[Shown], unit: SpeedUnit, problems: Problems) -> tuple[Co
             fallback = taken[kind, End.VALUE] + end.value
         name = given or fallback
         if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
-            problems.add(
-                "a name is too long or not printable", shown(name), f"at most {LONGEST_NAME} letters"
-            )
+            problems.add("a name is too long or not printable", None, f"at most {LONGEST_NAME} letters")
             name = default_name(kind, unit) + end.value
         if RESERVED.get(name.lower(), kind) is not kind or (
             end is not End.VALUE and name.lower() in RESERVED
@@ -178,7 +177,7 @@ def named(columns: list[Shown], unit: SpeedUnit, problems: Problems) -> tuple[Co
             problems.add("this name is kept for another column", shown(name), fallback)
             name = default_name(kind, unit) + end.value
         if name.lower() in seen:
-            problems.add("two columns have the same name", shown(name), "a name of its own for each")
+            problems.add("two columns have the same name", None, "a name of its own for each")
             name = next(f"{name}_{n}" for n in range(2, 10_000) if f"{name}_{n}".lower() not in seen)
         seen.add(name.lower())
         found.append(Column(kind, end, name))

@@ -11,7 +11,7 @@ from sqlglot import exp
 from trafficdp.model.selection import HOURS_A_WEEK
 from trafficdp.query.filter import DAY_NAMES, Week
 from trafficdp.query.literals import integer_of, name_of, string_of, text_of, unwrapped
-from trafficdp.query.problems import UnreadableError, shown
+from trafficdp.query.problems import UnreadableError
 
 _FORM = "weekday IN ('monday', 'friday'), hour BETWEEN 7 AND 9, hour <> 12, joined by AND, OR, NOT"
 _DAY = "'monday' to 'sunday'"
@@ -36,7 +36,7 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 class TurnedError(UnreadableError):
     """A stretch that ends before it starts; ``instead`` are the hours from its start past the end."""
 
-    def __init__(self, what: str, got: str, expected: str, instead: Week) -> None:
+    def __init__(self, what: str, got: str | None, expected: str, instead: Week) -> None:
         self.instead = instead
         super().__init__(what, got, expected)
 
@@ -92,5 +92,5 @@ def _value(node: exp.Expr, name: str) -> int:
     text = string_of(node, "a weekday", _DAY).strip().lower()
     found = [day for day, full in enumerate(DAY_NAMES) if len(text) >= 3 and full.startswith(text)]
     if len(found) != 1:
-        raise UnreadableError("there is no such weekday", shown(text), _DAY)
+        raise UnreadableError("there is no such weekday", None, _DAY)
     return found[0]

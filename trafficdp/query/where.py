@@ -25,7 +25,7 @@ from trafficdp.query.literals import (
     text_of,
     unwrapped,
 )
-from trafficdp.query.problems import Problems, UnreadableError, shown
+from trafficdp.query.problems import Problems, UnreadableError
 from trafficdp.query.week import TurnedError, week_of
 
 ALLOWED = "predicates on date, weekday, hour, area, cell, h3(resolution) and in_box(west, south, east, north)"
@@ -80,7 +80,7 @@ def read_where(
     except TrafficdpError:
         problems.add(
             "no day of the configured period is left",
-            f"{found.first.isoformat()} to {found.last.isoformat()}",
+            None,
             f"days from {period.first.isoformat()} to {period.last.isoformat()}",
         )
         chosen = period
@@ -173,7 +173,7 @@ def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
     for text in _listed(node, "an area", expected):
         name = known.get(text.strip().casefold())
         if name is None:
-            raise UnreadableError("there is no such area", shown(text), expected)
+            raise UnreadableError("there is no such area", None, expected)
         places.append(Place(name, areas[name]))
     return tuple(places)
 

@@ -178,6 +178,9 @@ def test_an_answer_that_says_too_little_is_refused_with_one_that_would_not(city,
     with pytest.raises(UninformativeReleaseError) as caught:
         workspace.ask(text, analyst="newsroom")
     line = caught.value.todo.removeprefix("this would work: ")
+    # no word of the asker's is repeated
+    assert " AS " in mean
+    assert " AS " not in line
     facts = explained(workspace.ask("EXPLAIN " + line, analyst="newsroom"))
     assert facts["verdict"] == "may be answered"
     assert small_city.charges(city) == []
@@ -193,9 +196,10 @@ def test_an_answer_that_says_too_little_is_refused_with_one_that_would_not(city,
 )
 def test_a_question_without_any_bin_is_refused_with_one_that_has(city, where, options, what):
     workspace = city.open()
-    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE{options}) cell, AVG(speed) "
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE{options}) cell, AVG(speed) AS plate "
     with pytest.raises(UsageError) as caught:
         workspace.ask(text + f"FROM fixes {where} GROUP BY cell", analyst="newsroom")
     assert what in str(caught.value)
+    assert "plate" not in str(caught.value)
     offered = caught.value.todo.removeprefix("this would work: ")
     assert workspace.ask(offered, analyst="newsroom").release_id == "r0001"

@@ -109,6 +109,47 @@ def test_no_mutant_does_anything_but_ask_or_be_refused(config, caplog):
     assert MUTANTS / 50 < read < MUTANTS / 2
 
 
+PLATE, NUMBER = "QX9Z47", "470815"
+SPELLED = (
+    f"'{PLATE}'",
+    f'"{PLATE}"',
+    f"`{PLATE}`",
+    f"= '{PLATE}' AND",
+    f"$${PLATE}$$",
+    f" {PLATE} ",
+    f"{PLATE}(",
+    f".{PLATE}",
+    f" /* {PLATE} */ ",
+    f"-- {PLATE}\n",
+    f"'{PLATE}",
+    f" = '{PLATE}', ",
+    f" AS {PLATE} ",
+    f"x'{PLATE}'",
+    f"@{PLATE}",
+    f" {NUMBER} ",
+    f"-{NUMBER}",
+)
+
+
+def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(config):
+    refusals = 0
+    for seed in SEEDS:
+        parts = PARTS.findall(seed)
+        for place in range(len(parts) + 1):
+            for plate in SPELLED[place % 2 :: 2]:
+                for kept in {place, min(place + 1, len(parts))}:
+                    text = "".join([*parts[:place], plate, *parts[kept:]])
+                    try:
+                        read_question(text, config)
+                    except UsageError as error:
+                        refusals += 1
+                        got, _, line = str(error).partition("this would work: ")
+                        # a limit, a side of a box and the like may be such a number, and is understood
+                        assert PLATE not in f"{got}{line}".upper(), text
+                        assert NUMBER not in got, text
+    assert refusals > 5_000
+
+
 @given(st.text(max_size=300))
 @settings(max_examples=300, deadline=None)
 @example("\ud800")
