@@ -64,7 +64,23 @@ def forked(work):
     return child
 
 
-def wait_for(child, seconds=120):
+def die_in(seconds):
+    """Kill this process: at once, or in the middle of whatever it does by then.
+
+    No handler runs at an alarm's default action either.
+    """
+    if not seconds:
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def was_killed(status):
+    """Whether ``status`` is that of a child that died by ``die_in``."""
+    return status in (-signal.SIGKILL, -signal.SIGALRM)
+
+
+def wait_for(child, seconds=600):
     """Return the exit status of ``child``, negative after a signal; "hung" once it was killed for that."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 
     python driver.py boundaries FOLDER            die at every named boundary of release and withdrawal
     python driver.py renames FOLDER               die before every rename of the same
-    python driver.py random FOLDER COUNT SEED     die at COUNT random instants of a whole sequence
+    python driver.py random FOLDER COUNT SEED     die COUNT times between random boundaries of a sequence
     python driver.py limits FOLDER                no file may grow beyond one limit after another
 
 Prints one JSON list: for every death, what died and what was found wrong afterwards. The parent has imported
@@ -20,12 +20,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import small_city
-from children import forked, import_everything, outcome_of, wait_for
+from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
 from trafficdp import curator, publication
 from trafficdp.cli.main import run as command_line
@@ -65,16 +66,12 @@ def everything(workspace, city):
     workspace.release()
 
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def at_boundary(name, command):
     """Return a child's work: run ``command`` and die when the boundary ``name`` is reached."""
 
     def reached(boundary):
         if boundary == name:
-            die()
+            die_in(0)
 
     def work(city):
         curator.reached = reached
@@ -94,12 +91,36 @@ def at_rename(number, command):
             nonlocal count
             count += 1
             if count == number:
-                die()
+                die_in(0)
             real(source, target, **options)
 
         os.replace = counted
         Path.replace = lambda self, target: counted(self, target)
         command(workspace, city)
+
+    return work
+
+
+def within(number, seconds):
+    """Return a child's work: run the sequence and die ``seconds`` after its boundary ``number``.
+
+    Number 0 is the start. A sequence that is over sooner waits for its death: every child dies.
+    """
+
+    def work(city):
+        left = number
+
+        def reached(boundary):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                die_in(seconds)
+
+        if number == 0:
+            die_in(seconds)
+        curator.reached = reached
+        everything(city.open(), city)
+        signal.pause()
 
     return work
 
@@ -208,16 +229,12 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
 FIXES = {}
 
 
-def trial(template, number, name, work, *, delay=None, lives_on=False):
+def trial(template, number, name, work, *, lives_on=False):
     """Kill one child, examine what it left, and return the finding."""
     folder = template.parent / f"trial{number}"
     shutil.copytree(template, folder)
     city = small_city.at(folder)
-    child = forked(lambda: work(city))
-    if delay is not None:
-        time.sleep(delay)
-        os.kill(child, signal.SIGKILL)
-    status = wait_for(child)
+    status = outcome_of(lambda: work(city))
     values, states, ledger, ingests = committed(city)
     seen = visible(city)
     verdict = outcome_of(lambda: autopsy(city, seen, values, ledger, lives_on=lives_on))
@@ -225,7 +242,7 @@ def trial(template, number, name, work, *, delay=None, lives_on=False):
     in_flight = states[newest] == "charged"
     finding = {
         "name": name,
-        "killed": status == -signal.SIGKILL,
+        "killed": was_killed(status),
         "status": status,
         "sound": verdict == 0,
         "ingests": ingests,
@@ -267,30 +284,37 @@ def renames(template):
 
 
 def at_random(template, count, seed):
-    """Die ``count`` times. A child that was done before its death is examined too, and counts as none."""
+    """Die ``count`` times, as often in every gap between two boundaries as in any other."""
     generator = random.Random(seed)
-    whole = min(_seconds(template, number) for number in range(3))
+    gaps = _gaps(template)
     findings = []
-    while sum(each["killed"] for each in findings) < count and len(findings) < 3 * count:
-        delay = generator.uniform(0.0, whole)
-        name = f"{delay:.4f} s"
-        findings.append(
-            trial(template, len(findings), name, lambda city: everything(city.open(), city), delay=delay)
-        )
+    for _ in range(count):
+        number = generator.randrange(len(gaps))
+        seconds = generator.uniform(0.0, gaps[number])
+        name = f"{seconds:.4f} s after boundary {number}"
+        findings.append(trial(template, len(findings), name, within(number, seconds)))
     return findings
 
 
-def _seconds(template, number):
-    """Return how long the whole sequence takes when nobody kills it."""
-    folder = template.parent / f"timing{number}"
+def _gaps(template):
+    """Return how long the sequence takes to its first boundary, from each to the next, and to its end."""
+    folder = template.parent / "timing"
     shutil.copytree(template, folder)
-    city = small_city.at(folder)
-    started = time.monotonic()
-    status = outcome_of(lambda: everything(city.open(), city))
+    city, times = small_city.at(folder), folder / "times.json"
+
+    def work():
+        instants = [time.monotonic()]
+        curator.reached = lambda _: instants.append(time.monotonic())
+        everything(city.open(), city)
+        instants.append(time.monotonic())
+        times.write_text(json.dumps([end - start for start, end in pairwise(instants)]), encoding="utf-8")
+
+    status = outcome_of(work)
     if status != 0:
         raise SystemExit(f"the sequence does not run: {status}")
+    gaps = json.loads(times.read_text(encoding="utf-8"))
     shutil.rmtree(folder)
-    return time.monotonic() - started
+    return gaps
 
 
 LIMITS = (0, 300, 5000, 15_000, 100_000, 2_000_000)

@@ -1,6 +1,6 @@
 """Kills a stream at random instants and says what became of it. Run as a program.
 
-    python stream_driver.py FOLDER COUNT SEED     COUNT deaths in all, by SIGKILL
+    python stream_driver.py FOLDER COUNT SEED     COUNT deaths in all, each a moment after a boundary
     python stream_driver.py FOLDER boundaries     die at every named boundary
 
 Streams of a small city are killed again and again until they have come to their end. Half of them draw noise
@@ -11,10 +11,8 @@ with what is committed afterwards. Prints one JSON object.
 
 import hashlib
 import json
-import os
 import random
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
@@ -25,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import duckdb
 import small_city
-from children import forked, import_everything, outcome_of, wait_for
+from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
 from trafficdp import streaming
 from trafficdp.noise.source import SimulatedNoise
@@ -166,29 +164,39 @@ def autopsy(city):
     assert names == {"cells.parquet", "live.geojson", "manifest.json", "map.html"}, names
 
 
-def lives(template, number, generator, whole, expected, most, *, known_noise, boundary=None):
-    """Kill one stream until it ends (or ``most`` times); return how often, and what was wrong."""
+NEVER = (None, -1, 0.0)
+
+
+def at_random(generator, seconds):
+    """Return deaths without end: within ``seconds`` of some boundary, or (the 0th) of the start.
+
+    A life goes on where the last one ended: short ones reach every stage of a stream, on any machine.
+    """
+    while True:
+        yield None, generator.randrange(FILES), generator.uniform(0.0, seconds)
+
+
+def lives(template, number, deaths_to_die, expected, most, *, known_noise, by_folder=False):
+    """Kill one stream until it ends (or ``most`` times); return the deaths, and what was wrong.
+
+    Of ``deaths_to_die`` each is a boundary (None: any), how often it is reached, and how long after it.
+    """
     folder = template.parent / f"trial{number}"
     shutil.copytree(template, folder)
     city = small_city.at(folder)
-    deaths, problems, by_folder = [], [], boundary is None and generator.random() < 0.5
+    deaths, problems = [], []
     while True:
         before, seen = committed(city), shown(city)
         if seen > len(before["publications"]):
             problems.append("a reader saw what was not committed")
-        # a life goes on where the last one ended: short ones reach every stage of a stream
-        delay = generator.uniform(0.0, whole / 3) if len(deaths) < most else None
-        child = forked(partial(run_or_die, city, boundary, known_noise=known_noise, by_folder=by_folder))
-        if delay is not None and boundary is None:
-            time.sleep(delay)
-            os.kill(child, signal.SIGKILL)
+        death = next(deaths_to_die) if len(deaths) < most else NEVER
+        child = forked(partial(run_or_die, city, death, known_noise=known_noise, by_folder=by_folder))
         status = wait_for(child)
         after = committed(city)
         if after["publications"][: len(before["publications"])] != before["publications"]:
             problems.append("a committed publication changed")
-        if status == -signal.SIGKILL:
+        if was_killed(status):
             deaths.append([len(after["publications"]), after["rows"]])
-            boundary = None
             continue
         if status != 0:
             problems.append(f"a restart failed with {status}")
@@ -206,17 +214,18 @@ def lives(template, number, generator, whole, expected, most, *, known_noise, bo
     return deaths, problems
 
 
-def run_or_die(city, boundary, **options):
-    if boundary is not None:
-        name, count = boundary
-        left = [count]
+def run_or_die(city, death, **options):
+    name, left, delay = death
 
-        def reached(here):
-            left[0] -= here == name
-            if here == name and left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def reached(here):
+        nonlocal left
+        left -= name in (None, here)
+        if name in (None, here) and left == 0:
+            die_in(delay)
 
-        streaming.reached = reached
+    if left == 0:
+        die_in(delay)
+    streaming.reached = reached
     run(city, **options)
 
 
@@ -234,7 +243,6 @@ def main(arguments):
     expected = committed(city)
     if outcome_of(lambda: autopsy(city)) != 0:
         raise SystemExit("the stream that nobody killed is not sound")
-    generator = random.Random(7)
     deaths, problems, streams = [], [], 0
     if arguments[1] == "boundaries":
         cases = [
@@ -245,9 +253,7 @@ def main(arguments):
         ]
         for case in cases:
             streams += 1
-            died, wrong = lives(
-                template, streams, generator, whole, expected, 0, known_noise=True, boundary=case
-            )
+            died, wrong = lives(template, streams, iter([(*case, 0.0)]), expected, 1, known_noise=True)
             deaths += died
             problems += [f"{case}: {each}" for each in wrong]
     else:
@@ -257,11 +263,11 @@ def main(arguments):
             died, wrong = lives(
                 template,
                 streams,
-                generator,
-                whole,
+                at_random(generator, whole / FILES),
                 expected,
                 count - len(deaths),
                 known_noise=streams % 2 == 1,
+                by_folder=generator.random() < 0.5,
             )
             deaths += died
             problems += wrong
