@@ -14,18 +14,22 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.kept_bins import kept_bins
-from trafficdp.planner.zcdp_recipe import ZCDPPart, ZCDPRecipe
+from trafficdp.planner.zcdp_recipe import LARGEST_RHO, ZCDPPart, ZCDPRecipe
+from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 FloatArray = npt.NDArray[np.float64]
+UNSPENT = 10**9
+"""One part in so many of a rho may be left by rounding."""
+LARGEST_PART = int(LARGEST_RHO * PICO)
 
 
 @dataclass(frozen=True)
 class ZCDPRequest:
     """What is asked for: a total rho, and what shall be released with it. Fields as in ``Request``.
 
-    ``mechanism`` names a zCDP mechanism a statistic. Every statistic is given the same part of rho.
+    ``mechanism`` names a zCDP mechanism a statistic. Every statistic is given the same rho.
     """
 
     rho: ZCDP
@@ -77,14 +81,40 @@ def allocate_zcdp(occupancy: Occupancy, request: ZCDPRequest) -> ZCDPAllocation:
     names = {statistic: request.mechanism[statistic] for statistic in request.tolerance}
     for statistic, name in names.items():
         require_zcdp(name, statistic)
-    each = ZCDP(request.rho.pico // len(names)).number
-    recipe = ZCDPRecipe({statistic: ZCDPPart(name, each) for statistic, name in names.items()})
-    event = recipe.event(kept, request.bound)
+    recipe, event = _largest_parts(names, request, kept)
+    return ZCDPAllocation(
+        request, keep, kept, recipe, event, f"{event.mechanism} by name, each with the same rho"
+    )
+
+
+def _largest_parts(
+    names: Mapping[Statistic, str], request: ZCDPRequest, kept: Occupancy
+) -> tuple[ZCDPRecipe, ZCDPEvent]:
+    """Return the same rho for every statistic, the largest at which no vehicle loses more than is asked.
+
+    That is more than an equal part of it where no vehicle is the one that loses most by every statistic.
+    """
+
+    def at(pico: int) -> tuple[ZCDPRecipe, ZCDPEvent]:
+        rho = ZCDP(pico).number
+        recipe = ZCDPRecipe({statistic: ZCDPPart(name, rho) for statistic, name in names.items()})
+        return recipe, recipe.event(kept, request.bound)
+
+    asked = request.rho.pico
+    part = asked // len(names)
+    recipe, event = at(part)
     if event.loss > request.rho:
         raise UsageError("no noise fits the rho", got=f"rho={request.rho}", todo="ask for a larger one")
-    return ZCDPAllocation(
-        request, keep, kept, recipe, event, f"{event.mechanism} by name, rho in equal parts"
-    )
+    if event.loss.pico >= asked - asked // UNSPENT:
+        return recipe, event
+    # every loss is proportional to the parts, but for rounding
+    part = min(part * asked // event.loss.pico, LARGEST_PART)
+    while True:
+        found = at(part)
+        excess = found[1].loss.pico - asked
+        if excess <= 0:
+            return found
+        part -= excess
 
 
 def require_zcdp(name: str, statistic: Statistic) -> None:

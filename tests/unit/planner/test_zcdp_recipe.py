@@ -8,6 +8,7 @@ from trafficdp.mechanisms import iome as iome_module
 from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.check import check_recipe
 from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.planner.zcdp_allocation import ZCDPRequest, allocate_zcdp, require_zcdp
 from trafficdp.planner.zcdp_recipe import ZCDPPart, ZCDPRecipe
@@ -119,8 +120,15 @@ def test_plan_and_iome_draw_at_every_rho_that_is_priced_whatever_the_values(name
         assert np.all((variance.low == 0) & (variance.high == np.where(alone, 0, 65**2 / 4)))
 
 
-def test_an_allocation_never_costs_more_than_is_asked_and_splits_equally(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
+# the first vehicle loses most by means, where it drives nearly alone, the second by variances
+UNLIKE = [[9, 1, 0], [9, 1, 1], [0, 3, 3], [1, 3, 3], [0, 4, 5]]
+
+
+@pytest.mark.parametrize("table", [[[3, 1, 0], [0, 2, 2], [1, 1, 4]], UNLIKE])
+def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_alike(
+    table, occupancy_of, bound_of
+):
+    occupancy, bound = occupancy_of(table), bound_of(65)
     for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
         request = ZCDPRequest(
             rho=ZCDP.of(text),
@@ -133,7 +141,10 @@ def test_an_allocation_never_costs_more_than_is_asked_and_splits_equally(occupan
         )
         found = allocate_zcdp(occupancy, request)
         assert found.loss <= request.rho
+        # up to a part in 10^9, and 10^-12 a bin and statistic
+        assert found.loss.pico >= request.rho.pico * (1 - 1e-9) - 4 * occupancy.bins
         assert len({part.rho for part in found.recipe.parts.values()}) == 1
+        check_recipe(found.recipe, found.occupancy, bound, found.event.loss_per_user)
 
 
 def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
