@@ -196,9 +196,10 @@ def test_an_answer_that_says_too_little_is_refused_with_one_that_would_not(city,
 )
 def test_a_question_without_any_bin_is_refused_with_one_that_has(city, where, options, what):
     workspace = city.open()
-    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE{options}) cell, AVG(speed) AS plate "
+    text = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8, force = TRUE{options}) "
+    asked = f"cell, AVG(speed) AS plate FROM fixes {where} GROUP BY cell"
     with pytest.raises(UsageError) as caught:
-        workspace.ask(text + f"FROM fixes {where} GROUP BY cell", analyst="newsroom")
+        workspace.ask(text + asked, analyst="newsroom")
     assert what in str(caught.value)
     assert "plate" not in str(caught.value)
     offered = caught.value.todo.removeprefix("this would work: ")
