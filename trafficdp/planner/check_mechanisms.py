@@ -20,6 +20,10 @@ variance by two moments       that of the mean at its part of e, and of M2 at th
 ============================  ===============================================================================
 
 A mechanism without a row is held to e for every visitor of a bin: less is refused.
+
+Rows without a scale (AKMV, two stages, a bin by Huber) read no noise: they hold a charge to the theorem that
+the mechanism claims at e, and say nothing of whether its noise keeps it. Which bins Huber's noise serves, and
+the weights and scales of its other bins, are the mechanism's own.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ exact fraction that the float which is drawn with is:
 * Variance by two moments: that of the mean at 716 thousandths of rho, and of M2 at the rest.
 
 Any other is held to rho for every vehicle that was anywhere (which is IOME's theorem): less is refused.
+For PLAN and those others no noise is read: a charge is held to what their theorems say of rho.
 """
 
 from __future__ import annotations
