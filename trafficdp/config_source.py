@@ -6,6 +6,7 @@ import itertools
 import re
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 from trafficdp.config_reading import Table, exact_number
 from trafficdp.errors import ConfigError
@@ -27,6 +28,7 @@ _KEYS = (
     "sentinels",
     "missing_speed",
     "namespace",
+    "min_kept",
 )
 _COLUMNS = ("vehicle", "time", "latitude", "longitude", "speed", "geometry")
 _EXAMPLE = (
@@ -62,7 +64,7 @@ def declaration_json(source: SourceDeclaration) -> str:
     """Return canonical JSON of everything that decides what the reader makes of a file of ``source``.
 
     Equal declarations give equal text: columns are sorted, sentinels are sorted plain decimals. The name
-    of the source and its file patterns are left out, for they change nothing in what is read.
+    of the source, its file patterns and min_kept are left out, for they change nothing in what is read.
     """
     return canonical(
         {
@@ -108,6 +110,7 @@ def _read_source(content: object, number: int) -> SourceDeclaration:
         sentinels=_sentinels(table) if table.has("sentinels") else (),
         missing_speed=missing_speed,
         namespace=table.text("namespace", "text without line breaks", "", empty=True),
+        min_kept=_share(table, "min_kept") if table.has("min_kept") else Fraction(0),
     )
 
 
@@ -211,6 +214,14 @@ def _time_format(table: Table, time_zone: str | None) -> str:
             todo="add time_zone = ... there",
         )
     return time_format
+
+
+def _share(table: Table, key: str) -> Fraction:
+    expected = "a share of rows from 0 to 1, such as 0.9"
+    share = exact_number(table.take(key, expected))
+    if share is None or not 0 <= share <= 1:
+        raise table.wrong(key, expected)
+    return share
 
 
 def _sentinels(table: Table) -> tuple[Decimal, ...]:

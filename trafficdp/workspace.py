@@ -26,7 +26,7 @@ from trafficdp.examination import Check
 from trafficdp.export.report import write_report
 from trafficdp.export.write import export
 from trafficdp.holdings import occasion_of, pin_area, status_of, summaries, version_to_plan
-from trafficdp.ingest.read import choose_source, read_file
+from trafficdp.ingest.read import choose_source, read_file, require_kept_rows
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.mechanisms.registry import pure_mechanism_named
@@ -331,6 +331,7 @@ class Workspace:
             read = read_file(path, source, area, key, progress=advance, strict_units=strict_units)
         if vault_fixes.already_ingested(vault, read.digest, declaration):
             return IngestedFile(read.report, path.name, 0, already_there=True)
+        require_kept_rows(read.report, source, self.config.relation)
         if dry_run:
             return IngestedFile(read.report, path.name, 0, already_there=False)
         added = vault_fixes.add_fixes(

@@ -21,6 +21,7 @@ from trafficdp.ingest.derive import derived_speed_ms
 from trafficdp.ingest.linter import LintFinding, lint
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.timeline import Timeline
+from trafficdp.ingest.times import Times
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
 from trafficdp.model.area import StudyArea
 from trafficdp.model.source import SourceDeclaration
@@ -75,16 +76,20 @@ def clean(records: Records, source: SourceDeclaration, area: StudyArea, key: Veh
     if records.malformed:
         sieve.rejected[rules.MALFORMED_ROW] = records.malformed
     sieve.reject(rules.MISSING_VEHICLE, vehicle < 0)
-    sieve.reject(rules.UNREADABLE_TIME, ~records.time_readable)
+    sieve.reject(rules.UNREADABLE_TIME, ~records.times.readable)
     _reject_positions(sieve, records, area)
-    unit = _units(records.time_us, source)
+    unit = _units(records.times.time_us, source)
     sieve.reject(rules.NO_UNIT_DECLARED, unit < 0)
     speed, derived = _speeds(sieve, records, source, vehicle, unit)
-    _reject_repeats(sieve, vehicle, records.time_us)
+    _reject_repeats(sieve, vehicle, records.times)
 
     rows = np.flatnonzero(sieve.kept)
     vehicle, unit, speed, derived = vehicle[rows], unit[rows], speed[rows], derived[rows]
-    time_us, latitude, longitude = records.time_us[rows], records.latitude[rows], records.longitude[rows]
+    time_us, latitude, longitude = (
+        records.times.time_us[rows],
+        records.latitude[rows],
+        records.longitude[rows],
+    )
     findings = tuple(
         lint(_UNITS[code], vehicle[r], time_us[r], latitude[r], longitude[r], speed[r])
         for code, r in _reported(unit, derived)
@@ -147,9 +152,10 @@ def _speeds(
     derived = np.zeros(len(speed), dtype=np.bool_)
     if source.missing_speed == "derive":
         rows = np.flatnonzero(sieve.kept)
-        timeline = Timeline.of(vehicle[rows], records.time_us[rows])
-        candidate, _ = derived_speed_ms(timeline, records.latitude[rows], records.longitude[rows])
-        use = (missing | sentinel)[rows] & ~np.isnan(candidate)
+        timeline = Timeline.of(vehicle[rows], records.times.time_us[rows])
+        candidate, before = derived_speed_ms(timeline, records.latitude[rows], records.longitude[rows])
+        unsure = records.times.repeated_hour[rows]  # which of two instants an hour apart nobody knows
+        use = (missing | sentinel)[rows] & ~np.isnan(candidate) & ~unsure & ~unsure[before]
         metres_per_second = np.array([float(u.metres_per_second) for u in _UNITS])
         speed = speed.copy()
         speed[rows[use]] = candidate[use] / metres_per_second[unit[rows[use]]]
@@ -160,10 +166,11 @@ def _speeds(
     return speed, derived
 
 
-def _reject_repeats(sieve: _Sieve, vehicle: IntArray, time_us: IntArray) -> None:
+def _reject_repeats(sieve: _Sieve, vehicle: IntArray, times: Times) -> None:
     rows = np.flatnonzero(sieve.kept)
-    repeated = np.zeros(len(time_us), dtype=np.bool_)
-    repeated[rows] = Timeline.of(vehicle[rows], time_us[rows]).repeats()
+    repeated = np.zeros(len(times.time_us), dtype=np.bool_)
+    repeated[rows] = Timeline.of(vehicle[rows], times.time_us[rows]).repeats()
+    sieve.reject(rules.AMBIGUOUS_LOCAL_TIME, repeated & times.repeated_hour)
     sieve.reject(rules.DUPLICATE_IN_FILE, repeated)
 
 

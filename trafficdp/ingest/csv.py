@@ -65,10 +65,7 @@ def read_columns(
     """
     found = header(file)
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
-    check_columns(file, required, found)
-    repeated = sorted({name for name in wanted if found.count(name) > 1})
-    if repeated:
-        raise DataError(f"{file.name} has two columns of one name", got=", ".join(repeated))
+    check_columns(file, required, found, optional)
     malformed = 0
 
     def skip(_row: object) -> str:
@@ -98,8 +95,12 @@ def read_columns(
             if "Empty CSV file" in str(error):
                 raise no_rows from None
             # Arrow's own text may quote a row
+            long = "straddling object" in str(error)
             raise DataError(
-                f"{file.name} cannot be read as CSV", expected="rows of comma-separated fields"
+                f"{file.name} cannot be read as CSV",
+                got=f"a row longer than {_BLOCK_BYTES >> 20} MiB" if long else None,
+                expected="rows of comma-separated fields",
+                todo="look for a quotation mark that is not closed" if long else None,
             ) from None
     if rows == 0 and malformed:
         raise DataError(
@@ -131,14 +132,24 @@ def header(file: InputFile) -> list[str]:
     return names
 
 
-def check_columns(file: InputFile, required: Sequence[str], found: Sequence[str]) -> None:
-    """Raise DataError, naming what is missing and what is there, unless all ``required`` were found."""
+def check_columns(
+    file: InputFile, required: Sequence[str], found: Sequence[str], optional: Sequence[str] = ()
+) -> None:
+    """Raise DataError unless all ``required`` were found, and none of them or of ``optional`` twice."""
     missing = [name for name in required if name not in found]
     if missing:
         raise DataError(
             f"{file.name} lacks the column{'s'[: len(missing) > 1]} " + ", ".join(missing),
             got=_names(found),
             todo="set columns in the source's declaration to the names in the file",
+        )
+    repeated = sorted({name for name in (*required, *optional) if found.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f"{file.name} has two columns of one name",
+            got=", ".join(repeated),
+            expected="every column that is read once",
+            todo="rename or drop one of the two",
         )
 
 

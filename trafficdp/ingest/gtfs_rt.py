@@ -21,6 +21,9 @@ from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import numeric_to_times
 from trafficdp.model.source import SourceDeclaration
 
+_LARGEST_SNAPSHOT = 8 << 20
+"""Some 80,000 vehicles. An entity that says nothing takes 2 bytes here and over 100 in memory."""
+
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicle positions of the snapshot; speeds are m/s by the specification.
@@ -31,7 +34,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """
     feed = gtfs_realtime_pb2.FeedMessage()
     try:
-        feed.ParseFromString(file.content())
+        feed.ParseFromString(file.content(_LARGEST_SNAPSHOT))
         version = feed.header.gtfs_realtime_version
         complete = feed.IsInitialized() and isinstance(version, str) and version.startswith(("1", "2"))
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -60,12 +63,10 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         [p.position.speed if p.position.HasField("speed") else np.nan for p in positions], dtype=np.float64
     )
     stated = np.array([p.position.HasField("speed") for p in positions], dtype=np.bool_)
-    time_us, time_readable = numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s")
     finite = np.isfinite(speed)
     yield Records(
         vehicle=pc.dictionary_encode(pa.array(vehicle, pa.string())),
-        time_us=time_us,
-        time_readable=time_readable,
+        times=numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s"),
         latitude=_degrees([p.position.latitude for p in positions], located),
         longitude=_degrees([p.position.longitude for p in positions], located),
         speed=np.where(finite, speed, np.nan),

@@ -10,9 +10,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from trafficdp.errors import DataError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive",
@@ -21,6 +24,13 @@ _FOREIGN = {
     b"BZh": "packed with bzip2",
 }
 _CHUNK = 1 << 20
+LARGEST_RATIO = 128
+"""A file that unpacks to more than this many times its size is a trap. Records of cities pack 7 to 17 times,
+the same row over and over 340 times."""
+FREE_BYTES = 16 << 20
+"""What any file may unpack to, whatever the ratio."""
+LARGEST_DOCUMENT = 64 << 20
+"""JSON and protobuf are read whole, and objects in memory take many times their bytes."""
 
 
 class Utf8Stream(io.RawIOBase):
@@ -40,6 +50,23 @@ class Utf8Stream(io.RawIOBase):
         chunk = self._source.read(size)
         self._decoder.decode(chunk, final=size != 0 and not chunk)
         return chunk
+
+
+class _Unpacked(io.RawIOBase):
+    """Bytes of ``source``, unpacked from ``raw``; reading raises DataError once they are too many."""
+
+    def __init__(self, file: InputFile, source: gzip.GzipFile, raw: BinaryIO) -> None:
+        super().__init__()
+        self._file, self._source, self._raw, self._count = file, source, raw, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = self._source.readinto(buffer)
+        self._count += count
+        self._file.check_unpacked(self._count, self._raw.tell())
+        return count
 
 
 class InputFile:
@@ -92,6 +119,16 @@ class InputFile:
         """Whether the bytes begin like a Parquet file."""
         return self._head.startswith(b"PAR1")
 
+    def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
+        """Raise DataError when ``unpacked`` bytes are too many for ``packed`` ones (None: the file)."""
+        if unpacked > FREE_BYTES + LARGEST_RATIO * (self.size if packed is None else packed):
+            raise DataError(
+                f"{self.name} unpacks to more than records can",
+                got=f"over {LARGEST_RATIO} times its size",
+                expected=f"at most {LARGEST_RATIO} times its size, and {FREE_BYTES >> 20} MiB",
+                todo="fetch it again; if it is right, unpack it with another tool and ingest what comes out",
+            )
+
     def sha256(self) -> str:
         """Return the SHA-256 of the bytes as they lie on disk."""
         try:
@@ -102,13 +139,13 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the unpacked bytes; a damaged gzip inside the block becomes a DataError."""
+        """Open the unpacked bytes, checked as they come; a damaged gzip inside becomes a DataError."""
         try:
             with open(self.path, "rb") as raw:
                 self._raw = raw
                 if self.is_gzip:
                     with gzip.GzipFile(fileobj=raw) as unpacked:
-                        yield unpacked  # type: ignore[misc]  # reads as a BinaryIO, whatever its stub says
+                        yield io.BufferedReader(_Unpacked(self, unpacked, raw), _CHUNK)
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -118,12 +155,18 @@ class InputFile:
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def content(self) -> bytes:
-        """Return all unpacked bytes; raise DataError when there are none."""
+    def content(self, largest: int = LARGEST_DOCUMENT) -> bytes:
+        """Return all unpacked bytes; raise DataError when there are none, or more than ``largest``."""
         parts = io.BytesIO()
         with self.open() as stream:
             while chunk := stream.read(_CHUNK):
                 parts.write(chunk)
+                if parts.tell() > largest:
+                    raise DataError(
+                        f"{self.name} is too large to be read in one piece",
+                        expected=f"{largest >> 20} MiB of text at most",
+                        todo="split it into several files",
+                    )
                 self.tell_progress()
         if parts.tell() == 0:
             raise DataError(f"{self.name} is empty", got="0 bytes after unpacking")

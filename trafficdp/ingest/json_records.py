@@ -12,6 +12,8 @@ import pyarrow as pa
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 
+_MOST_VALUES = 8_000_000
+"""Lists, objects and what they hold: up to about 150 bytes each in memory, however short their text."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -23,6 +25,14 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> list[dict[str, Any
     unless every record is an object and there is at least one.
     """
     text = file.text()
+    values = sum(text.count(sign) for sign in "[{,")
+    if values > _MOST_VALUES:
+        raise DataError(
+            f"{file.name} holds more values than are read in one piece",
+            got=values,
+            expected=f"{_MOST_VALUES} at most",
+            todo="split it into several files",
+        )
     try:
         document = _load(text)
     except ValueError:

@@ -17,6 +17,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.csv import check_columns, declared_columns
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
+from trafficdp.ingest.parquet_pages import unpacked_sizes
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
 from trafficdp.ingest.vehicle_key import identifiers_to_text
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 _BATCH_ROWS = 1 << 18
+_LARGEST_PAGE = 256 << 20
+"""A page is unpacked whole. Writers make pages of about 1 MiB."""
+_BYTES_A_NUMBER = 8
 _LONGITUDE_LATITUDE = "OGC:CRS84"
 
 
@@ -44,27 +48,68 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     place = ("geometry",) if "geometry" in source.columns else ("latitude", "longitude")
     columns = declared_columns(source, ("vehicle", "time", *place))
     try:
-        with pyarrow.parquet.ParquetFile(file.path) as parquet:
-            check_columns(file, list(columns.values()), parquet.schema_arrow.names)
-            total = parquet.metadata.num_rows
-            if total == 0:
-                raise DataError(f"{file.name} has no rows")
-            system = None
-            if "geometry" in columns:
-                system = _reference_system(file, parquet.schema_arrow, columns["geometry"])
-            rows = 0
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(columns.values()))):
+        footer = pyarrow.parquet.read_metadata(file.path)
+        schema, total = footer.schema.to_arrow_schema(), footer.num_rows
+        wanted = list(dict.fromkeys(columns.values()))
+        check_columns(file, wanted, schema.names)
+        for name, column in columns.items():
+            _refuse_nested(file, name, schema.field(column).type)
+        if total == 0:
+            raise DataError(f"{file.name} has no rows")
+        _refuse_large_pages(file, footer.schema, wanted)
+        system = _reference_system(file, schema, columns["geometry"]) if "geometry" in columns else None
+        # texts stay in dictionaries until it is known how long they are
+        with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=wanted) as parquet:
+            rows = unpacked = 0
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted):
                 batch.validate(full=True)
+                unpacked += sum(_unpacked_bytes(column) for column in batch.columns)
+                file.check_unpacked(unpacked)
                 yield _records(file, source, columns, batch, system)
                 rows += batch.num_rows
                 file.tell_progress(file.size * rows // total)
             if rows != total:
-                raise DataError(f"{file.name} is a damaged Parquet file", todo="fetch it again")
+                raise _damaged(file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # Arrow's own text may quote values
-        raise DataError(
-            f"{file.name} is a damaged Parquet file", got=type(error).__name__, todo="fetch it again"
-        ) from None
+        raise _damaged(file, type(error).__name__) from None
+
+
+def _refuse_nested(file: InputFile, name: str, kind: pa.DataType) -> None:
+    """Raise DataError for a column whose entries may be of any size, before one is unpacked."""
+    if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
+        raise _wrong_type(file, name, kind, "text, numbers, times or points as WKB")
+
+
+def _refuse_large_pages(file: InputFile, schema: pyarrow.parquet.ParquetSchema, columns: list[str]) -> None:
+    unpacked = 0
+    numbers = [number for number, path in enumerate(schema.names) if path in columns]
+    with open(file.path, "rb") as stream:
+        try:
+            for size in unpacked_sizes(stream, numbers):
+                unpacked += size
+                if size > _LARGEST_PAGE:
+                    raise DataError(
+                        f"{file.name} has a page that is too large to unpack",
+                        got=f"{size} bytes",
+                        expected=f"{_LARGEST_PAGE} bytes at most",
+                        todo="write it with smaller pages or row groups",
+                    )
+                file.check_unpacked(unpacked)
+        except ValueError:
+            raise _damaged(file) from None
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    """Return how many bytes a column takes with every text written out; numbers count 8."""
+    if not pa.types.is_dictionary(column.type):
+        return _BYTES_A_NUMBER * len(column)
+    texts = pc.binary_length(pc.cast(column.dictionary, pa.large_binary()))
+    return int(pc.sum(texts.take(column.indices)).as_py() or 0) + _BYTES_A_NUMBER * len(column)
+
+
+def _damaged(file: InputFile, got: str | None = None) -> DataError:
+    return DataError(f"{file.name} is a damaged Parquet file", got=got, todo="fetch it again")
 
 
 def _records(
@@ -74,7 +119,7 @@ def _records(
     batch: pa.RecordBatch,
     system: pyproj.CRS | None,
 ) -> Records:
-    time_us, time_readable = _times(file, source, batch.column(columns["time"]))
+    times = _times(file, source, batch.column(columns["time"]))
     if "geometry" in columns:
         latitude, longitude = _points(file, batch.column(columns["geometry"]), system)
     else:
@@ -83,14 +128,13 @@ def _records(
     if "speed" in columns:
         speed, unreadable = _numbers(file, "speed", batch.column(columns["speed"]))
     else:
-        speed, unreadable = np.full(len(time_us), np.nan), np.zeros(len(time_us), dtype=np.bool_)
+        speed, unreadable = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
     vehicle = identifiers_to_text(
         batch.column(columns["vehicle"]), where=f"column {columns['vehicle']} of {file.name}"
     )
     return Records(
         vehicle=pc.dictionary_encode(vehicle),
-        time_us=time_us,
-        time_readable=time_readable,
+        times=times,
         latitude=latitude,
         longitude=longitude,
         speed=speed,
@@ -110,7 +154,7 @@ def _times(file: InputFile, source: SourceDeclaration, column: pa.Array) -> Time
         return text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return numeric_to_times(column, source.time_format)
-    raise _wrong_type(file, "time", column, "timestamps, text or numbers")
+    raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
 
 
 def _numbers(file: InputFile, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
@@ -121,17 +165,15 @@ def _numbers(file: InputFile, name: str, column: pa.Array) -> tuple[FloatArray, 
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if numeric or pa.types.is_null(kind):
         return numeric_to_numbers(column)
-    raise _wrong_type(file, name, column, "numbers")
+    raise _wrong_type(file, name, column.type, "numbers")
 
 
 def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _wrong_type(file: InputFile, name: str, column: pa.Array, expected: str) -> DataError:
-    return DataError(
-        f"the {name} column of {file.name} has the wrong type", got=str(column.type), expected=expected
-    )
+def _wrong_type(file: InputFile, name: str, kind: pa.DataType, expected: str) -> DataError:
+    return DataError(f"the {name} column of {file.name} has the wrong type", got=str(kind), expected=expected)
 
 
 def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj.CRS | None:
@@ -149,9 +191,11 @@ def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj
                 todo="write it with its reference system, or as columns latitude and longitude",
             )
         system = pyproj.CRS.from_user_input(facts["crs"])
-    except (ValueError, AttributeError, TypeError, pyproj.exceptions.CRSError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError, pyproj.exceptions.CRSError) as error:
         raise DataError(
             f"the GeoParquet metadata of {file.name} cannot be read",
+            got="JSON that is nested too deeply" if isinstance(error, RecursionError) else None,
+            expected="a JSON object as in GeoParquet 1.1",
             todo="write the points in OGC:CRS84 (longitude, latitude)",
         ) from error
     # GeoParquet stores x = longitude first, whatever the authority's order of axes
@@ -165,9 +209,10 @@ def _points(file: InputFile, column: pa.Array, system: pyproj.CRS | None) -> tup
     """Return (latitude, longitude) of points in WKB, NaN where there is none."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
+    column = _plain(column)
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise _wrong_type(file, "geometry", column, "points as WKB")
+        raise _wrong_type(file, "geometry", kind, "points as WKB")
     shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
     is_point = (shapely.get_type_id(shapes) == shapely.GeometryType.POINT) & ~shapely.is_empty(shapes)
     x, y = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)

@@ -6,6 +6,7 @@ import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError
@@ -14,9 +15,10 @@ from trafficdp.ingest.clean import clean
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict
 from trafficdp.ingest.records import Records
-from trafficdp.ingest.report import FileReport
+from trafficdp.ingest.report import COLUMNS, RULES, FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.area import StudyArea
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.sensitive.fixes import Fixes
 
@@ -97,7 +99,7 @@ def read_file(
         )
     digest = _digest(file, source)
     records = Records.concatenate(list(reader(file, source)))
-    if len(records) and not records.time_readable.any():
+    if len(records) and not records.times.readable.any():
         raise _no_times(file, source)
     cleaned = clean(records, source, area, key)
     for finding in cleaned.lint:
@@ -114,6 +116,30 @@ def read_file(
         lint=cleaned.lint,
     )
     return ReadFile(cleaned.fixes, report, key.digest(digest))
+
+
+def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: NeighbouringRelation) -> None:
+    """Raise DataError, naming the commonest reason, when no row is kept or too few for ``source.min_kept``.
+
+    Nothing is looked at, and nothing raised, where ``relation`` forbids that. A file without any row, such
+    as a snapshot in which no vehicle runs, is no error.
+    """
+    share = report.share_kept if relation.may_refuse_by_counts else Fraction(1)
+    if share > 0 and share >= source.min_kept:
+        return
+    rule = max(RULES, key=lambda name: report.rejected.get(name, 0))
+    names = [source.columns.get(name, name) for name in COLUMNS.get(rule, ()) if _is_read(name, source)]
+    where = f", column{'s'[: len(names) > 1]} {', '.join(names)}" if names else ""
+    raise DataError(
+        f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
+        got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}",
+        expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
+        todo=f"correct the declaration of source {source.name} or the study area, or leave the file out",
+    )
+
+
+def _is_read(name: str, source: SourceDeclaration) -> bool:
+    return ("geometry" in source.columns) == (name == "geometry") or name in ("vehicle", "time", "speed")
 
 
 def _digest(file: InputFile, source: SourceDeclaration) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.ingest.numbers import text_to_numbers
-from trafficdp.ingest.times import text_to_times
+from trafficdp.ingest.times import Times, text_to_times
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -21,15 +21,13 @@ BoolArray = npt.NDArray[np.bool_]
 class Records:
     """Records as a foreign file states them, nothing rejected yet; arrays of shape (n,), in file order.
 
-    ``vehicle``: dictionary of raw identifiers (text, null = missing). ``time_us``: microseconds since
-    1970 UTC, meaningless where ``time_readable`` is false. ``latitude``, ``longitude``: degrees, NaN =
-    missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
+    ``vehicle``: dictionary of raw identifiers (text, null = missing). ``latitude``, ``longitude``: degrees,
+    NaN = missing or not a number. ``speed``: in the source's unit, NaN = missing or unreadable; which of the
     two says ``speed_unreadable``. ``malformed``: rows beside these n that could not be cut into fields.
     """
 
     vehicle: pa.DictionaryArray
-    time_us: npt.NDArray[np.int64]
-    time_readable: BoolArray
+    times: Times
     latitude: FloatArray
     longitude: FloatArray
     speed: FloatArray
@@ -37,7 +35,7 @@ class Records:
     malformed: int = 0
 
     def __len__(self) -> int:
-        return len(self.time_us)
+        return len(self.speed)
 
     def __repr__(self) -> str:
         return f"<Records: {len(self)} rows, redacted>"
@@ -61,15 +59,14 @@ class Records:
         ``speed`` None: the source has no speeds. ``nan_is_missing``: whether "NaN" is the source's way
         of writing a missing speed (else it is unreadable).
         """
-        time_us, time_readable = text_to_times(time, time_format, time_zone)
+        times = text_to_times(time, time_format, time_zone)
         if speed is None:
-            speeds, unreadable = np.full(len(time_us), np.nan), np.zeros(len(time_us), dtype=np.bool_)
+            speeds, unreadable = np.full(len(time), np.nan), np.zeros(len(time), dtype=np.bool_)
         else:
             speeds, unreadable = text_to_numbers(speed, nan_is_missing=nan_is_missing)
         return cls(
             vehicle=pc.dictionary_encode(vehicle),
-            time_us=time_us,
-            time_readable=time_readable,
+            times=times,
             latitude=text_to_numbers(latitude)[0],
             longitude=text_to_numbers(longitude)[0],
             speed=speeds,
@@ -88,8 +85,11 @@ class Records:
         none = np.zeros(0)
         return cls(
             vehicle=vehicle,
-            time_us=np.concatenate([none.astype(np.int64), *(part.time_us for part in parts)]),
-            time_readable=np.concatenate([none.astype(np.bool_), *(part.time_readable for part in parts)]),
+            times=Times(
+                np.concatenate([none.astype(np.int64), *(part.times.time_us for part in parts)]),
+                np.concatenate([none.astype(np.bool_), *(part.times.readable for part in parts)]),
+                np.concatenate([none.astype(np.bool_), *(part.times.repeated_hour for part in parts)]),
+            ),
             latitude=np.concatenate([none, *(part.latitude for part in parts)]),
             longitude=np.concatenate([none, *(part.longitude for part in parts)]),
             speed=np.concatenate([none, *(part.speed for part in parts)]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintFinding
@@ -24,7 +25,10 @@ NO_UNIT_DECLARED = "no_unit_declared"
 MISSING_SPEED = "missing_speed"
 UNREADABLE_SPEED = "unreadable_speed"
 SENTINEL_SPEED = "sentinel_speed"
+AMBIGUOUS_LOCAL_TIME = "ambiguous_local_time"
 DUPLICATE_IN_FILE = "duplicate_in_file"
+
+_POSITION = ("geometry", "latitude", "longitude")
 
 RULES: Mapping[str, str] = {
     MALFORMED_ROW: "the row has more or fewer fields than the header",
@@ -38,9 +42,26 @@ RULES: Mapping[str, str] = {
     MISSING_SPEED: "there is no speed, and none could be derived if that was asked for",
     UNREADABLE_SPEED: "the speed is not a finite number",
     SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
+    AMBIGUOUS_LOCAL_TIME: "a second record at one time of a local hour that comes twice: send UTC or offsets",
     DUPLICATE_IN_FILE: "the same vehicle at the same instant came earlier in the file",
 }
 """Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    MISSING_VEHICLE: ("vehicle",),
+    UNREADABLE_TIME: ("time",),
+    MISSING_POSITION: _POSITION,
+    POSITION_OFF_GLOBE: _POSITION,
+    ZERO_POSITION: _POSITION,
+    OUTSIDE_AREA: _POSITION,
+    NO_UNIT_DECLARED: ("time",),
+    MISSING_SPEED: ("speed",),
+    UNREADABLE_SPEED: ("speed",),
+    SENTINEL_SPEED: ("speed",),
+    AMBIGUOUS_LOCAL_TIME: ("time",),
+    DUPLICATE_IN_FILE: ("vehicle", "time"),
+}
+"""Which columns a rule looks at, by our names; a malformed row is one of all."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +89,12 @@ class FileReport:
             raise ValueError(f"unknown rules: {sorted(unknown)}")
         if self.rows_in != self.rows_kept + sum(self.rejected.values()):
             raise ValueError("rows in are not rows kept and rows rejected")
+
+    @property
+    def share_kept(self) -> Fraction:
+        """The share of rows that are kept or repeat one that is; 1 for a file without rows."""
+        said = self.rows_kept + self.rejected.get(DUPLICATE_IN_FILE, 0)
+        return Fraction(said, self.rows_in) if self.rows_in else Fraction(1)
 
     def to_json(self) -> str:
         """Return the report as JSON with sorted keys (the same report always gives the same text)."""

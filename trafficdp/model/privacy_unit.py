@@ -17,6 +17,11 @@ class NeighbouringRelation(StrEnum):
     REPLACE_USER_VALUES = "replace_user_values"
     ADD_OR_REMOVE_USER = "add_or_remove_user"
 
+    @property
+    def may_refuse_by_counts(self) -> bool:
+        """Whether a file may be refused for how few of its rows are kept: only where counts are public."""
+        return self is NeighbouringRelation.REPLACE_USER_VALUES
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:

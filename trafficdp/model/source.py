@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 from trafficdp.model.speed_unit import SpeedUnit
 
@@ -32,7 +33,8 @@ class SourceDeclaration:
     "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry
     no offset. ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is
     "reject" or "derive" (from the vehicle's neighbouring fixes, flagged). ``namespace`` keeps apart equal
-    vehicle identifiers of different operators.
+    vehicle identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0
+    to 1) is kept is refused, where the relation allows that.
     """
 
     name: str
@@ -45,3 +47,4 @@ class SourceDeclaration:
     sentinels: tuple[Decimal, ...] = ()
     missing_speed: str = "reject"
     namespace: str = ""
+    min_kept: Fraction = Fraction(0)

@@ -135,6 +135,26 @@ def test_the_table_adds_up_and_a_dry_run_shows_the_mapping(empty, command):
     assert command("--json", "status").json["fixes"] == 0
 
 
+def test_a_file_of_which_too_few_rows_are_kept_is_exit_4_and_registered_nowhere(empty, command, refusal):
+    away = empty.write("away.csv", ["W-1,2026-03-02T06:00:00Z,40.2,16.3,5"])
+    half = empty.write("half.csv", [f"W-1,2026-03-02T06:00:00Z,{lat},16.3,5" for lat in (48.2, 40.2)])
+    before = empty.dump()
+    for flags in ((), ("--dry-run",)):
+        message = refusal(4, "ingest", *flags, half, away)
+        assert "no row of away.csv can be kept; got 0 of 1 rows; most often outside_area" in message
+        assert "columns lat, lng" in message
+        assert "40.2" not in message
+    assert empty.dump() == before
+    assert command("ingest", half).code == 0
+    empty.change("[[source]]", "[[source]]\nmin_kept = 0.51")
+    assert command("ingest", half).code == 0  # it is there already
+    other = empty.write("other.csv", [f"W-2,2026-03-02T06:00:00Z,{lat},16.3,5" for lat in (48.2, 40.2)])
+    assert "too few rows of other.csv can be kept" in refusal(4, "ingest", "--dry-run", other)
+    again = empty.write("again.csv", ["W-1,2026-03-02T06:00:00Z,48.2,16.3,7"])
+    (report,) = command("--json", "ingest", again).json["files"]
+    assert (report["rows_kept"], report["new"]) == (1, 0)
+
+
 @pytest.fixture
 def real():
     """The folder of the real feeds."""

@@ -64,6 +64,7 @@ FULL["source"][0] |= {
     "sentinels": [Decimal("113.9952"), 255],
     "missing_speed": "derive",
     "namespace": "city",
+    "min_kept": Decimal("0.9"),
 }
 
 

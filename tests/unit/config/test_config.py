@@ -74,6 +74,7 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
             sentinels=(Decimal("113.9952"), Decimal(255)),
             missing_speed="derive",
             namespace="city",
+            min_kept=Fraction(9, 10),
         ),
     )
 

@@ -181,6 +181,7 @@ WRONG = [
     *[("source.0.sentinels", value, "a list of numbers") for value in (255, [True], [NAN], ["high"], {})],
     ("source.0.missing_speed", "guess", '"reject", "derive"'),
     ("source.0.namespace", 5, "text"),
+    *[("source.0.min_kept", value, "a share of rows") for value in (-1, 2, NAN, True, "all")],
 ]
 
 

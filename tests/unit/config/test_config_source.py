@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -35,6 +36,7 @@ def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal
     [
         {"name": "other"},
         {"files": ("other.csv",)},
+        {"min_kept": Fraction(1, 2)},
         {"sentinels": (Decimal("255.00"), Decimal("113.99520"), Decimal("2.55e2"))},
     ],
 )
@@ -71,4 +73,4 @@ def test_declarations_that_read_differently_differ(load, other, full):
 def test_every_field_of_a_declaration_is_accounted_for(load, full):
     (source,) = load(full).sources
     fields = {field.name for field in dataclasses.fields(source)}
-    assert fields - {"name", "files"} == set(json.loads(declaration_json(source)))
+    assert fields - {"name", "files", "min_kept"} == set(json.loads(declaration_json(source)))

@@ -154,6 +154,23 @@ def test_spellings_of_a_plate_are_one_vehicle_and_no_plate_is_kept(reader):
     assert "GJ05BX" not in repr(result) + repr(result.fixes) + result.report.to_json()
 
 
+def test_the_second_pass_of_a_repeated_hour_is_counted_as_what_it_is(reader):
+    rows = [f"A,2016-11-06T01:{minute:02}:00,21.2,72.8,1" for minute in (10, 20, 10, 30)]
+    rows += ["A,2016-11-06T03:00:00,21.2,72.8,1"] * 2
+    result = reader.rows(*rows, time_zone="America/Chicago")
+    assert result.report.rejected == {"ambiguous_local_time": 1, "duplicate_in_file": 1}
+    stated = [row.replace(":00,21", ":00-05:00,21") for row in rows]
+    assert reader.rows(*stated, time_zone="America/Chicago").report.rejected == {"duplicate_in_file": 2}
+
+
+def test_no_speed_is_derived_across_the_two_passes_of_a_repeated_hour(reader):
+    rows = ["A,2016-11-06T01:59:00,21.2,72.8,", "A,2016-11-06T02:00:00,21.3,72.8,"]
+    derive = {"missing_speed": "derive", "time_zone": "America/Chicago"}
+    assert reader.rows(*rows, **derive).report.rejected == {"missing_speed": 2}
+    plain = [row.replace("11-06", "11-07") for row in rows]
+    assert reader.rows(*plain, **derive).report.rejected == {"missing_speed": 1}
+
+
 row = st.tuples(
     st.sampled_from(["A", "a ", "B", "", "NA", "007"]),
     st.sampled_from(["2020-11-28T06:00:00Z", "2020-11-28T06:00:30+05:30", "never", ""]),

@@ -176,3 +176,24 @@ def test_the_reader_refuses_nothing_it_need_not(reader, source, area, key):
     result = read_file(path, replace(source, name="other"), area, key)
     assert result.report.rejected == {"unreadable_speed": 1}
     assert result.report.source == "other"
+
+
+def test_a_gzip_of_far_more_than_records_is_refused_after_its_first_bytes(reader):
+    empty = b",,,,\n" * (5 << 20)
+    path = reader.write(HEADER.encode() + b"\n" + empty, "day.csv.gz")
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(DataError, match=r"unpacks to more than records can; got .*; expected .*; fetch it"):
+        reader.file(path)
+
+
+def test_rows_that_repeat_pass_however_well_they_pack(reader):
+    rows = "\n".join([HEADER, *[ROW] * 20_000, ""])
+    path = reader.write(rows, "day.csv.gz")
+    assert len(rows) > 200 * path.stat().st_size
+    assert reader.file(path).report.rows_in == 20_000
+
+
+def test_a_quotation_mark_that_is_not_closed_is_named(reader):
+    content = f'{HEADER}\n{ROW}\n"' + "x" * (6 << 20)
+    with pytest.raises(DataError, match=r"a row longer than 2 MiB; .* quotation mark that is not closed"):
+        reader.csv(content)

@@ -129,3 +129,9 @@ def test_random_bytes_end_in_a_report_or_in_our_errors(reader, content, with_hea
     except DataError:
         return
     assert report.rows_in == report.rows_kept + sum(report.rejected.values())
+
+
+def test_a_snapshot_larger_than_any_fleet_is_refused_unparsed(reader):
+    content = feed().SerializeToString() + b"\x12\x00" * (4 << 20)
+    with pytest.raises(DataError, match="too large to be read in one piece; expected 8 MiB"):
+        reader.file(reader.write(content, "day.pb"))

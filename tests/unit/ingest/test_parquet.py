@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
+from trafficdp.ingest.parquet_pages import unpacked_sizes
 
 WHEN = datetime(2020, 11, 28, 6, 30)
 GEOMETRY = {"vehicle": "plate", "time": "when", "geometry": "geometry", "speed": "v"}
@@ -153,7 +154,10 @@ def test_a_system_stated_to_be_unknown_is_refused(reader):
         reader.file(path, columns=GEOMETRY)
 
 
-@pytest.mark.parametrize("geo", ["{", "[]", '{"columns": {"geometry": {"crs": "EPSG:0"}}}', '{"columns": 3}'])
+@pytest.mark.parametrize(
+    "geo",
+    ["{", "[]", "[" * 5000 + "]" * 5000, '{"columns": {"geometry": {"crs": "EPSG:0"}}}', '{"columns": 3}'],
+)
 def test_broken_geoparquet_metadata_is_refused(reader, geo):
     path = write(reader, geometry=[shapely.to_wkb(shapely.Point(72.8, 21.2))], metadata={"geo": geo})
     with pytest.raises(DataError, match=r"metadata of day\.parquet cannot be read"):
@@ -201,3 +205,62 @@ def test_a_damaged_file_ends_in_a_report_or_in_our_errors(reader, data):
     path.write_bytes(bytes(content))
     with contextlib.suppress(DataError):
         assert reader.file(path).report.rows_in == 1
+
+
+def test_two_columns_of_one_name_are_refused(reader):
+    path = write(reader)
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.append_column("v", table.column("v")), path)
+    with pytest.raises(DataError, match=r"has two columns of one name; got v; expected .*; rename or drop"):
+        reader.file(path)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_are_as_large_as_their_headers_say(tmp_path, version):
+    rows = 5000
+    table = pa.table({"n": np.arange(rows), "text": ["x" * 90] * rows, "last": np.zeros(rows)})
+    pyarrow.parquet.write_table(
+        table, tmp_path / "p", compression="zstd", use_dictionary=["text"], data_page_version=version
+    )
+    with open(tmp_path / "p", "rb") as file:
+        (number,) = unpacked_sizes(file, [0])
+        dictionary, indices = unpacked_sizes(file, [1])
+        assert len(list(unpacked_sizes(file, [0, 1, 2]))) == 4
+    assert 8 * rows <= number < 8 * rows + 100
+    assert 90 <= dictionary < 100
+    assert indices < 100
+
+
+def pages(reader, **columns):
+    """Pages that pack well: as many rows as ``columns`` have."""
+    rows = max(map(len, columns.values()))
+    same = {"plate": "A1", "when": WHEN, "lat": 21.2, "lng": 72.8, "v": 30.0}
+    table = pa.table({name: pa.repeat(pa.scalar(value), rows) for name, value in same.items()} | columns)
+    path = reader.folder / "day.parquet"
+    pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=True)
+    return path
+
+
+def test_pages_that_unpack_to_far_more_than_the_file_are_refused_unread(reader, monkeypatch):
+    path = pages(reader, plate=pa.array(["A" * (24 << 20)]))
+    assert path.stat().st_size < 1 << 16
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
+    with pytest.raises(DataError, match="unpacks to more than records can"):
+        reader.file(path)
+    monkeypatch.setattr("trafficdp.ingest.parquet._LARGEST_PAGE", 1 << 20)
+    with pytest.raises(DataError, match="a page that is too large to unpack"):
+        reader.file(path)
+
+
+def test_rows_and_texts_that_repeat_without_end_are_refused(reader):
+    with pytest.raises(DataError, match="unpacks to more than records can"):
+        reader.file(pages(reader, v=np.full(600_000, 30.0)))
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2000, np.int32)), ["A" * 50_000])
+    with pytest.raises(DataError, match="unpacks to more than records can"):
+        reader.file(pages(reader, plate=text))
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.struct([("lat", pa.float64())])])
+def test_columns_whose_entries_have_any_size_are_refused_unread(reader, kind):
+    with pytest.raises(DataError, match="the latitude column of"):
+        reader.file(write(reader, lat=pa.array([None], kind)))

@@ -5,13 +5,16 @@ import os
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.read import READERS, choose_source, read_file
+from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows
+from trafficdp.ingest.report import FileReport
 from trafficdp.model.area import StudyArea
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import FORMATS, SourceDeclaration, UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 
@@ -132,3 +135,45 @@ def test_washington_is_read_as_it_lies_there(feeds, key):
     assert (result.report.rows_in, result.report.rows_kept) == (20_777, 20_777)
     assert len(result.fixes.table.column("vehicle").unique()) == 31
     assert [finding.verdict for finding in result.report.lint] == ["pass"]
+
+
+def report(**rejected):
+    kept = rejected.pop("kept", 0)
+    return FileReport("a.csv", "", "city", kept + sum(rejected.values()), kept, rejected)
+
+
+def refused(facts, source, **changes):
+    with pytest.raises(DataError) as caught:
+        require_kept_rows(facts, replace(source, **changes), NeighbouringRelation.REPLACE_USER_VALUES)
+    return str(caught.value)
+
+
+def test_a_file_of_which_no_row_is_kept_is_refused_with_the_commonest_reason_and_its_column(source):
+    said = refused(report(outside_area=3, missing_speed=2), source)
+    assert "no row of a.csv can be kept; got 0 of 5 rows; most often outside_area, columns lat, lng" in said
+    assert "column v: there is no speed" in refused(report(missing_speed=4, outside_area=3), source)
+    assert "most often malformed_row: the row has" in refused(report(malformed_row=1), source)
+    points = {"vehicle": "plate", "time": "when", "geometry": "place", "speed": "v"}
+    assert "missing_position, column place" in refused(report(missing_position=1), source, columns=points)
+
+
+def test_too_few_kept_rows_are_refused_only_below_min_kept(source):
+    facts = report(kept=3, zero_position=2)
+    said = refused(facts, source, min_kept=Fraction(61, 100))
+    assert "too few rows of a.csv can be kept; got 3 of 5 rows; most often zero_position" in said
+    assert "expected a share of 0.61 at least" in said
+    for share in (Fraction(0), Fraction(3, 5)):
+        accepted = replace(source, min_kept=share)
+        require_kept_rows(facts, accepted, NeighbouringRelation.REPLACE_USER_VALUES)
+
+
+def test_rows_that_repeat_one_that_is_kept_and_files_without_rows_are_no_reason(source):
+    everything = replace(source, min_kept=Fraction(1))
+    for facts in (report(kept=1, duplicate_in_file=9), report()):
+        require_kept_rows(facts, everything, NeighbouringRelation.REPLACE_USER_VALUES)
+    refused(report(kept=1, ambiguous_local_time=1), everything)
+
+
+def test_a_relation_whose_counts_are_no_public_fact_refuses_nothing_by_them(source):
+    everything = replace(source, min_kept=Fraction(1))
+    require_kept_rows(report(outside_area=3), everything, NeighbouringRelation.ADD_OR_REMOVE_USER)

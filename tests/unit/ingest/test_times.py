@@ -13,7 +13,7 @@ from trafficdp.ingest.times import numeric_to_times, text_to_times, timestamps_t
 
 
 def read(texts, time_format="iso8601", time_zone=None):
-    times, readable = text_to_times(pa.array(texts, pa.string()), time_format, time_zone)
+    times, readable, _ = text_to_times(pa.array(texts, pa.string()), time_format, time_zone)
     return [int(time) if ok else None for time, ok in zip(times, readable, strict=True)]
 
 
@@ -73,7 +73,7 @@ def test_epochs_are_read_with_fractions_and_text_or_number():
         None,
     ]
     assert read(["1606555329123"], "epoch_ms") == [1606555329_123000]
-    times, readable = numeric_to_times(pa.array([1606555329123, None]), "epoch_ms")
+    times, readable, _ = numeric_to_times(pa.array([1606555329123, None]), "epoch_ms")
     assert readable.tolist() == [True, False]
     assert times[0] == 1606555329_123000
     assert not numeric_to_times(pa.array([1606555329]), "iso8601")[1].any()
@@ -147,3 +147,21 @@ def test_local_times_agree_with_zoneinfo(clock, zone):
 def test_no_text_breaks_the_parser(texts):
     for time_format in ("iso8601", "epoch_s", "epoch_ms", "%d/%m/%Y"):
         assert len(read(texts, time_format, "UTC")) == len(texts)
+
+
+@pytest.mark.parametrize("zone", ["America/Chicago", "Asia/Kolkata"])
+def test_instants_outside_the_years_1_to_9999_are_unreadable(zone):
+    ends = ["9999-12-31T23:59:59", "0001-01-01T00:00:00"]
+    assert read(ends, time_zone=zone) == [None, None]
+    assert read(["31/12/9999 23:59:59"], "%d/%m/%Y %H:%M:%S", zone) == [None]
+    naive = pa.array([datetime(9999, 12, 31, 23, 59, 59), datetime(1, 1, 1)], pa.timestamp("us"))
+    assert not timestamps_to_times(naive, zone).readable.any()
+    assert read(["9999-12-31T23:59:59-06:00", "0001-01-01T00:00:00+06:00"]) == [None, None]
+    assert read(["9999-12-31T23:59:59Z"]) == [micro(9999, 12, 31, 23, 59, 59)]
+
+
+def test_times_of_a_repeated_hour_are_marked_where_the_text_has_no_offset():
+    texts = ["2016-11-06T00:59:59", "2016-11-06T01:00:00", "2016-11-06T01:59:59", "2016-11-06T02:00:00"]
+    column = pa.array([*texts, "2016-11-06T01:30:00-05:00", "2016-03-13T02:30:00", None], pa.string())
+    marked = text_to_times(column, "iso8601", "America/Chicago").repeated_hour
+    assert marked.tolist() == [False, True, True, False, False, False, False]
