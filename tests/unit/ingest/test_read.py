@@ -139,7 +139,7 @@ def test_washington_is_read_as_it_lies_there(feeds, key):
 
 def report(**rejected):
     kept = rejected.pop("kept", 0)
-    return FileReport("a.csv", "", "city", kept + sum(rejected.values()), kept, rejected)
+    return FileReport("a.csv", "city", kept + sum(rejected.values()), kept, rejected)
 
 
 def refused(facts, source, **changes):
