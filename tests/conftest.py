@@ -5,6 +5,7 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -13,6 +14,10 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
+
+# no verdict hangs on the machine's speed
+hypothesis.settings.register_profile("trafficdp", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("trafficdp")
 
 
 def _occupancy(table):

@@ -62,7 +62,7 @@ def can_vary(table, statistics):
     return any(s is not Statistic.VARIANCE for s in statistics) or any(sum(row) > 1 for row in table)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(table=tables, epsilon=epsilons, statistics=sets, rung=rungs)
 def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
     request = request_for(bound_of(60, "1/10"), epsilon, asked_of(rung, statistics), rung)
@@ -75,7 +75,7 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     check_recipe(allocation.recipe, allocation.occupancy, request.bound, allocation.event.loss_per_user)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     table=tables,
     epsilon=epsilons,
@@ -109,7 +109,7 @@ def test_a_request_between_two_charges_is_charged_as_the_lower(occupancy_of, bou
     assert allocate(occupancy, request).loss.pico == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     occupancy_of, bound_of, table, epsilon, statistics
@@ -135,7 +135,7 @@ def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert offered == {*WITH_VARIANCES} & {*worst}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
@@ -148,7 +148,7 @@ def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table,
             assert charged >= claimed * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, statistics=sets, rung=st.sampled_from([*RUNGS, *WITH_VARIANCES, "best"]))
 def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, statistics, rung):
     statistics = asked_of(rung, statistics)
@@ -162,7 +162,7 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
             assert np.all(more[statistic] <= less[statistic])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy = occupancy_of(table)
@@ -178,7 +178,7 @@ def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, tab
             assert np.all(scales[1] >= scales[0] * (1 - slack)), (rung, s)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(table=tables, statistics=sets, rung=st.sampled_from(BY_NAME))
 def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     occupancy_of, bound_of, table, statistics, rung
@@ -195,7 +195,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     assert worst(30, "1") <= worst(60, "1") * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets, seed=st.integers(0, 2**32 - 1))
 def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
     occupancy_of, bound_of, table, epsilon, statistics, seed
@@ -210,7 +210,7 @@ def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9, atol=2_000)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_a_vehicle_without_fixes_does_not_change_an_allocation(
     occupancy_of, bound_of, table, epsilon, statistics
@@ -224,7 +224,7 @@ def test_a_vehicle_without_fixes_does_not_change_an_allocation(
         np.testing.assert_array_equal(noise_of(here, s), noise_of(there, s))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(table=tables, epsilon=st.sampled_from([0.1, 1.0, 7.0]))
 def test_no_equal_scales_go_below_the_public_floor(occupancy_of, bound_of, table, epsilon):
     occupancy, bound = occupancy_of(table), bound_of(60)

@@ -63,7 +63,7 @@ def lattices_for(occupancy, bound, scales):
     return {s: to_lattice(s, occupancy, bound, scale) for s, scale in scales.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(table=tables, statistics=sets, step=st.sampled_from(["1", "1/10", "1/7"]), seed=seeds)
 def test_the_charge_is_at_least_the_exact_loss_and_hardly_more(
     occupancy_of, bound_of, table, statistics, step, seed
@@ -79,7 +79,7 @@ def test_the_charge_is_at_least_the_exact_loss_and_hardly_more(
         assert (pico == 0) is (exact == 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(table=tables, spacing=st.integers(2, 5_000), seed=seeds)
 def test_a_coarser_lattice_is_charged_its_extra_step(occupancy_of, bound_of, table, spacing, seed):
     occupancy, bound = occupancy_of(table), bound_of(20)
@@ -95,7 +95,7 @@ def test_a_coarser_lattice_is_charged_its_extra_step(occupancy_of, bound_of, tab
         assert Fraction(pico, PICO) <= high * (1 + Fraction(1, 10**9)) + Fraction(pairs + CHARGE_STEP, PICO)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(table=tables, statistics=sets, seed=seeds)
 def test_the_planned_loss_is_the_exact_one_in_floats(occupancy_of, bound_of, table, statistics, seed):
     occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
@@ -120,7 +120,7 @@ def relabelled(occupancy, bins, users):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(table=tables, statistics=sets, seed=seeds)
 def test_names_of_vehicles_and_bins_do_not_matter(occupancy_of, bound_of, table, statistics, seed):
     occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
@@ -134,7 +134,7 @@ def test_names_of_vehicles_and_bins_do_not_matter(occupancy_of, bound_of, table,
     np.testing.assert_array_equal(after[users], before)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(table=tables, statistics=sets, seed=seeds)
 def test_a_vehicle_without_fixes_pays_nothing_and_changes_nothing(
     occupancy_of, bound_of, table, statistics, seed

@@ -47,7 +47,7 @@ queries = st.one_of(
 EXAMPLES = int(os.environ.get("TRAFFICDP_SQL_FUZZ", "400"))
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @example("SELECT 'infinity'::TIMESTAMP, 'epoch'::TIMESTAMP_NS, '290000-01-01'::TIMESTAMPTZ")
 @example("SELECT union_value(a := 1), '10'::BIT, 'POINT(1 2)'::GEOMETRY, 1::BIGNUM, [NULL], 1.5::VARIANT")
 @example("SELECT chr(0), '\ud800', ''")
@@ -74,7 +74,7 @@ def ours(call, *arguments):
     return None
 
 
-@settings(max_examples=max(15, EXAMPLES // 40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=max(15, EXAMPLES // 40), suppress_health_check=list(HealthCheck))
 @given(queries)
 def test_the_command_ends_with_0_2_or_4_whatever_is_asked(place, text):
     arguments = ["sql", f"--file={place.released}", "--timeout=3", "--", text]

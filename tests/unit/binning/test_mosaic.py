@@ -60,7 +60,7 @@ def random_grid(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_it_is_a_partition_that_keeps_the_published_bins(seed):
     grid, levels = random_grid(seed)
     held = list(zip(*(part.tolist() for part in bins_in_mosaic(grid, CELL, SLOT)), strict=True))
@@ -88,7 +88,7 @@ def test_it_is_a_partition_that_keeps_the_published_bins(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_bin_goes_where_it_goes_whatever_other_bins_there_are(seed):
     grid, _ = random_grid(seed)
     some = np.random.default_rng(seed).random(len(CELL)) < 0.3

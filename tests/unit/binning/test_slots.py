@@ -78,7 +78,7 @@ def assert_equal_to_naive(time_us: list[int], kind: SlotKind, zone: str) -> None
 
 
 @pytest.mark.parametrize("kind", SlotKind)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     zone=st.sampled_from(ZONES),
     instants=st.lists(
@@ -218,7 +218,7 @@ def test_both_halves_of_a_repeated_hour_have_their_own_end() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     zone=st.sampled_from(ZONES),
     instant=st.datetimes(datetime(1975, 1, 1), datetime(2045, 1, 1), timezones=st.just(UTC)),

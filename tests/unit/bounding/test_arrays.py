@@ -69,7 +69,7 @@ def listed(arrays, bin_):
 
 @pytest.mark.parametrize(("group", "by_hand"), [(wrap_around, wrapped_by_hand), (best_fit, fitted_by_hand)])
 @given(bins=CITY, data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand, occupancy_of, bins, data):
     caps = [data.draw(st.integers(1, max(row))) for row in bins]
     arrays = group(city_of(occupancy_of, bins), np.array(caps))
@@ -79,7 +79,7 @@ def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand
 
 
 @given(bins=CITY, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_best_fit_makes_no_fewer_arrays_and_touches_one_a_vehicle(occupancy_of, bins, data):
     caps = np.array([data.draw(st.integers(1, max(row))) for row in bins])
     occupancy = city_of(occupancy_of, bins)
@@ -120,7 +120,7 @@ def test_nothing_is_grouped_into_nothing(occupancy_of):
 
 
 @given(counts=st.lists(st.integers(1, 40), min_size=1, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_caps_are_found_at_counts_and_beat_every_other_number(occupancy_of, counts):
     occupancy = occupancy_of([counts])
     cap = int(argmax_cap(occupancy)[0])
@@ -213,7 +213,7 @@ def test_all_arrays_together_change_as_much_as_each_alone(group, occupancy_of):
     ),
     widths=st.lists(st.integers(0, 12), min_size=4, max_size=4),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_largest_change_of_every_width_is_that_of_all_pairs(rows, widths):
     rows = sorted(rows, key=lambda row: row[0])
     of_bin = np.array([row[0] for row in rows])

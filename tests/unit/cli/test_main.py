@@ -294,7 +294,7 @@ WORDS = st.sampled_from(
 ARBITRARY = st.text(st.characters(exclude_characters="\0", exclude_categories=[]), max_size=12)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.lists(st.one_of(WORDS, WORDS, ARBITRARY), max_size=6))
 @example(arguments=["--store", "..", "init"])
 @example(arguments=["ingest", "day1.csv.gz", "day1.csv.gz", "x" * 300])
@@ -325,7 +325,7 @@ EPSILONS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epsilon=EPSILONS)
 @example(epsilon="1e-12")
 @example(epsilon="0.0000000000015")

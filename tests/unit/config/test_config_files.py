@@ -74,7 +74,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome, data, full):
     document = copy.deepcopy(full)
@@ -102,7 +102,7 @@ def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome,
         assert all(json.loads(declaration_json(source)) for source in config.sources)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_cut_or_splice_of_the_text(outcome, data, full, document_text):
     text = document_text(full)

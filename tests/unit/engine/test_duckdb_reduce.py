@@ -109,7 +109,7 @@ some_rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=some_rows,
     up_to=st.integers(0, 3),

@@ -22,7 +22,7 @@ def intervals(draw):
     return np.array([min(e) for e in ends]), np.array([max(e) for e in ends])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(intervals())
 def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     low, high = ends
@@ -43,7 +43,7 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     assert {each.position for each in order.low} == {i for i in range(len(low)) if below[i] > above[i]}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(intervals(), NUMBERS)
 def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     low, high = np.minimum(ends[0], point), np.maximum(ends[1], point)
@@ -53,7 +53,7 @@ def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     assert extreme_times(low, high) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(intervals())
 def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
     low, high = ends
@@ -66,7 +66,7 @@ def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
         assert gap == low[highest] - high[lowest] == gaps.max() > 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.floats(-50, 50), st.floats(0, 30)), min_size=1, max_size=15))
 def test_nothing_has_changed_where_the_interval_of_the_difference_holds_0(pairs):
     low = np.array([start for start, _ in pairs])

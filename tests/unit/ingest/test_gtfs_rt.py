@@ -121,7 +121,7 @@ def test_a_truncated_feed_is_refused(reader):
 
 
 @given(st.binary(max_size=200), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_bytes_end_in_a_report_or_in_our_errors(reader, content, with_header):
     data = (feed().SerializeToString() if with_header else b"") + content
     try:

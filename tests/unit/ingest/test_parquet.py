@@ -196,7 +196,7 @@ def test_text_that_is_not_utf8_is_refused_in_names_and_values(reader, text):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_a_damaged_file_ends_in_a_report_or_in_our_errors(reader, data):
     content = bytearray(write(reader).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

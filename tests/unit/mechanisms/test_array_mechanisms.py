@@ -68,7 +68,7 @@ def test_the_worst_error_never_falls_with_noise_or_bias():
     top=st.integers(1, 60),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_votes_and_costs_are_those_of_the_nearest_midpoint(y, top, data):
     width = data.draw(st.integers(1, top))
     y = np.minimum(y, top)

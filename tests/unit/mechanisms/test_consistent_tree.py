@@ -49,7 +49,7 @@ def leaf_weights(tree):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_it_is_the_dense_least_squares_solution(seed):
     random = np.random.default_rng(seed)
     tree = random_tree(random)
@@ -66,7 +66,7 @@ def test_it_is_the_dense_least_squares_solution(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_missing_numbers_are_left_out_as_in_the_dense_solution(seed):
     random = np.random.default_rng(seed)
     tree = random_tree(random)
@@ -89,7 +89,7 @@ def test_missing_numbers_are_left_out_as_in_the_dense_solution(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_children_make_up_their_parent_afterwards(seed):
     random = np.random.default_rng(seed)
     tree = random_tree(random)

@@ -100,7 +100,7 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(occupancy_of, wish):
 
 
 @given(seed=st.integers(0, 10**6), width=st.floats(5, 200), least=st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_of, bound_of):
     fine, coarser = city(seed, occupancy_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
@@ -122,7 +122,7 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_
 
 
 @given(seed=st.integers(0, 10**6), width=st.floats(2, 100), level=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupancy_of, bound_of):
     fine, coarser = city(seed, occupancy_of)
     bound = bound_of(60)
@@ -139,7 +139,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupan
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy_of, bound_of):
     fine, coarser = city(seed, occupancy_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
@@ -157,7 +157,7 @@ def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_more_epsilon_is_worth_no_less_in_tiny_cities(seed, occupancy_of, bound_of):
     fine, coarser = city(seed, occupancy_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)

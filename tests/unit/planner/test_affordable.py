@@ -80,7 +80,7 @@ def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned
     ),
     left=st.lists(st.integers(1, 40), min_size=3, max_size=3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
     occupancy_of, bound_of, planned, table, left
 ):

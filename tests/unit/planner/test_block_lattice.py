@@ -50,7 +50,7 @@ def exact_losses(occupancy, bound, lattice):
     return losses
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     tables,
     st.sampled_from(["0.01", "1", "7.3"]),

@@ -62,7 +62,7 @@ def city(contributions_of, bound_of):
     return contributions_of(values, bound_of(60, "1/10"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.sampled_from(["0.01", "1", "7.3"]))
 def test_facts_and_published_columns_price_the_release_alike(
     occupancy_of, contributions_of, bound_of, table, epsilon

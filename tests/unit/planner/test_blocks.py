@@ -81,7 +81,7 @@ def test_mean_and_variance_of_a_bin_cost_three_halves_together(occupancy_of, bou
     assert found.items.statistic == (MEAN, VARIANCE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tables, st.sampled_from([{MEAN: 1.0}, {VARIANCE: 30.0}]))
 def test_blocks_are_the_best_of_all_partitions_of_small_cities(occupancy_of, bound_of, table, tolerance):
     found = best_blocks(occupancy_of(table), bound_of(65), tolerance, effort=500)
@@ -93,7 +93,7 @@ def test_blocks_are_the_best_of_all_partitions_of_small_cities(occupancy_of, bou
     assert found.factor == pytest.approx(best, rel=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7))
 def test_the_bound_of_one_user_is_its_best_partition(costs):
     values = np.array(costs, dtype=np.float64)
@@ -104,7 +104,7 @@ def test_the_bound_of_one_user_is_its_best_partition(costs):
     assert least_load(values) == pytest.approx(best, rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.integers(0, 2**32 - 1))
 def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_of, table, seed):
     random = np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_
     np.testing.assert_allclose(np.sort(other.half_widths(1)), np.sort(one.half_widths(1)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables)
 def test_a_user_without_samples_changes_nothing(occupancy_of, bound_of, table):
     tolerance = {MEAN: 1.0}
@@ -129,7 +129,7 @@ def test_a_user_without_samples_changes_nothing(occupancy_of, bound_of, table):
     assert other.load.tolist() == [*one.load[:1], 0.0, *one.load[1:]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.sampled_from([0.1, 1.0, 4.0]))
 def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(occupancy_of, bound_of, table, epsilon):
     occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}
@@ -141,7 +141,7 @@ def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(occupancy_of
     assert np.all(small.errors(epsilon, 60) <= 30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables)
 def test_blocks_never_cost_more_than_equal_scales(occupancy_of, bound_of, table):
     occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}

@@ -61,7 +61,7 @@ def lattices_for(occupancy, bound, statistics, scale, spacing=1):
     return made
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(tables, chosen, st.sampled_from([0.37, 12.0, 333.3]), st.sampled_from([1, 64]))
 def test_the_least_charge_that_passes_is_the_exact_loss(
     occupancy_of, bound_of, table, statistics, scale, spacing
@@ -80,7 +80,7 @@ def test_the_least_charge_that_passes_is_the_exact_loss(
             check.check_lattices(occupancy, bound, lattices, less)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(tables, chosen, st.sampled_from(["0.01", "1", "7.3"]))
 def test_block_charges_pass_and_one_step_less_does_not(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
@@ -114,7 +114,7 @@ def exact_moments_loss(occupancy, bound, lattices, user):
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     tables,
     st.booleans(),

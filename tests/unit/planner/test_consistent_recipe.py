@@ -86,7 +86,7 @@ def town(contributions_of, bound_of):
     return placed(contributions_of(values, bound_of(60, "1/10")))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(tables, chosen, st.sampled_from(["0.3", "2", "40"]))
 def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_published(
     contributions_of, bound_of, table, statistics, epsilon
@@ -347,7 +347,7 @@ def test_a_parent_is_free_where_all_vehicles_but_one_have_room_and_averages_gain
     np.testing.assert_allclose(ratio, found.gain, rtol=0.1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(tables)
 def test_no_vehicle_pays_more_than_the_growth_that_is_said(contributions_of, bound_of, table):
     occupancy = placed(contributions_of([[[3] * m for m in row] for row in table], bound_of(60))).occupancy

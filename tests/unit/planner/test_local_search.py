@@ -21,7 +21,7 @@ def largest_left(occupancy, kept):
     return int(np.bincount(occupancy.user_index[kept], minlength=occupancy.users).max(initial=0))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     shapes.flatmap(
         lambda s: st.lists(
@@ -46,7 +46,7 @@ def test_exchanges_are_optimal_when_all_counts_are_one(occupancy_of, table, data
     assert largest_left(occupancy, found) == best
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(shapes, st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_exchanges_keep_caps_and_rooms_and_never_lose_ground(occupancy_of, shape, seed, target):
     random = np.random.default_rng(seed)

@@ -33,7 +33,7 @@ def test_the_golden_scales(occupancy_of, bound_of):
     assert found.lower_bound == pytest.approx(found.total, rel=1e-8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.sampled_from([0.5, 1.0, 4.0]), st.integers(0, 2**32 - 1))
 def test_the_scales_are_feasible_and_the_certificate_holds(occupancy_of, bound_of, table, epsilon, seed):
     items = items_of(occupancy_of(table), bound_of(65), {MEAN: 1.0, VARIANCE: 40.0})

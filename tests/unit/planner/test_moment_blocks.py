@@ -118,7 +118,7 @@ def test_vehicles_in_one_bin_of_a_block_do_not_pay_for_two(occupancy_of, bound_o
     assert everywhere < alone
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tables, st.sampled_from(["0.01", "1", "7.3"]), st.sampled_from([20.0, 60.0, 200.0]))
 def test_charges_are_within_the_request_and_both_computations_agree(
     occupancy_of, contributions_of, bound_of, table, epsilon, variance

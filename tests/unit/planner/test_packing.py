@@ -62,7 +62,7 @@ def best_of_all(forest):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
     forest = random_forest(seed)
     gain = forest.value - forest.matrix @ np.random.default_rng(seed).uniform(0, 20, forest.users)
@@ -80,7 +80,7 @@ def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rounds_choose_what_one_after_the_other_chooses(seed):
     forest = random_forest(seed)
     order = np.random.default_rng(seed).permutation(forest.number)

@@ -51,7 +51,7 @@ def test_parents_of_one_bin_or_with_gaps_are_refused(of):
         Parents(np.array(of))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_parents_count_what_their_children_count(occupancy_of, seed):
     random = np.random.default_rng(seed)
@@ -69,7 +69,7 @@ def test_parents_count_what_their_children_count(occupancy_of, seed):
     np.testing.assert_allclose(Parents(of).total(weights), 1.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_combinations_are_those_of_dense_least_squares(seed):
     random = np.random.default_rng(seed)

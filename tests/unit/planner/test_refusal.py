@@ -103,7 +103,7 @@ def test_a_rule_above_half_the_range_passes_any_noise(request_for, share):
     assert largest_passing_scale(request_for(refuse_above=share)) > 1e8
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     table=tables,
     statistics=st.sampled_from(SETS),
@@ -145,7 +145,7 @@ def by_linear_search(occupancy, request):
     return None
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     table=tables,
     epsilon=st.sampled_from(["0.5", "2", "4", "7", "12", "40"]),

@@ -104,7 +104,7 @@ def test_dropping_bias_equals_brute_force(statistic, total):
         assert exact == pytest.approx(float(worst), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     SMALL,
     st.sampled_from([0.5, 1.0, 2.0]),
@@ -117,7 +117,7 @@ def test_the_milp_equals_exhaustive_search(rows, epsilon, statistics):
     assert certified.suppression.bins_per_user == exhaustive(occupancy, epsilon, statistics)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.3, 1.0, 4.0]))
 def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     occupancy = occupancy_of(rows)
@@ -132,7 +132,7 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     assert certified.lower_bound <= certified.suppression.bins_per_user <= greedy.bins_per_user
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.5, 1.0]))
 def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
     random = np.random.default_rng(seed)

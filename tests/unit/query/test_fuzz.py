@@ -151,7 +151,7 @@ def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(config):
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @example("\ud800")
 @example("SELECT WITH")
 @example("")
@@ -160,7 +160,7 @@ def test_no_text_at_all_is_read(config, text):
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=700)
 def test_no_words_after_the_clause_do_harm(config, words):
     check(CLAUSE + words, config)
 
@@ -183,7 +183,7 @@ CONDITIONS = st.recursive(
 
 
 @given(CONDITIONS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_conditions_on_time_mean_what_sql_means(config, where):
     text = CLAUSE + f"cell, AVG(speed) FROM fixes WHERE {where} GROUP BY cell"
     days = {1: "tuesday", 2: "wednesday"}

@@ -37,7 +37,7 @@ def test_bit_lengths_are_the_golden_ones():
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=40), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_nodes_are_those_of_algorithm_1_however_the_stream_is_cut(values, data):
     bank = CounterBank(1, 1, 6, np.array(3.0))
     at = 0

@@ -28,7 +28,7 @@ def listed(elements, offset=0):
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_elements_are_the_same_however_the_stream_is_cut(stream, data):
     order, values = [u for u, _ in stream], [x for _, x in stream]
     state, found, at = WithholdRelease(4), [], 0
