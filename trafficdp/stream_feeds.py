@@ -5,16 +5,15 @@ Feeding stops when ``stop`` says so, or when no fix can count any more; then the
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from trafficdp.errors import DataError, UsageError
+from trafficdp.ingest.input_lines import InputLines
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.stream.follow import Folder, stamp_of
 from trafficdp.stream.replay import Pace
@@ -26,6 +25,8 @@ SESSION_SECONDS = 5.0
 """How long the store is held for files that wait; then others get a turn."""
 MOST_LINES = 20_000
 LINE_SECONDS = 1.0
+LINES = ("csv", "gtfs_rt_csv")
+"""Formats that can be read as lines."""
 _CHUNK = 1 << 20
 
 Tell = Callable[[Progress], None]
@@ -68,6 +69,17 @@ def follow_folder(
             if once:
                 return
             time.sleep(LOOK_SECONDS)
+
+
+def source_of_lines(sources: Sequence[SourceDeclaration]) -> SourceDeclaration:
+    """Return the source that lines of standard input are read as, the first; UsageError if it is no CSV."""
+    if not sources or sources[0].format not in LINES:
+        raise UsageError(
+            "standard input brings lines of CSV",
+            got=f"the source {sources[0].name} with format {sources[0].format}" if sources else "no source",
+            expected="a first source with format " + " or ".join(LINES),
+        )
+    return sources[0]
 
 
 def follow_lines(
@@ -114,11 +126,9 @@ def follow_lines(
 
 
 def _lines(live: LiveStream, content: bytes, source: SourceDeclaration, number: int) -> Arrival:
-    """Read lines through a file that only the owner can read and that is gone at once."""
-    with tempfile.TemporaryDirectory(prefix="trafficdp-") as folder:
-        path = Path(folder) / f"lines-{number}.csv"
-        path.write_bytes(content)
-        return live.read(path, live.key.digest(hashlib.sha256(content).hexdigest()), source)
+    """Read lines as they lie in memory: no file ever holds them."""
+    lines = InputLines(f"lines-{number}.csv", content)
+    return live.read(lines, live.key.digest(lines.sha256()), source)
 
 
 def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell: Tell, warn: Warn) -> None:

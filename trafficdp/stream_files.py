@@ -56,10 +56,10 @@ class Reader:
         self._cap = np.array([parameters[f"cap_{unit.value}"] for unit in units])
         self._units = pa.array([unit.value for unit in units])
 
-    def read(self, path: Path, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
         try:
-            chosen = source or choose_source(path, self._sources)
+            chosen = source or choose_source(Path(path.name), self._sources)
             found = read_file(path, chosen, self._order.grid.area, self._key)
         except DataError as error:
             report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)

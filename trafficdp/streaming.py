@@ -27,6 +27,7 @@ import numpy.typing as npt
 from trafficdp.config import Config
 from trafficdp.curator import Curator
 from trafficdp.errors import UsageError
+from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.noise.source import NoiseSource, SecureNoise
@@ -120,7 +121,7 @@ class LiveStream:
         horizon = self.order.horizon
         return self.order.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
 
-    def read(self, path: Path, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read a file as the stream's configuration declares it; nothing is written."""
         return self._state.reader.read(path, digest, source)
 

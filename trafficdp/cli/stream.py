@@ -16,7 +16,7 @@ import typer
 from trafficdp.cli.output import shorten
 from trafficdp.cli.settings import Settings
 from trafficdp.errors import UsageError
-from trafficdp.stream_feeds import follow_folder, follow_lines, replay_files
+from trafficdp.stream_feeds import follow_folder, follow_lines, replay_files, source_of_lines
 from trafficdp.streaming import Progress
 
 
@@ -57,16 +57,19 @@ def stream(
     if end and not source:
         tell(live.end())
     elif source:
+        lines = None
+        # what is called wrongly is refused before it is charged
+        if replay is None and len(source) != 1:
+            raise UsageError("a stream follows one folder", got=f"{len(source)}", todo="or give --replay")
+        if replay is None and str(source[0]) == "-":
+            lines = source_of_lines(workspace.config.sources)
         tell(live.begin())
         with _stopping() as stopped:
             if replay is not None:
                 replay_files(live, source, replay, tell=tell, warn=output.warn)
-            elif len(source) != 1:
-                raise UsageError("a stream follows one folder", got=f"{len(source)}", todo="or give --replay")
-            elif str(source[0]) == "-":
-                declared = workspace.config.sources[0]
+            elif lines is not None:
                 follow_lines(
-                    live, sys.stdin.fileno(), declared, stop=stopped.is_set, tell=tell, warn=output.warn
+                    live, sys.stdin.fileno(), lines, stop=stopped.is_set, tell=tell, warn=output.warn
                 )
             else:
                 follow_folder(live, source[0], once=once, stop=stopped.is_set, tell=tell, warn=output.warn)

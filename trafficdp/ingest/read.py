@@ -67,7 +67,7 @@ def choose_source(path: Path, sources: Sequence[SourceDeclaration]) -> SourceDec
 
 
 def read_file(
-    path: Path,
+    path: Path | InputFile,
     source: SourceDeclaration,
     area: StudyArea,
     key: VehicleKey,
@@ -75,7 +75,7 @@ def read_file(
     progress: Callable[[int], None] | None = None,
     strict_units: bool = False,
 ) -> ReadFile:
-    """Read ``path`` as ``source`` declares it; nothing is written anywhere.
+    """Read ``path``, or a file that is open to us already, as ``source`` declares; nothing is written.
 
     ``progress`` is called with the number of bytes of the file read since its last call; the calls add up
     to the size of the file. ``strict_units``: a file whose speeds do not fit the declared unit is refused;
@@ -92,7 +92,7 @@ def read_file(
             got=repr(source.format),
             expected="one of " + ", ".join(sorted(READERS)),
         )
-    file = InputFile(path, progress)
+    file = path if isinstance(path, InputFile) else InputFile(path, progress)
     if file.is_parquet and source.format != "parquet":
         raise DataError(
             f"{file.name} is a Parquet file", expected=f"{source.format}, as source {source.name} declares"

@@ -1,10 +1,13 @@
 """`trafficdp stream`: what it says and leaves behind."""
 
 import json
+import os
 from importlib import resources
 
 import jsonschema
 import pytest
+
+from trafficdp import stream_files
 
 STREAM = "[stream]\npublish_every = 5\nlateness = 1\nfixes_per_vehicle = 200\n\n[[source]]"
 
@@ -85,3 +88,42 @@ def test_an_epsilon_above_the_budget_is_exit_3(live, refusal):
 
 def test_without_its_table_there_is_no_stream(empty, refusal):
     assert "[stream] is missing" in refusal(2, "stream", "--replay", "0", "day1.csv.gz")
+
+
+def test_lines_of_standard_input_lie_in_no_file_while_they_are_read(live, command, feed, monkeypatch):
+    rows = "\n".join(["bus,at,lat,lng,v", *feed("2026-03-02")[:500], ""]).encode()
+    for path in live.folder.glob("day*.csv.gz"):
+        path.unlink()
+    temporary = live.folder / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    reading, writing = os.pipe()
+    os.write(writing, rows)
+    os.close(writing)
+    seen = []
+    real = stream_files.read_file
+
+    def looked(*arguments, **options):
+        files = [path for path in live.folder.rglob("*") if path.is_file()]
+        seen.append([path.name for path in files if b"W-0000" in path.read_bytes()])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(stream_files, "read_file", looked)
+    with os.fdopen(reading) as lines, monkeypatch.context() as patched:
+        patched.setattr("sys.stdin", lines)
+        facts = command("--json", "stream", "-").json
+    assert sum(facts["fixes"].values()) == 500
+    assert seen == [[]]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_stream_called_wrongly_is_refused_before_a_charge(live, refusal):
+    before = live.dump()
+    assert "a stream follows one folder" in refusal(2, "stream", "a", "b")
+    live.change('format = "csv"', 'format = "mds"')
+    changed = live.dump()
+    assert "lines of CSV; got the source buses with format mds" in refusal(2, "stream", "-")
+    assert live.dump() == changed
+    assert {name: held for name, held in changed.items() if name != "trafficdp.toml"} == {
+        name: held for name, held in before.items() if name != "trafficdp.toml"
+    }
