@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 from trafficdp.export.classes import COLOURS, breaks_of, hatch_limit
@@ -47,13 +46,14 @@ class Rule:
     ink: str | None
 
 
-def add_styles(path: Path, release: Release, layer: str, moment: str) -> None:
-    """Add a style for every statistic to the GeoPackage at ``path``; the first is the default.
+def with_styles(package: bytes, release: Release, layer: str, moment: str) -> bytes:
+    """Return the GeoPackage ``package`` with a style for every statistic; the first is the default.
 
     ``moment`` (RFC 3339, UTC) dates the rows, so that the same release gives the same bytes.
     """
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(":memory:")
     try:
+        connection.deserialize(package)
         with connection:
             connection.execute(_TABLE)
             connection.execute(_CONTENTS, (moment,))
@@ -69,6 +69,7 @@ def add_styles(path: Path, release: Release, layer: str, moment: str) -> None:
                     moment,
                 )
                 connection.execute(_ROW, row)
+        return connection.serialize()
     finally:
         connection.close()
 

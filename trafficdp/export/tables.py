@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from trafficdp.export.disclosure import rfc3339
 from trafficdp.export.frame import to_geodataframe
-from trafficdp.export.qgis_style import add_styles
+from trafficdp.export.qgis_style import with_styles
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 
@@ -37,13 +35,13 @@ def geoparquet_bytes(release: Release) -> bytes:
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
     moment = rfc3339(release.created_at).replace("Z", ".000Z")
-    with TemporaryDirectory() as folder, _dated(moment):
-        path = Path(folder) / "map.gpkg"
+    stream = io.BytesIO()
+    # in memory: a disk that is full must only ever be met where the file is to lie
+    with _dated(moment):
         to_geodataframe(release).to_file(
-            path, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
+            stream, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
         )
-        add_styles(path, release, LAYER, moment)
-        return path.read_bytes()
+        return with_styles(stream.getvalue(), release, LAYER, moment)
 
 
 @contextmanager

@@ -313,6 +313,27 @@ def test_an_export_to_a_full_disk_leaves_no_file(released, refusal, monkeypatch)
     assert released.dump() == before
 
 
+def test_a_geopackage_to_a_full_disk_is_exit_6_and_leaves_no_file(released, script, command):
+    before = released.dump()
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(
+        [script, "export", "r0001", "--to", "gpkg", "out.gpkg"],
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TMPDIR": str(released.folder)},
+    )
+    assert done.returncode == 6, done.stderr
+    assert done.stderr == "trafficdp: cannot write out.gpkg: no space left; free some space and try again\n"
+    assert released.dump() == before
+    assert command("export", "r0001", "--to", "gpkg", "out.gpkg").code == 0
+
+
 def test_what_was_withdrawn_is_gone_and_stays_charged(released, command, refusal):
     spent = command("--json", "ledger").json["largest_spent"]
     assert command("withdraw", "r0001").out == "withdrew r0001; its budget stays spent\n"
