@@ -10,6 +10,8 @@ from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
 
 AREA_KEYS = ("bbox", "geojson")
+LARGEST_GEOJSON = 64 << 20
+"""Bytes of the file of an area."""
 
 
 def read_area(table: Table, key: str, folder: Path) -> StudyArea:
@@ -52,7 +54,7 @@ def _area(area: Table, outer: Table, key: str, folder: Path) -> StudyArea:
             return StudyArea.from_bbox(*degrees)
     where = area.where("geojson")
     path = folder / area.text("geojson", "the name of a GeoJSON file")
-    text = read_text(path, what=f"the file of {where}", todo="correct its name")
+    text = read_text(path, what=f"the file of {where}", todo="correct its name", largest=LARGEST_GEOJSON)
     with naming(where):
         try:
             return StudyArea.from_geojson(text, where=path.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+from trafficdp._regular_file import read_regular
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.period import zone_of
@@ -21,13 +23,28 @@ PLACEHOLDER = "CHOOSE"
 LARGEST = 10**12
 """Numbers beyond this, or with more than twelve decimals, are taken for mistakes."""
 
+LARGEST_FILE = 256 << 10
+"""Bytes of a configuration file."""
+LONGEST_KEY = 16
+"""Words that dots join to one key; the configuration has four levels."""
+
+_WORD = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_TOO_DEEP = re.compile(rf"(?<![A-Za-z0-9_\\-]){_WORD}(?:[ \t]*+\.[ \t]*+{_WORD}){{{LONGEST_KEY},}}")
 _EARLIEST, _LATEST = date(1970, 1, 1), date(2199, 12, 31)
 
 
-def read_text(path: Path, *, what: str, todo: str) -> str:
-    """Return the UTF-8 text of a file (a byte order mark is dropped); raise ConfigError if there is none."""
+def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) -> str:
+    """Return the UTF-8 text of a file (a byte order mark is dropped).
+
+    Raises ConfigError if there is none, or if it has more than ``largest`` bytes.
+    """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        content = read_regular(path, largest + 1)
+        if len(content) > largest:
+            raise ConfigError(
+                f"{what} is too large", got=path, expected=f"at most {largest >> 10:,} KiB", todo=todo
+            )
+        return content.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{what} does not exist", got=path, todo=todo) from error
     except IsADirectoryError as error:
@@ -42,7 +59,17 @@ def read_text(path: Path, *, what: str, todo: str) -> str:
 
 
 def parse_toml(text: str, *, name: str) -> dict[str, object]:
-    """Return the document, decimals as Decimal; raise ConfigError with the line if it is not TOML."""
+    """Return the document, decimals as Decimal; raise ConfigError with the line if it is not TOML.
+
+    A key of very many words is refused unread: the parser takes time with the square of their number.
+    """
+    if (found := _TOO_DEEP.search(text)) is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigError(
+            f"{name} is nested too deeply",
+            got=f"more than {LONGEST_KEY} words joined by dots in line {line}",
+            expected="tables as the template has them",
+        )
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except RecursionError as error:

@@ -6,10 +6,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from trafficdp._regular_file import read_regular
 from trafficdp.curator import Curator
 from trafficdp.errors import TrafficdpError
 from trafficdp.export.write import MANIFEST
@@ -19,7 +21,7 @@ from trafficdp.store import vault_ledger
 
 NamedChecks = Iterator[tuple[str, Callable[[], str | None]]]
 """What is checked, and the check: it returns what is wrong, or None."""
-_UNREADABLE = (
+UNREADABLE = (
     OSError,
     LookupError,
     ValueError,
@@ -51,7 +53,7 @@ def _run(name: str, check: Callable[[], str | None]) -> Check:
         wrong = check()
     except TrafficdpError as error:
         wrong = str(error)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         # a tampered file may be anything at all
         wrong = f"the file cannot be read ({type(error).__name__})"
     return Check(name, wrong is None, wrong or "")
@@ -77,7 +79,7 @@ class Examined:
         return None
 
     def _manifest(self) -> dict[str, Any]:
-        manifest: dict[str, Any] = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(read_regular(self._folder / MANIFEST).decode("utf-8"))
         return manifest
 
     def _listed_files(self) -> dict[str, str]:
@@ -86,7 +88,12 @@ class Examined:
 
     def _found_files(self) -> dict[str, str]:
         """Every file in the folder, with its SHA-256."""
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self._folder.iterdir()}
+        return digests_of(self._folder)
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file in ``folder``, by name."""
+    return {path.name: hashlib.sha256(read_regular(path)).hexdigest() for path in folder.iterdir()}
 
 
 def differing(expected: Mapping[str, str], found: Mapping[str, str]) -> set[str]:

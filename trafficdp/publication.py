@@ -14,14 +14,16 @@ from decimal import Decimal
 from pathlib import Path
 
 from trafficdp._durable import sync_folder
+from trafficdp._regular_file import read_regular
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.columns import FileFacts
 from trafficdp.export.disclosure import disclosed
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
-from trafficdp.store import released, vault_stream
+from trafficdp.store import released, saved_plans, vault_stream
 from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import make_folder
 
 RELEASES = "releases"
 
@@ -34,9 +36,9 @@ def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
     target = folder_of(store, release.id)
     half_made = store / RELEASES / f".{release.id}.new"
     with store_failures("writing the files of the release"):
-        half_made.parent.mkdir(exist_ok=True)
+        make_folder(half_made.parent)
         shutil.rmtree(half_made, ignore_errors=True)
-        half_made.mkdir()
+        make_folder(half_made)
         try:
             facts = write_release(release, half_made)
         except BaseException:
@@ -79,6 +81,7 @@ def sweep(store: Path) -> None:
     folder = store / RELEASES
     with store_failures("removing leftovers of an interrupted command"):
         released.sweep(store)
+        saved_plans.sweep(store)
         if folder.is_dir():
             for leftover in folder.iterdir():
                 if leftover.name.startswith(".") and leftover.suffix in (".new", ".old"):
@@ -123,7 +126,7 @@ def manifests(store: Path) -> dict[str, dict[str, object]]:
     paths = sorted(folder.glob(f"[!.]*/{MANIFEST}")) if folder.is_dir() else []
     for path in paths:
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = json.loads(read_regular(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise _unreadable(path) from error
         if not isinstance(manifest, dict):

@@ -7,12 +7,12 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import StoreUnavailableError, UsageError
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
 from trafficdp.store.lock import DEFAULT_WAIT, LOCK_NAME, store_lock
-from trafficdp.store.vault import VAULT_NAME, Vault
+from trafficdp.store.vault import VAULT_NAME, Vault, database_in, remove_unfinished, unfinished
 
 
 def store_path(config: Path, given: Path | None, configured: Path | None) -> Path:
@@ -40,24 +40,40 @@ def create_store(store: Path, key_file: Path) -> None:
 
 
 def make_store(store: Path, key_file: Path, *, wait: float, only_if_missing: bool) -> None:
-    """The same; with ``only_if_missing`` a store that is there is left alone. ``wait``: for the lock."""
+    """The same; with ``only_if_missing`` a store that is there is left alone. ``wait``: for the lock.
+
+    A process that dies on the way leaves nothing that the next one for this store does not take or remove.
+    """
+    database_in(store)
     with store_failures("making the store"):
         if only_if_missing and (store / VAULT_NAME).exists():
             return
-        store.mkdir(parents=True, exist_ok=True)
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
         key_file.parent.mkdir(parents=True, exist_ok=True)
     with store_lock(store, purpose="init", wait=wait):
         if only_if_missing and (store / VAULT_NAME).exists():
             return
         try:
+            with store_failures("making the store"):
+                store.chmod(0o700)
+            _forget_unfinished(store, key_file)
             key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
             store_id = str(uuid.uuid4())
-            # the head first: a store whose head is missing could not release
-            if not (store / VAULT_NAME).exists():
-                Head.beside(key_file, store_id).write(None)
-            Vault.create(store, key_fingerprint=key.fingerprint, store_id=store_id)
+            head = Head.beside(key_file, store_id)
+            # the head before the vault's name: a store whose head is missing could not release
+            Vault.create(
+                store, key_fingerprint=key.fingerprint, store_id=store_id, ready=lambda: head.write(None)
+            )
         except BaseException:
             if not (store / VAULT_NAME).exists():
-                with suppress(OSError):
+                with suppress(OSError, StoreUnavailableError):
+                    _forget_unfinished(store, key_file)
                     (store / LOCK_NAME).unlink()
             raise
+
+
+def _forget_unfinished(store: Path, key_file: Path) -> None:
+    """Remove the vaults that never got their name, each after the head that was written for it."""
+    for store_id in unfinished(store):
+        Head.beside(key_file, store_id).remove()
+        remove_unfinished(store, store_id)

@@ -12,6 +12,7 @@ from trafficdp.privacy.release import Release
 from trafficdp.publication import folder_of, manifests, published, stream_fact
 from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import make_folder
 
 
 def placed(store: Path, release_id: str) -> int:
@@ -50,7 +51,8 @@ def place_newest(curator: Curator, release_id: str, before: int, every_seconds: 
         # it is not there, or does not hold just the ones before: all of it is written anew
         curator.tidy()
     with store_failures("writing the files of the stream"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
+        make_folder(folder)
         sync_folder(folder.parent)
         sync_folder(curator.store)
     write_live(missing[-1].release, folder, every_seconds)

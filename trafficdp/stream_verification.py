@@ -7,12 +7,14 @@ their positions, and the noise scales *in the published file*.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._regular_file import read_regular
 from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.curator import Curator
 from trafficdp.errors import VerificationError
@@ -148,7 +150,7 @@ class _ExaminedStream(Examined):
         wrong = names_differing(differing(self._listed_files(), self._found_files()) - {MANIFEST})
         if wrong:
             return wrong
-        document = json.loads((self._folder / LIVE).read_text(encoding="utf-8"))
+        document = json.loads(read_regular(self._folder / LIVE).decode("utf-8"))
         said = document["trafficdp"].get("stream", {}).get("publication")
         return None if said == self._newest.number else f"{LIVE} is of another publication"
 
@@ -156,7 +158,7 @@ class _ExaminedStream(Examined):
         """The scales in the published cells: of sums of x, and of x (S - x) where there are any."""
         import pandas as pd
 
-        table = pd.read_parquet(self._folder / "cells.parquet")
+        table = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
         scales = []
         for statistic in (Statistic.MEAN, Statistic.VARIANCE):
             column = f"{statistic.stem}_lattice_scale"

@@ -7,12 +7,14 @@ columns of cells.parquet and the manifest's ``recipe``), never from what the man
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp._regular_file import read_regular
 from trafficdp.curator import Curator
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
@@ -133,7 +135,7 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions()
         occupancy = contributions.occupancy
-        published = pd.read_parquet(self._folder / "cells.parquet")
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
         cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
         if not (
             np.array_equal(cells, occupancy.cell)

@@ -14,6 +14,7 @@ from trafficdp.cli.settings import Settings, check_name
 from trafficdp.config import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.file import disk_errors
+from trafficdp.store.vault import database_in
 from trafficdp.store_setup import create_store, key_path, store_path
 
 IudxOption = Annotated[
@@ -31,6 +32,7 @@ def init(context: typer.Context, iudx: IudxOption = None) -> None:
     # the template sets no place of its own but the usual one
     store = store_path(settings.config, settings.store, configured_store)
     check_name(store)
+    database_in(store)
     key = key_path(store, configured_key)
     if _exists(store / "vault.duckdb"):
         raise UsageError(

@@ -23,6 +23,7 @@ from math import lcm
 import duckdb
 import pyarrow as pa
 
+from trafficdp._duckdb import connect
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.binning.selected import selected
@@ -133,7 +134,7 @@ def _answer(fixes: pa.RecordBatchReader, grid: Grid, spill: str, query: str) -> 
     """Bin the fixes and ask, in a DuckDB that lives for this call only and spills to ``spill``."""
     failures: list[Exception] = []
     binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, failures))
-    with duckdb.connect(":memory:", config={"temp_directory": spill}) as scratch:
+    with connect(temp_directory=spill) as scratch:
         scratch.register("binned", binned)
         try:
             return scratch.sql(_query(query)).to_arrow_table()

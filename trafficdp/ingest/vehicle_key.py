@@ -7,6 +7,7 @@ and two spellings of one plate ("gj-05 bx 3983", "GJ05BX3983") become one privac
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trafficdp._regular_file import open_regular
 from trafficdp.errors import DataError, StoreKeyError
 
 MISSING_IDENTIFIERS = ("", "NA", "NAN", "NULL", "NONE")
@@ -136,7 +138,7 @@ class VehicleKey:
         others, or not a key.
         """
         try:
-            with open(path, "rb") as file:
+            with os.fdopen(open_regular(path), "rb") as file:
                 status = os.fstat(file.fileno())
                 content = file.read(256)
         except FileNotFoundError:
@@ -145,13 +147,15 @@ class VehicleKey:
                 todo="put back the key the store was made with; without it new records cannot join old ones",
             ) from None
         except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EISDIR):
+                raise StoreKeyError(
+                    f"the key {path} is not a plain file", todo="put back the key the store was made with"
+                ) from error
             raise StoreKeyError(
                 f"cannot read the key {path}",
                 got=error.strerror,
                 todo="run as the user who made the store; the key is for that user alone",
             ) from error
-        if not stat.S_ISREG(status.st_mode):
-            raise StoreKeyError(f"the key {path} is not a plain file")
         if status.st_mode & 0o077:
             raise StoreKeyError(
                 f"the key {path} is open to other users",

@@ -94,7 +94,12 @@ def open_released(path: str) -> duckdb.DuckDBPyConnection:
     # what runs once now needs no file later
     connection.execute("SELECT random(), now(), uuid(), json('[1]') -> 0 FROM range(10)")
     _reader(connection).read_all()
-    for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+    for setting in (
+        "enable_progress_bar = false",
+        "TimeZone = 'UTC'",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
         connection.execute("SET " + setting)
     return connection
 

@@ -28,14 +28,16 @@ _UNREADABLE = (
     duckdb.FatalException,
     duckdb.InternalException,
 )
+DOCTOR = "`trafficdp doctor` says what is whole"
 _OTHER_VERSION = ("with version number", "storage version")
 
 
 @contextmanager
-def store_failures(what: str) -> Iterator[None]:
+def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
     """Turn failures of DuckDB and the operating system into StoreUnavailableErrors about ``what``.
 
-    The text of DuckDB's message is matched, never shown: it may quote values.
+    ``database`` is the name of the file that DuckDB had open. The text of DuckDB's message is matched,
+    never shown: it may quote values.
     """
     try:
         yield
@@ -44,7 +46,7 @@ def store_failures(what: str) -> Iterator[None]:
     except OSError as error:
         raise from_os_error(error, what) from error
     except duckdb.Error as error:
-        raise _from_duckdb(error, what) from error
+        raise from_duckdb(error, what, database) from error
 
 
 def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
@@ -57,10 +59,14 @@ def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
             got=error.filename,
             todo="make it writable, or run as the user who may write there",
         )
-    return StoreUnavailableError(f"{what} failed", got=error.strerror or type(error).__name__)
+    said = error.strerror or type(error).__name__
+    return StoreUnavailableError(
+        f"{what} failed", got=said if error.filename is None else f"{error.filename} ({said})"
+    )
 
 
-def _from_duckdb(error: duckdb.Error, what: str) -> StoreUnavailableError:
+def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailableError:
+    """Return the error that says what DuckDB could not do with the file ``database``."""
     text = str(error).lower()
     if any(part in text for part in _BUSY):
         return StoreBusyError(
@@ -77,7 +83,9 @@ def _from_duckdb(error: duckdb.Error, what: str) -> StoreUnavailableError:
         )
     if isinstance(error, _UNREADABLE) or any(part in text for part in _DAMAGED):
         return StoreDamagedError(
-            f"{what} failed: the database cannot be read",
-            todo="restore the newest complete backup of the store",
+            f"{what} failed: {database} cannot be read",
+            todo=f"restore the newest complete backup of the store; {DOCTOR}",
         )
-    return StoreUnavailableError(f"{what} failed", got=type(error).__name__)
+    return StoreUnavailableError(
+        f"{what} failed: {database} cannot be used", got=type(error).__name__, todo=DOCTOR
+    )

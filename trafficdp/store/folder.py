@@ -1,10 +1,16 @@
-"""What a folder of the store needs besides its files: that only the owner reads them."""
+"""What folders of the store need besides their files: that only the owner enters and reads them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder of the store, unless it is there; whatever the mask, nobody but the owner enters it."""
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trafficdp._durable import sync_folder
+from trafficdp._regular_file import open_regular, read_regular
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.store.failures import store_failures
 
 BEHIND = "restore the newest backup of the store: a ledger that was cut back would give budget back"
+_LARGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Head:
         half_made = self._half_made
         with store_failures("writing the ledger's head beside the key"):
             try:
-                descriptor = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                descriptor = open_regular(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
                 with os.fdopen(descriptor, "w", encoding="ascii") as file:
                     json.dump(facts, file)
                     file.flush()
@@ -76,13 +78,19 @@ class Head:
         with store_failures("tidying beside the key"):
             self._half_made.unlink(missing_ok=True)
 
+    def remove(self) -> None:
+        """Remove the head of a store that was never finished."""
+        with store_failures("tidying beside the key"):
+            self._half_made.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+
     @property
     def _half_made(self) -> Path:
         return self.path.with_name(self.path.name + ".new")
 
     def _read(self) -> tuple[int, str]:
         try:
-            facts = json.loads(self.path.read_text(encoding="ascii"))
+            facts = json.loads(read_regular(self.path, _LARGEST).decode("ascii"))
             owner, sequence, head_hash = facts["store_id"], int(facts["sequence"]), str(facts["head_hash"])
         except FileNotFoundError as error:
             raise StoreBehindError(

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trafficdp._regular_file import open_regular
 from trafficdp.errors import StoreBusyError, StoreUnavailableError
 from trafficdp.store.failures import from_os_error
 
@@ -33,7 +34,7 @@ def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
     locked.
     """
     try:
-        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_regular(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT)
     except FileNotFoundError as error:
         raise StoreUnavailableError(
             "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
@@ -43,6 +44,26 @@ def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
     try:
         _acquire(descriptor, folder, wait)
         _name_holder(descriptor, purpose)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def looking(folder: Path, *, wait: float) -> Iterator[None]:
+    """Hold the store's lock and leave no trace: nothing is written into it, and none is made.
+
+    Raises as ``store_lock``, but for a store that has no lock: then nobody holds it.
+    """
+    try:
+        descriptor = open_regular(folder / LOCK_NAME)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise from_os_error(error, "locking the store") from error
+    try:
+        _acquire(descriptor, folder, wait)
         yield
     finally:
         os.close(descriptor)

@@ -19,7 +19,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from trafficdp._duckdb import connect
 from trafficdp._durable import sync_folder
+from trafficdp._regular_file import require_regular
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
@@ -83,7 +85,7 @@ class _NotToBeExtended(Exception):
 
 def _swap(folder: Path, make: Callable[[Path], None]) -> None:
     half_made = folder / f".{RELEASED_NAME}.new"
-    with store_failures("writing released.duckdb"):
+    with store_failures("writing released.duckdb", RELEASED_NAME):
         sweep(folder)
         try:
             make(half_made)
@@ -185,7 +187,8 @@ def _attached(path: Path, option: str) -> duckdb.DuckDBPyConnection:
 
     Opened by its path, a file that this process has open already would be seen as it was before a swap.
     """
-    connection = duckdb.connect()
+    require_regular(path)
+    connection = connect()
     try:
         # nothing may spill into the current folder
         run(connection, "SET temp_directory = ''")
@@ -271,7 +274,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
 
     That is its row in releases, with the loss ``epsilon``, and its rows in cells.
     """
-    with store_failures("reading released.duckdb"):
+    with store_failures("reading released.duckdb", RELEASED_NAME):
         connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
         try:
             about = run(
@@ -304,7 +307,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
     """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
     name = publications[0].release.id
-    with store_failures("reading released.duckdb"):
+    with store_failures("reading released.duckdb", RELEASED_NAME):
         connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
         try:
             listed = run(

@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 from trafficdp._durable import sync_folder
+from trafficdp._regular_file import read_regular
 from trafficdp.errors import UsageError
 from trafficdp.store.failures import store_failures
-from trafficdp.store.folder import owner_only
+from trafficdp.store.folder import make_folder, owner_only
 
 FOLDER = "plans"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -31,8 +32,9 @@ def save(store: Path, name: str, text: str) -> Path:
     target = store / FOLDER / f"{checked_name(name)}.json"
     half_made = target.with_name(f".{target.name}.new")
     with store_failures("saving the plan"), owner_only():
-        target.parent.mkdir(exist_ok=True)
-        with half_made.open("w", encoding="utf-8") as file:
+        make_folder(target.parent)
+        half_made.unlink(missing_ok=True)
+        with half_made.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -53,7 +55,13 @@ def read(store: Path, name: str) -> str:
                 expected="one of " + ", ".join(there) if there else "a saved plan; none was saved yet",
                 todo="`trafficdp plan --save NAME` makes one",
             )
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_regular(path).decode("utf-8", errors="replace")
+
+
+def sweep(store: Path) -> None:
+    """Remove what a ``save`` that was killed left."""
+    for leftover in (store / FOLDER).glob(".*.new"):
+        leftover.unlink(missing_ok=True)
 
 
 def names(store: Path) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
 
+from trafficdp._duckdb import connect
 from trafficdp._durable import sync_folder
+from trafficdp._regular_file import require_regular
 from trafficdp.errors import (
     StoreDamagedError,
     StoreKeyError,
@@ -19,12 +20,13 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
-from trafficdp.store.failures import store_failures
+from trafficdp.store.failures import from_duckdb, store_failures
 from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "2"
+_UNFINISHED = f".{VAULT_NAME}.*.new"
 
 
 class Vault:
@@ -38,33 +40,33 @@ class Vault:
         self.path = path
 
     @classmethod
-    def create(cls, folder: Path, *, key_fingerprint: str, store_id: str | None = None) -> None:
+    def create(
+        cls, folder: Path, *, key_fingerprint: str, store_id: str, ready: Callable[[], None] = lambda: None
+    ) -> None:
         """Make an empty vault in ``folder``, in one move; raise UsageError when there is one already.
 
-        ``store_id`` tells the store from all others (None: a new one is made up). Use it under
-        ``store_lock`` when others may be making the same store.
+        ``store_id`` tells the store from all others. ``ready`` is called when all is there but the name; a
+        process that dies before it has one leaves an ``unfinished`` vault. Use it under ``store_lock`` when
+        others may be making the same store.
         """
-        path = _database(folder)
+        path = database_in(folder)
         if path.exists():
             raise UsageError(
                 "there is a store here already",
                 got=str(folder),
                 todo="use it, or name another folder with --store",
             )
-        half_made = folder / f".{VAULT_NAME}.new"
+        half_made = folder / _UNFINISHED.replace("*", store_id)
         with store_failures("making the store"):
-            folder.mkdir(parents=True, exist_ok=True)
-            for leftover in (half_made, half_made.with_name(half_made.name + ".wal")):
-                leftover.unlink(missing_ok=True)
             with owner_only():
-                connection = duckdb.connect(str(half_made.absolute()))
+                connection = connect(str(half_made.absolute()))
                 try:
                     connection.begin()
                     run(connection, script("tables/vault"))
                     facts = {
                         "schema_version": SCHEMA_VERSION,
                         "key_fingerprint": key_fingerprint,
-                        "store_id": store_id or str(uuid.uuid4()),
+                        "store_id": store_id,
                     }
                     for fact in facts.items():
                         run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
@@ -73,6 +75,7 @@ class Vault:
                 finally:
                     connection.close()
             half_made.chmod(0o600)
+            ready()
             os.replace(half_made, path)
             sync_folder(folder)
 
@@ -84,23 +87,28 @@ class Vault:
         Raises StoreUnavailableError when there is none, StoreVersionError when another version of
         trafficdp made it, and the errors of ``store_failures`` when it cannot be opened.
         """
-        path = _database(folder)
+        path = database_in(folder)
         require_vault(folder)
         spill = path.with_name(path.name + ".tmp")
         with store_failures("opening the vault"):
             if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
                 raise PermissionError(13, "Permission denied")
+            for file in (path, path.with_name(path.name + ".wal")):
+                require_regular(file)
             # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
             shutil.rmtree(spill, ignore_errors=True)
             with suppress(OSError):
                 spill.mkdir(mode=0o700)
             with owner_only():
-                connection = duckdb.connect(str(path))
+                connection = connect(str(path))
         try:
             with store_failures("reading the vault"):
                 vault = cls(connection, path)
-                vault._check_version()
-            yield vault
+                vault.check_version()
+            try:
+                yield vault
+            except duckdb.Error as error:
+                raise from_duckdb(error, "reading the vault", VAULT_NAME) from error
         finally:
             with store_failures("closing the vault"), owner_only():
                 connection.close()
@@ -155,7 +163,8 @@ class Vault:
             # the failed statement or commit has already ended the transaction
             return
 
-    def _check_version(self) -> None:
+    def check_version(self) -> None:
+        """Raise StoreVersionError when another version of trafficdp made the store."""
         try:
             version = self.fact("schema_version")
         except duckdb.CatalogException:
@@ -178,12 +187,31 @@ def require_vault(folder: Path) -> None:
             )
 
 
-def _database(folder: Path) -> Path:
-    """Return the absolute path of the vault: DuckDB takes relative ones like "md:city" for services."""
+def unfinished(folder: Path) -> list[str]:
+    """Return the ids of stores whose making died before the vault had its name."""
+    before, after = _UNFINISHED.split("*")
+    return sorted(path.name[len(before) : -len(after)] for path in folder.glob(_UNFINISHED))
+
+
+def remove_unfinished(folder: Path, store_id: str) -> None:
+    """Remove the vault of an ``unfinished`` store."""
+    half_made = folder / _UNFINISHED.replace("*", store_id)
+    with store_failures("removing what an interrupted command left"):
+        # its own name last: as long as it is there, it is known that something is left
+        half_made.with_name(half_made.name + ".wal").unlink(missing_ok=True)
+        half_made.unlink(missing_ok=True)
+
+
+def database_in(folder: Path) -> Path:
+    """Return the absolute path of the vault: DuckDB takes relative ones like "md:city" for services.
+
+    Raises UsageError for a path that DuckDB takes for another: it cuts the name of its log at a question
+    mark, and reads a backslash as a slash.
+    """
     path = (folder / VAULT_NAME).absolute()
-    if "?" in str(path):
-        # DuckDB cuts the name of its log at a question mark
-        raise UsageError(
-            "a store cannot lie under a name with a question mark", got=str(folder), todo="rename the folder"
-        )
+    for letter, name in (("?", "question mark"), ("\\", "backslash")):
+        if letter in str(path):
+            raise UsageError(
+                f"a store cannot lie under a name with a {name}", got=str(folder), todo="rename the folder"
+            )
     return path

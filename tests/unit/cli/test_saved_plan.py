@@ -115,3 +115,11 @@ def test_a_refused_plan_can_be_saved_but_is_refused_when_released(filled, comman
     assert command("plan", "--epsilon", "0.5", "--save", "little").code == 0
     refusal(5, "release", "--plan", "little")
     assert command("release", "--plan", "little", "--force").code == 0
+
+
+def test_what_a_killed_save_left_is_removed_by_the_next_command(filled, command):
+    assert command("plan", "--save", "mine").code == 0
+    leftover = filled.store / "plans" / ".other.json.new"
+    leftover.write_text("{")
+    assert command("plan").code == 0
+    assert [path.name for path in (filled.store / "plans").iterdir()] == ["mine.json"]

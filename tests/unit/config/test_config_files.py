@@ -2,12 +2,14 @@
 
 import copy
 import json
+import tomllib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.config import declaration_json, load_config
+from trafficdp.config_reading import _TOO_DEEP, LARGEST_FILE, parse_toml
 from trafficdp.errors import ConfigError
 from trafficdp.privacy.loss import PureDP
 
@@ -42,7 +44,29 @@ def test_what_is_not_toml_is_refused_with_the_line(refusal):
 
 def test_endless_nesting_is_refused(refusal):
     assert "nested" in refusal("city = " + "[" * 5000)
-    assert "[city]" in refusal("city." + "a." * 3000 + "b = 1")
+    assert "16 words joined by dots in line 2" in refusal("\n[city." + "a." * 3000 + "b]")
+
+
+@pytest.mark.parametrize("word", ["a", '"a\\"b"', "'a'", " a "], ids=["bare", "quoted", "literal", "spaced"])
+def test_keys_are_refused_before_they_are_parsed_from_seventeen_words_on(word, monkeypatch):
+    parsed = []
+    monkeypatch.setattr(tomllib, "loads", lambda text, **_options: parsed.append(text) or {})
+    parse_toml(".".join([word] * 16) + " = 1", name="it")
+    assert len(parsed) == 1
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        parse_toml(".".join([word] * 17) + " = 1", name="it")
+    assert len(parsed) == 1
+
+
+@pytest.mark.parametrize("unit", ['"', '"\\', "'", "a.", "a ", '"a"', '"\\\\'], ids=range(7))
+def test_looking_for_such_keys_reads_every_letter_once_or_so(unit):
+    """An engine that went back again and again would need hours here."""
+    _TOO_DEEP.search((unit * LARGEST_FILE)[:LARGEST_FILE].replace("a." * 16, "a." * 15 + "-,"))
+
+
+def test_a_file_larger_than_any_configuration_is_refused_unread(refusal):
+    assert "is too large" in refusal("#" * (LARGEST_FILE + 1))
+    assert "is too large" not in refusal("#" * LARGEST_FILE)
 
 
 def test_a_study_area_nested_without_end_is_refused(refusal, tmp_path, changed):

@@ -118,9 +118,73 @@ def test_stores_lie_under_any_name(city, name, tmp_path, monkeypatch):
     assert (tmp_path / name / "vault.duckdb").exists()
 
 
-def test_a_name_with_a_question_mark_is_refused_before_anything_is_made(city, tmp_path):
-    with pytest.raises(UsageError, match="question mark"):
-        trafficdp.open(city.config, store=tmp_path / "who?" / "s", create=True)
+@pytest.mark.parametrize(("name", "letter"), [("who?", "question mark"), ("a\\b", "backslash")])
+def test_a_name_that_duckdb_takes_for_another_is_refused_before_anything_is_made(
+    city, tmp_path, name, letter
+):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=f"cannot lie under a name with a {letter}"):
+        trafficdp.open(city.config, store=tmp_path / name / "s", create=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_nobody_else_enters_the_folders_of_a_store_whatever_the_mask(city):
+    before = os.umask(0)
+    try:
+        workspace = city.open()
+        workspace.ingest([city.days[1]])
+        workspace.plan(save="mine")
+        workspace.release()
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(city.folder)): stat.S_IMODE(path.stat().st_mode)
+        for path in (city.store, *city.store.rglob("*"))
+    }
+    folders = ("city.store", "city.store/plans", "city.store/releases", "city.store/releases/r0001")
+    assert [modes[name] for name in folders] == [0o700] * 4
+    private = ("vault.duckdb", ".lock", "plans/mine.json")
+    assert [modes[f"city.store/{name}"] for name in private] == [0o600] * 3
+
+
+def test_a_folder_that_was_there_is_closed_to_others(city):
+    city.store.mkdir(mode=0o755)
+    city.open()
+    assert stat.S_IMODE(city.store.stat().st_mode) == 0o700
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from trafficdp import store_setup
+from trafficdp.store import vault
+from trafficdp.store.head import Head
+
+def die(*_arguments):
+    os._exit(9)
+
+write = Head.write
+if sys.argv[3] == "before the head":
+    Head.write = die
+elif sys.argv[3] == "after the head":
+    Head.write = lambda *arguments: (write(*arguments), die())
+else:
+    vault.run = die
+store_setup.create_store(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("instant", ["before the head", "after the head", "while the vault is made"])
+def test_an_init_that_was_killed_leaves_nothing_once_it_was_repeated(city, instant):
+    arguments = [str(city.store), str(city.key), instant]
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", KILLED, *arguments], timeout=60, check=False)
+        assert done.returncode == 9
+        assert not city.vault.exists()
+    create_store(city.store, city.key)
+    assert {path.name for path in city.store.iterdir()} == {".lock", "vault.duckdb"}
+    with Vault.open(city.store) as vault:
+        assert city.head().name == f"city.store.key.{vault.store_id}.head"
 
 
 def test_a_store_behind_a_symbolic_link_is_the_same_store(filled, tmp_path):

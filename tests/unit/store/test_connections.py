@@ -1,0 +1,69 @@
+"""Whatever opens DuckDB opens it in one place, and it prints nothing."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trafficdp
+from trafficdp._duckdb import connect
+from trafficdp.engine import duckdb_reduce
+from trafficdp.store import inspection, released, vault
+from trafficdp.store.analyst import AnalystSession
+from trafficdp.store.vault import Vault
+
+SETTING = "SELECT current_setting('enable_progress_bar')"
+# a program without a file, as Python run by hand: there DuckDB shows its progress of its own accord
+LONG = """
+import os, sys, duckdb
+from trafficdp._duckdb import connect
+connection = duckdb.connect() if sys.argv[1] == "bare" else connect()
+((shown,),) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+# the shortest time first: to set it turns the bar on
+connection.execute("SET progress_bar_time = 1")
+connection.execute("SET enable_progress_bar = " + str(shown))
+connection.execute("SELECT sum(hash(a.range * b.range)) FROM range(100000) a, range(1000) b").fetchall()
+"""
+
+
+def test_a_connection_is_opened_in_one_place_and_in_the_analysts_process():
+    found = set()
+    for path in Path(trafficdp.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            if name == "duckdb.connect":
+                found.add(path.name)
+    assert found == {"_duckdb.py", "analyst_worker.py"}
+
+
+def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
+    seen = []
+
+    def noted(*arguments, **options):
+        made = connect(*arguments, **options)
+        seen.extend(made.execute(SETTING).fetchall())
+        return made
+
+    for module in (vault, released, inspection, duckdb_reduce):
+        monkeypatch.setattr(module, "connect", noted)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    workspace.release()
+    with Vault.open(city.store) as opened:
+        seen += opened.connection.execute(SETTING).fetchall()
+    assert len(seen) >= 5
+    assert set(seen) == {(False,)}
+    with AnalystSession.open(city.released) as session:
+        assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}
+
+
+@pytest.mark.parametrize("how", ["bare", "ours"])
+def test_a_long_statement_prints_nothing(how):
+    done = subprocess.run(
+        [sys.executable, "-c", LONG, how], capture_output=True, timeout=120, check=True, env=dict(os.environ)
+    )
+    assert bool(done.stdout) is (how == "bare")
+    assert done.stderr == b""
