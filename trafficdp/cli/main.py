@@ -2,7 +2,7 @@
 
 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, 5 refused as uninformative, 6 store unavailable,
 130 interrupted. An error is one line on standard error, with --json too: standard output then is empty
-(or holds the findings of a failed `verify`).
+(or holds the findings of a failed `verify` or `doctor`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ COMMANDS = {
     "report": "Write a page on a release: what can be told apart.",
     "sql": "Ask the released maps anything in SQL. It is free.",
     "ledger": "Show what was charged, published and withdrawn.",
+    "doctor": "Say what of the store is whole; change nothing.",
     "verify": "Recompute a release's losses, hashes and charge.",
     "audit": "Bound a mechanism's epsilon from below by draws.",
     "demo": "Make a map from made-up buses, in seconds.",
