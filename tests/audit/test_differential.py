@@ -272,7 +272,7 @@ def story(world):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
     for release in ("r0001", "r0002", "r0003", "s0001"):
         assert world.both("verify", release) == 0
-    for asked in ("status", "ledger", "releases"):
+    for asked in ("status", "ledger", "releases", "doctor"):
         assert world.both(asked) == 0
     world.collect()
     assert world.command("withdraw", "r0001") == 0
