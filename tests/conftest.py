@@ -16,7 +16,9 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
 
 # no verdict hangs on the machine's speed
-hypothesis.settings.register_profile("trafficdp", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "trafficdp", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("trafficdp")
 
 
