@@ -4,16 +4,31 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test check bench accuracy audit ladder continual docs clean
+.PHONY: demo fast test prove check bench accuracy audit ladder continual docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
 	rm -rf demo
 	$(RUN)/trafficdp demo --into demo
 
-# Everything that is claimed.
+# After an edit: the units, contracts, golden numbers and walls, without stores, browsers and type check.
+fast: $(VENV)/.ready
+	$(RUN)/python -m pytest -n auto --dist loadgroup \
+	  -m "not slow and not store and not browser and not prove" \
+	  tests/architecture tests/contract tests/golden tests/unit
+
+# Before a commit: everything that is claimed, every claim once in its cheap form.
 test: check
-	$(RUN)/python -m pytest -n auto --dist loadgroup
+	$(RUN)/python -m pytest -n auto --dist loadgroup -m "not prove"
+
+# Before a version: the long forms of claims whose cheap forms `make test` runs. More draws for coverage
+# and the audits, more deaths of commands and streams, more mutants of questions, whole notebooks,
+# published figures at 512 coordinates, reports on real feeds written anew.
+# PROVE=short runs one in four, picked by the commit, so that every commit proves others.
+PROVE := whole
+prove: $(VENV)/.ready
+	$(RUN)/python -m pytest -n auto --dist loadgroup -m prove \
+	  $(if $(filter short,$(PROVE)),--one-in 4 --pick "$$(git rev-parse HEAD)")
 
 # Style, types and walls.
 check: $(VENV)/.ready

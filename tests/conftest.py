@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import zlib
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,6 +21,35 @@ hypothesis.settings.register_profile(
     "trafficdp", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("trafficdp")
+
+COLLECTED = pytest.StashKey()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--one-in", type=int, default=1, help="of the tests marked prove, run one in so many")
+    parser.addoption("--pick", default="", help="what picks them: the same text picks the same tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    config.stash[COLLECTED] = tuple(items)
+    for item in items:
+        if "_templates" in item.fixturenames or {"small_city", "tmp_path"} <= {*item.fixturenames}:
+            item.add_marker("store")
+    one_in, pick = config.getoption("one_in"), config.getoption("pick")
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("prove") and zlib.crc32(f"{pick} {item.nodeid}".encode()) % one_in
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def collected(request):
+    """Every test that was found, those that are not asked for included."""
+    return request.config.stash[COLLECTED]
 
 
 def _occupancy(table):
@@ -132,3 +162,26 @@ def filled(small_city, tmp_path, _filled):
 def released(small_city, tmp_path, _released):
     """The same with one release, r0001."""
     return small_city.at(_copied(_released, tmp_path / "released"))
+
+
+@pytest.fixture(scope="session")
+def _prepared():
+    return {}
+
+
+@pytest.fixture
+def prepared(small_city, tmp_path, tmp_path_factory, _prepared):
+    """``prepared(make, ...)``: a copy of the city that ``make(city, ...)`` filled, and what it returned.
+
+    It is called once for all tests that ask for the same.
+    """
+
+    def prepared(make, *arguments):
+        asked = (make, *arguments)
+        if asked not in _prepared:
+            city = small_city.City(tmp_path_factory.mktemp("prepared") / "city")
+            _prepared[asked] = city.folder, make(city, *arguments)
+        folder, found = _prepared[asked]
+        return small_city.at(_copied(folder, tmp_path / "prepared")), found
+
+    return prepared

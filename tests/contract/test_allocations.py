@@ -148,7 +148,7 @@ def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table,
             assert charged >= claimed * (1 - 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(table=tables, statistics=sets, rung=st.sampled_from([*RUNGS, *WITH_VARIANCES, "best"]))
 def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, statistics, rung):
     statistics = asked_of(rung, statistics)
@@ -162,7 +162,7 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
             assert np.all(more[statistic] <= less[statistic])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
     occupancy = occupancy_of(table)

@@ -4,7 +4,6 @@ The deaths and the examinations afterwards are in driver.py, a program of its ow
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -63,8 +62,8 @@ def test_a_death_before_every_rename_is_mended_by_the_next_command(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path):
-    count = int(os.environ.get("TRAFFICDP_CRASH_COUNT", "25"))
+@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.prove)])
+def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path, count):
     findings = findings_of(tmp_path, str(count), "20260303", mode="random")
     print("deaths by stage:", dict(Counter(each["stage"] for each in findings if each["killed"])))
     assert sum(each["killed"] for each in findings) == count

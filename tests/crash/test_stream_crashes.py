@@ -1,7 +1,6 @@
 """Streams killed at any instant say what they would have said."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +20,8 @@ def findings_of(folder, *arguments):
 
 
 @pytest.mark.slow
-def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path):
-    count = int(os.environ.get("TRAFFICDP_CRASH_COUNT", "25"))
+@pytest.mark.parametrize("count", [25, pytest.param(200, marks=pytest.mark.prove)])
+def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, count):
     findings, said = findings_of(tmp_path, str(count), "20260303")
     assert findings["problems"] == [], said[-2000:]
     assert findings["deaths"] == count

@@ -36,6 +36,7 @@ def test_every_mechanism_and_mistake_has_its_row(script):
         assert (float(least) <= float(claimed)) == right, name
 
 
+@pytest.mark.slow
 def test_the_script_writes_such_a_table(script, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["audit.py", "--draws", "100", "--into", str(tmp_path / "table.md")])
     script.main()

@@ -135,7 +135,15 @@ def test_the_replayed_day_is_austins(continual):
 
 
 @pytest.mark.real
-@pytest.mark.slow
+def test_the_committed_windows_are_those_of_the_day(continual):
+    if not os.environ.get("TRAFFICDP_REAL_DATA"):
+        pytest.skip("TRAFFICDP_REAL_DATA is not set")
+    lines = continual.window_table(*continual.austin())
+    assert "\n".join(lines) + "\n" in (DATA / "errors.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.real
+@pytest.mark.prove(cheap="test_the_committed_windows_are_those_of_the_day")
 def test_the_committed_report_is_what_the_script_writes(continual, tmp_path):
     if not os.environ.get("TRAFFICDP_REAL_DATA"):
         pytest.skip("TRAFFICDP_REAL_DATA is not set")

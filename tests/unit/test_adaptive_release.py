@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -38,40 +39,37 @@ def drive(city):
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-@pytest.fixture
-def adaptive(small_city, tmp_path):
-    """A city with busy and quiet parts, under a configuration of several resolutions."""
-    city = small_city.City(
-        tmp_path / "city", resolution=several(more="detail = 0.5"), statistics='"mean"', epsilon="8"
-    )
+def fill(city, slots="whole_period", longer="", epsilon="8"):
+    """Busy and quiet parts, under a configuration of several resolutions."""
+    city.open(resolution=several(more="detail = 0.5"), statistics='"mean"', epsilon=epsilon)
     drive(city)
+    text = city.config.read_text(encoding="utf-8").replace('"whole_period"\nspeed', f'"{slots}"\nspeed')
+    city.config.write_text(text.replace("detail", f"{longer}\ndetail"), encoding="utf-8")
     city.open().ingest(list(city.days.values()))
-    return city
+
+
+def fill_and_release(city):
+    fill(city)
+    return city.open().release()
 
 
 @pytest.fixture
-def hourly(small_city, tmp_path):
+def adaptive(prepared):
+    """A city with busy and quiet parts, under a configuration of several resolutions."""
+    return prepared(fill)[0]
+
+
+@pytest.fixture
+def hourly(prepared):
     """Returns a city by the hour of day, with longer slots to fall back on."""
-
-    def build(longer, epsilon="16"):
-        more = f"longer_slots = {longer}\ndetail = 0.5" if longer else "detail = 0.5"
-        city = small_city.City(
-            tmp_path / "city", resolution=several(more=more), statistics='"mean"', epsilon=epsilon
-        )
-        drive(city)
-        text = city.config.read_text(encoding="utf-8").replace(
-            '"whole_period"\nspeed', '"hour_of_day"\nspeed'
-        )
-        city.config.write_text(text, encoding="utf-8")
-        city.open().ingest(list(city.days.values()))
-        return city
-
-    return build
+    return lambda longer="", epsilon="16": prepared(fill, "hour_of_day", longer, epsilon)[0]
 
 
 @pytest.fixture
-def mapped(adaptive):
-    return adaptive, adaptive.open().release()
+def mapped(prepared):
+    """The city of ``adaptive`` with one release, and the release."""
+    city, released = prepared(fill_and_release)
+    return city, replace(released, folder=city.store / "releases" / released.id)
 
 
 def finest_cells(city):
@@ -189,7 +187,7 @@ def test_the_same_release_is_planned_whatever_the_speeds(small_city, tmp_path):
 
 
 def test_slots_have_hexagons_of_their_own(hourly):
-    city = hourly([])
+    city = hourly()
     released = city.open().release()
     table = released.to_frame()
     assert len(set(table["slot"])) > 1
@@ -198,7 +196,7 @@ def test_slots_have_hexagons_of_their_own(hourly):
 
 
 def test_longer_slots_cover_what_hours_cannot(hourly):
-    city = hourly('["day_part", "whole_period"]', epsilon="0.5")
+    city = hourly('longer_slots = ["day_part", "whole_period"]', epsilon="0.5")
     released = city.open().release()
     table = released.to_frame()
     published = table[table["status"] != "withheld"]

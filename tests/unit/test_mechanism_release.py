@@ -38,6 +38,11 @@ def opened(city, name, **changes):
     return workspace.open_workspace(city.config)
 
 
+def release_by(city, name):
+    city.open().ingest([city.days[1]])
+    opened(city, name).release(force=True)
+
+
 def failed(city, release="r0001"):
     return {check.name: check.found for check in city.open().verify(release) if not check.passed}
 
@@ -121,11 +126,11 @@ TAMPERING = {
 
 
 @pytest.mark.parametrize("how", TAMPERING)
-def test_a_published_epsilon_that_was_changed_is_caught(filled, how):
-    opened(filled, "worst_case_clipping_exact").release(force=True)
-    path = filled.store / "releases/r0001/cells.parquet"
+def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
+    city, _ = prepared(release_by, "worst_case_clipping_exact")
+    path = city.store / "releases/r0001/cells.parquet"
     TAMPERING[how](pd.read_parquet(path)).to_parquet(path)
-    found = failed(filled)
+    found = failed(city)
     assert "every file is the one that was published" in found
     assert "the manifest's epsilon is the largest recomputed loss" in found
 
@@ -148,12 +153,12 @@ def test_a_published_epsilon_that_was_changed_is_caught(filled, how):
     ],
     ids=range(8),
 )
-def test_a_manifest_that_names_another_recipe_is_caught(filled, recipe):
-    opened(filled, "akmv").release(force=True)
-    document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
+def test_a_manifest_that_names_another_recipe_is_caught(prepared, recipe):
+    city, _ = prepared(release_by, "akmv")
+    document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
     document["recipe"] = recipe
-    manifest_of(filled).write_text(json.dumps(document), encoding="utf-8")
-    found = failed(filled)
+    manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
+    found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found
     assert "every file is the one that was published" in found
 

@@ -68,6 +68,17 @@ def play(city, workspace=None, files=None):
     return live
 
 
+def stream_a_day(city, write_config):
+    write_config(city.folder, budget=10, last="2026-03-03")
+    play(streamed(city))
+
+
+@pytest.fixture
+def played(prepared, small_city):
+    """The city of ``live_city`` after its whole stream; for tests that only look or tamper."""
+    return prepared(stream_a_day, small_city.write_config)[0]
+
+
 def ledger_kinds(city):
     return [json.loads(entry)["kind"] for (entry,) in city.sql("SELECT entry FROM ledger ORDER BY sequence")]
 
@@ -130,25 +141,23 @@ def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_cit
     assert live.order.allowance.touches == said["nodes_per_vehicle"]
 
 
-def test_analysts_see_every_publication_and_one_epsilon(live_city):
-    play(live_city)
-    (count,) = live_city.sql("SELECT count(*) FROM stream_publications")[0]
+def test_analysts_see_every_publication_and_one_epsilon(played):
+    (count,) = played.sql("SELECT count(*) FROM stream_publications")[0]
     assert count >= 5
-    seen = live_city.sql(
+    seen = played.sql(
         "SELECT count(DISTINCT publication), max(publication) FROM cells WHERE release_id = 's0001'",
         database="released",
     )
     assert seen == [(count, count)]
-    assert live_city.sql("SELECT releases, sum_of_epsilons FROM budget", database="released") == [
+    assert played.sql("SELECT releases, sum_of_epsilons FROM budget", database="released") == [
         (1, Decimal(8))
     ]
-    newest = live_city.sql("SELECT DISTINCT publication FROM latest_cells", database="released")
+    newest = played.sql("SELECT DISTINCT publication FROM latest_cells", database="released")
     assert newest == [(count,)]
 
 
-def test_every_check_of_a_stream_passes(live_city):
-    play(live_city)
-    checks = live_city.open().verify("s0001")
+def test_every_check_of_a_stream_passes(played):
+    checks = played.open().verify("s0001")
     assert len(checks) == 11
     assert [check for check in checks if not check.passed] == []
 
@@ -178,23 +187,21 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("statement", TAMPERED)
-def test_a_tampered_vault_does_not_verify(live_city, statement):
-    play(live_city)
-    live_city.sql(statement)
-    failed = {check.name for check in live_city.open().verify("s0001") if not check.passed}
+def test_a_tampered_vault_does_not_verify(played, statement):
+    played.sql(statement)
+    failed = {check.name for check in played.open().verify("s0001") if not check.passed}
     assert TAMPERED[statement] <= failed
     assert bool(failed) == bool(TAMPERED[statement])
 
 
-def test_a_tampered_file_and_less_noise_do_not_verify(live_city):
+def test_a_tampered_file_and_less_noise_do_not_verify(played):
     import pandas as pd
 
-    play(live_city)
-    folder = live_city.store / "releases" / "s0001"
+    folder = played.store / "releases" / "s0001"
     table = pd.read_parquet(folder / "cells.parquet")
     table["speed_mean_lattice_scale"] = np.floor(table["speed_mean_lattice_scale"] / 50)
     table.to_parquet(folder / "cells.parquet")
-    failed = {check.name for check in live_city.open().verify("s0001") if not check.passed}
+    failed = {check.name for check in played.open().verify("s0001") if not check.passed}
     assert failed == {
         "every file says what was committed",
         "the published scales cost no vehicle more than epsilon",

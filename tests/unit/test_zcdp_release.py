@@ -40,11 +40,22 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
     return workspace.open_workspace(city.config)
 
 
-@pytest.fixture
-def concentrated(city):
-    """A city whose store counts in rho, with the first day in it."""
+def fill(city, released):
     configure(city).ingest([city.days[1]])
-    return city
+    if released:
+        workspace.open_workspace(city.config).zcdp.release()
+
+
+@pytest.fixture
+def concentrated(prepared):
+    """A city whose store counts in rho, with the first day in it."""
+    return prepared(fill, False)[0]
+
+
+@pytest.fixture
+def published(prepared):
+    """The same with one release, r0001."""
+    return prepared(fill, True)[0]
 
 
 def failed(city, release="r0001"):
@@ -163,29 +174,26 @@ def test_the_budget_is_enforced_in_rho_before_anything_is_written(concentrated):
         lambda d: d["recipe"].update(kind="mechanism"),
     ],
 )
-def test_a_tampered_manifest_is_caught_by_more_than_its_hash(concentrated, change):
-    workspace.open_workspace(concentrated.config).zcdp.release()
-    path = manifest_of(concentrated)
+def test_a_tampered_manifest_is_caught_by_more_than_its_hash(published, change):
+    path = manifest_of(published)
     document = read(path)
     change(document)
     path.write_text(json.dumps(document), encoding="utf-8")
-    found = failed(concentrated)
+    found = failed(published)
     assert len(found.keys() - {"every file is the one that was published"}) >= 1
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_a_published_rho_that_was_changed_is_caught(concentrated, factor):
-    done = workspace.open_workspace(concentrated.config).zcdp.release()
-    path = done.folder / "cells.parquet"
+def test_a_published_rho_that_was_changed_is_caught(published, factor):
+    path = published.store / "releases" / "r0001" / "cells.parquet"
     cells = pd.read_parquet(path)
     cells["speed_mean_rho"] *= factor
     cells.to_parquet(path)
-    assert "the manifest's epsilon is the largest recomputed loss" in failed(concentrated)
+    assert "the manifest's epsilon is the largest recomputed loss" in failed(published)
 
 
-def test_a_manifest_whose_epsilon_is_not_the_conversion_is_refused(concentrated):
-    workspace.open_workspace(concentrated.config).zcdp.release()
-    document = read(manifest_of(concentrated))
+def test_a_manifest_whose_epsilon_is_not_the_conversion_is_refused(published):
+    document = read(manifest_of(published))
     validate_manifest(document)
     document["guarantee"]["epsilon"] = "1"
     with pytest.raises(Exception, match="contradicts itself"):

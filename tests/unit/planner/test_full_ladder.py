@@ -65,7 +65,7 @@ def test_each_rung_is_no_higher_than_the_one_it_sharpens(occupancy_of, bound_of,
     assert found.joint is None or found.joint <= found.equal * slack
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(tables, st.sampled_from([0.5, 2.0]))
 def test_a_user_without_samples_changes_no_rung(occupancy_of, bound_of, table, epsilon):
     one = full_ladder(occupancy_of(table), bound_of(65), epsilon, limits=QUICK)

@@ -73,6 +73,7 @@ def test_shares_follow_range_over_tolerance_in_whole_charges(bound_of):
     assert found[MEAN].pico / found[VARIANCE].pico == pytest.approx(4, rel=1e-6)
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_of):
     bound = bound_of(60, "1/10")
     auto = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2"))
@@ -95,6 +96,7 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     assert "statistics jointly" in rich.reason
 
 
+@pytest.mark.usefixtures("few_runs")
 def test_auto_is_never_idealised_even_where_it_is_allowed(city, bound_of):
     wanted = dict.fromkeys((MEAN, VEHICLE), "auto")
     found = allocate(city, request_for(bound_of(60), wanted, "1", (MEAN, VEHICLE), allow_idealised=True))

@@ -35,7 +35,8 @@ NOISE += ("epsilon = 0.01", "hour = 8", "SUM(speed)", "--", "/*", "FROM vehicles
 
 
 @pytest.mark.slow
-def test_no_text_reads_anything_uncharged_or_says_anything_of_a_vehicle(city, small_city):
+@pytest.mark.parametrize("questions", [60, pytest.param(300, marks=pytest.mark.prove)])
+def test_no_text_reads_anything_uncharged_or_says_anything_of_a_vehicle(city, small_city, questions):
     """Mutants of questions to a vault: accounts are those of the answers, and errors hold no value."""
     text = city.config.read_text().replace("epsilon_per_vehicle = 20", "epsilon_per_vehicle = 1000000")
     city.config.write_text(text + '[[analysts]]\nname = "fuzz"\nepsilon_per_vehicle = 1000000\n')
@@ -48,7 +49,7 @@ def test_no_text_reads_anything_uncharged_or_says_anything_of_a_vehicle(city, sm
     hashes = {bytes(each).hex() for (each,) in city.sql("SELECT hmac FROM vehicles")}
     chance = random.Random(7)
     total, refusals = 0, 0
-    for number in range(300):
+    for number in range(questions):
         parts = re.findall(r"\w+|\s+|.", chance.choice(QUESTIONS))
         for _ in range(chance.randint(0, 2)):
             place = chance.randrange(len(parts))
@@ -69,9 +70,9 @@ def test_no_text_reads_anything_uncharged_or_says_anything_of_a_vehicle(city, sm
         total += answered.charged.pico
         if answered.release is None:
             assert answered.charged == PureDP(0)
-        if number % 50 == 0:
+        if number % 20 == 0:
             assert sum(charge["epsilon_pico"] for charge in small_city.charges(city)) == total
-    assert 50 < refusals < 280
+    assert questions / 6 < refusals < questions * 14 / 15
     assert sum(charge["epsilon_pico"] for charge in small_city.charges(city)) == total > 0
     (fuzz,) = workspace.status().analysts
     assert fuzz.sum_of_maxima.pico == total
