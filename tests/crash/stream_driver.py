@@ -1,7 +1,7 @@
 """Kills a stream at random instants and says what became of it. Run as a program.
 
     python stream_driver.py FOLDER COUNT SEED     COUNT deaths in all, each a moment after a boundary
-    python stream_driver.py FOLDER boundaries     die at every named boundary
+    python stream_driver.py FOLDER boundaries N...  die the Nth time that any named boundary is reached
 
 Streams of a small city are killed again and again until they have come to their end. Half of them draw noise
 that depends on the step alone, through a door that only this program opens: what they published is compared
@@ -248,7 +248,7 @@ def main(arguments):
         cases = [
             (name, count)
             for name in streaming.BOUNDARIES
-            for count in (1, 2, 5)
+            for count in map(int, arguments[2:])
             if name != "charged" or count == 1
         ]
         for case in cases:

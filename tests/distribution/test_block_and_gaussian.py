@@ -42,8 +42,10 @@ def p_value_of(draws, widths, s, reach=3, least=25):
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("widths", "s"), [((2,), 1.5), ((1, 2), 1.2), ((2, 1, 1), 1.0)])
-def test_blocks_follow_the_lattice_law_and_no_other(source, widths, s, reject):
-    n, d = 40_000, len(widths)
+@pytest.mark.parametrize("n", [10_000, pytest.param(100_000, marks=pytest.mark.prove)])
+def test_blocks_follow_the_lattice_law_and_no_other(source, widths, s, n, reject):
+    # by the noncentral chi-square law 7,000 draws make either wrong verdict rarer than 10^-9
+    d = len(widths)
     z = (
         SOURCES[source]
         .block(np.tile(np.array(widths, dtype=np.int64), n), np.repeat(np.arange(n), d), np.full(n, s))
@@ -72,8 +74,10 @@ def gaussian_p_value(draws, sd):
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("sd", [0.6, 3.0, 1e5])
-def test_gaussian_noise_follows_the_discrete_law_and_no_other(source, sd, reject):
-    draws = SOURCES[source].discrete_gaussian(np.full(60_000, sd))
+@pytest.mark.parametrize("n", [20_000, pytest.param(100_000, marks=pytest.mark.prove)])
+def test_gaussian_noise_follows_the_discrete_law_and_no_other(source, sd, n, reject):
+    # by the noncentral chi-square law 16,000 draws make either wrong verdict rarer than 10^-9
+    draws = SOURCES[source].discrete_gaussian(np.full(n, sd))
     assert gaussian_p_value(draws, sd) > reject
     assert gaussian_p_value(draws, sd * 0.9) < reject
     assert gaussian_p_value(draws, sd * 1.1) < reject

@@ -87,6 +87,7 @@ def test_without_the_real_data_the_script_says_what_to_set_and_makes_nothing(tmp
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("austin")
 def test_austin_is_refused_at_resolution_7_and_released_where_suggested(three_runs):
     store, (first, _, _) = three_runs
     assert first.code == 0, first.err
@@ -104,6 +105,7 @@ def test_austin_is_refused_at_resolution_7_and_released_where_suggested(three_ru
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("austin")
 def test_every_file_that_the_script_names_is_there(three_runs):
     _, (first, _, _) = three_runs
     named = [Path(line.strip()) for line in first.out.splitlines() if line.startswith("  ")]
@@ -118,6 +120,7 @@ def test_every_file_that_the_script_names_is_there(three_runs):
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("austin")
 def test_a_second_release_uses_the_budget_up_and_a_third_is_refused(three_runs):
     store, (_, second, third) = three_runs
     assert second.code == 0, second.err

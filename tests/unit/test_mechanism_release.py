@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import duckdb
@@ -14,6 +12,7 @@ import pytest
 
 from trafficdp import curator, workspace
 from trafficdp.bounding.count_cap import CountCap
+from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.manifest import manifest_schema
 from trafficdp.mechanisms import registry
@@ -71,7 +70,11 @@ def manifest_of(city, release="r0001"):
     return city.store / "releases" / release / "manifest.json"
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    "name",
+    # best fit stands for wrap around: the same code, samples put into arrays in another order
+    [pytest.param(name, marks=pytest.mark.prove if name.endswith("wrap_around") else ()) for name in EXACT],
+)
 def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(filled, name, small_city):
     here = opened(filled, name)
     planned = here.plan(suggestions=False)
@@ -304,16 +307,11 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
 
 
 @pytest.mark.usefixtures("few_runs")
-def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled):
-    def told(name, *arguments):
+def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled, capsys):
+    def told(name):
         opened(filled, name)
-        done = subprocess.run(
-            [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "plan", *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return " ".join(done.stdout.split())
+        assert command_line(["--config", str(filled.config), "plan"]) == 0
+        return " ".join(capsys.readouterr().out.split())
 
     text = told("akmv")
     assert "Released by akmv, not by a rung of the table." in text

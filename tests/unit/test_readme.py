@@ -205,6 +205,7 @@ def _text(number):
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("readme")
 def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin, pages):
     found = pages.rows(pages.section(pages.README, "What counting buys"))
     table = {row[0].strip("`"): row[2:] for row in found}
@@ -216,6 +217,7 @@ def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin, pages):
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("readme")
 def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
     table = {row[0]: row[1:] for row in pages.rows(pages.guide("choosing-epsilon"))}
     facts = [austin.facts[resolution] for resolution in (7, 6, 5)]
@@ -234,6 +236,7 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("readme")
 def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, pages):
     said = {}
     for resolution in (6, 7):
@@ -258,6 +261,7 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, page
 
 
 @pytest.mark.real
+@pytest.mark.xdist_group("readme")
 def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     whole = pages.section(pages.README, "What counting buys") + pages.guide("choosing-epsilon")
     prose = "\n".join(line for line in whole.splitlines() if not line.startswith("|"))

@@ -1,8 +1,6 @@
 """A store that counts in rho, from the configuration to `verify`, exports and SQL; kinds never mix."""
 
 import json
-import subprocess
-import sys
 from fractions import Fraction
 from importlib.resources import files
 
@@ -13,6 +11,7 @@ import pandas as pd
 import pytest
 
 from trafficdp import curator, workspace
+from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedError, UsageError
 from trafficdp.export.manifest import manifest_schema, validate_manifest
 from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
@@ -297,45 +296,46 @@ def schema(name):
     return json.loads(files("trafficdp.cli").joinpath(f"schemas/{name}.schema.json").read_text("utf-8"))
 
 
-def run(city, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "trafficdp", "--config", str(city.config), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def run(capsys):
+    """``run(city, "plan")``: a command in this process; returns its code, output and errors."""
+
+    def run(city, *arguments):
+        capsys.readouterr()
+        code = command_line(["--config", str(city.config), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
 
 
-def test_the_commands_speak_of_rho(concentrated):
-    planned = run(concentrated, "plan", "--rho", "2")
-    assert planned.returncode == 0, planned.stderr
-    assert "costs a vehicle at most rho" in planned.stdout + planned.stderr
-    assert "at delta 0.000001" in planned.stdout + planned.stderr
-    exact = json.loads(run(concentrated, "--json", "plan", "--rho", "2").stdout)
+def test_the_commands_speak_of_rho(concentrated, run):
+    code, out, err = run(concentrated, "plan", "--rho", "2")
+    assert code == 0, err
+    assert "costs a vehicle at most rho" in out
+    assert "at delta 0.000001" in out
+    exact = json.loads(run(concentrated, "--json", "plan", "--rho", "2")[1])
     jsonschema.validate(exact, schema("plan_zcdp"))
-    released = run(concentrated, "release", "--rho", "2")
-    assert released.returncode == 0, released.stderr
-    assert "for rho" in released.stdout + released.stderr
-    refused = run(concentrated, "release", "--epsilon", "2")
-    assert refused.returncode == 2
-    assert "rho" in refused.stderr
-    too_much = run(concentrated, "release", "--rho", "7")
-    assert too_much.returncode == 3
-    listed = run(concentrated, "--json", "ledger")
-    document = json.loads(listed.stdout)
+    code, out, err = run(concentrated, "release", "--rho", "2")
+    assert code == 0, err
+    assert "for rho" in out
+    code, _, err = run(concentrated, "release", "--epsilon", "2")
+    assert code == 2
+    assert "rho" in err
+    assert run(concentrated, "release", "--rho", "7")[0] == 3
+    document = json.loads(run(concentrated, "--json", "ledger")[1])
     jsonschema.validate(document, schema("ledger"))
     assert document["quantity"] == "rho"
     for command in ("status", "ledger", "releases"):
-        shown = run(concentrated, command)
-        assert shown.returncode == 0, shown.stderr
-        assert "rho" in shown.stdout + shown.stderr
+        code, out, err = run(concentrated, command)
+        assert code == 0, err
+        assert "rho" in out
 
 
-def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated):
+def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     before = concentrated.dump()
-    done = run(concentrated, "--json", "compare", "--rho", "2")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    code, out, err = run(concentrated, "--json", "compare", "--rho", "2")
+    assert code == 0, err
+    found = json.loads(out)
     jsonschema.validate(found, schema("compare_zcdp"))
     assert found["rho"] == "2"
     for each in found["statistics"]:
@@ -346,13 +346,13 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated):
             assert 0 < offer["simulated_error"] <= offer["worst_error"]
         # of PLAN and IOME counts prove nothing
         assert offers["gaussian_twin"]["worst_error"] < offers["plan"]["worst_error"]
-    refused = run(concentrated, "compare", "--epsilon", "2")
-    assert refused.returncode == 2
-    assert "rho" in refused.stderr
-    shown = run(concentrated, "compare")
-    assert shown.returncode == 0, shown.stderr
-    assert "at rho 3" in shown.stdout
-    assert "made-up cities" in shown.stdout
+    code, _, err = run(concentrated, "compare", "--epsilon", "2")
+    assert code == 2
+    assert "rho" in err
+    code, out, err = run(concentrated, "compare")
+    assert code == 0, err
+    assert "at rho 3" in out
+    assert "made-up cities" in out
     assert concentrated.dump() == before
 
 

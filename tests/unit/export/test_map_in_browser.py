@@ -21,7 +21,7 @@ from trafficdp.export.html_map import LOOKS, html_bytes
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 def middles(release):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 REFERENCES = Path(__file__).parent / "screenshots"
 SCREENS = (360, 768, 1440)
 

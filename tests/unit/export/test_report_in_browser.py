@@ -13,7 +13,7 @@ from PIL import Image
 from trafficdp.export.classes import COLOURS
 from trafficdp.export.report import report_html
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 WIDTHS = (360, 768, 1440)
 AUDIT = """() => {
 const ratio = (a, b) => {
