@@ -62,6 +62,7 @@ def can_vary(table, statistics):
     return any(s is not Statistic.VARIANCE for s in statistics) or any(sum(row) > 1 for row in table)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(table=tables, epsilon=epsilons, statistics=sets, rung=rungs)
 def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
@@ -75,6 +76,7 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     check_recipe(allocation.recipe, allocation.occupancy, request.bound, allocation.event.loss_per_user)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     table=tables,
@@ -178,6 +180,7 @@ def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, tab
             assert np.all(scales[1] >= scales[0] * (1 - slack)), (rung, s)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(table=tables, statistics=sets, rung=st.sampled_from(BY_NAME))
 def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
@@ -195,6 +198,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     assert worst(30, "1") <= worst(60, "1") * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets, seed=st.integers(0, 2**32 - 1))
 def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
@@ -210,6 +214,7 @@ def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9, atol=2_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_a_vehicle_without_fixes_does_not_change_an_allocation(

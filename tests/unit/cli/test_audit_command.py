@@ -12,6 +12,8 @@ from trafficdp.cli import audit as audit_module
 from trafficdp.cli.audit import BOUND, slug
 from trafficdp.mechanisms.baseline import Baseline
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "audit.schema.json").read_text())
 MISTAKES = [slug(mistake.name) for mistake in mistakes(BOUND)]
 

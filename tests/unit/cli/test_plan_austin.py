@@ -8,6 +8,8 @@ import pytest
 
 from trafficdp.cli.main import run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
 

@@ -109,6 +109,7 @@ some_rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     rows=some_rows,
@@ -149,6 +150,7 @@ def random_rows(n: int, seed: int = 1) -> list[Row]:
     )
 
 
+@pytest.mark.slow
 def test_thousands_of_fixes_reduce_over_many_batches(vault, monkeypatch) -> None:
     monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)
     rows = random_rows(6000)
@@ -165,6 +167,7 @@ def arrays_of(found: Contributions) -> list[np.ndarray]:
     ]
 
 
+@pytest.mark.slow
 def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
     insert(vault, random_rows(4000))
     first = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
@@ -265,6 +268,7 @@ def test_steps_beyond_exact_arithmetic_are_refused() -> None:
         step_parameters(bound)
 
 
+@pytest.mark.slow
 def test_sums_beyond_64_bits_are_refused(vault) -> None:
     # 10 million fixes of one vehicle in one bin, a million steps each: 1e19 > 2^63
     vault.execute(

@@ -58,6 +58,7 @@ def random_rows(number, seed=5):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY])
 def test_their_sums_are_those_of_the_reduction(vault, kind, monkeypatch) -> None:
     monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)

@@ -24,6 +24,8 @@ from trafficdp.planner.moments_recipe import MomentsRecipe
 from trafficdp.privacy.release import BinStatus
 from trafficdp.sensitive.values import Values
 
+pytestmark = pytest.mark.slow
+
 BINS, RUNS, ERROR = 8, 250, 0.2
 MOST = ERROR * RUNS + 4 * np.sqrt(RUNS * ERROR * (1 - ERROR))
 """Misses of events of probability ERROR in RUNS runs, four standard deviations up."""

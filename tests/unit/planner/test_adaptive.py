@@ -84,6 +84,7 @@ def value_of_the_best(fine, coarser, wish):
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cities", [5, pytest.param(15, marks=pytest.mark.prove)])
 def test_tiny_cities_get_nearly_the_best_partition_there_is(occupancy_of, wish, cities):
     shares = []
@@ -100,6 +101,7 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(occupancy_of, wish, 
     assert np.mean(np.array(shares) > 1 - 1e-12) >= 0.8
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), width=st.floats(5, 200), least=st.integers(1, 4))
 @settings(max_examples=40)
 def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_of, bound_of):
@@ -139,6 +141,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupan
     assert np.all(widths + baseline.rounding_bias(MEAN, bound) <= width)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=8)
 def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy_of, bound_of):
@@ -157,6 +160,7 @@ def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy
     assert other.bound == pytest.approx(found.bound, rel=1e-6)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=8)
 def test_more_epsilon_is_worth_no_less_in_tiny_cities(seed, occupancy_of, bound_of):

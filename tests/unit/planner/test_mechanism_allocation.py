@@ -15,6 +15,8 @@ from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_publis
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import BinStatus
 
+pytestmark = pytest.mark.slow
+
 MEAN, VARIANCE, VEHICLE = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE: 1.0}
 
