@@ -230,6 +230,7 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
             assert np.all(less <= more * (1 + 1e-9) + 1e-9)
 
 
+@pytest.mark.slow
 @every_case_by_bin
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000

@@ -147,6 +147,7 @@ def test_pentagons_have_their_five_or_ten_vertices(resolution: int) -> None:
     assert lengths.tolist() == [10 if resolution % 2 else 5] * 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) -> None:
     for polygon in polygons_of(cells_of_interest(resolution)):
@@ -160,6 +161,7 @@ def test_polygons_are_valid_counter_clockwise_and_on_the_globe(resolution: int) 
             assert -90 <= south < north <= 90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_polygons_keep_every_vertex_of_h3_py(resolution: int) -> None:
     cells = cells_of_interest(resolution)
@@ -178,6 +180,7 @@ def test_polygons_keep_every_vertex_of_h3_py(resolution: int) -> None:
         assert all(abs(v[0]) == 180 for v in new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_every_polygon_holds_its_cells_centre(resolution: int) -> None:
     cells = cells_of_interest(resolution)

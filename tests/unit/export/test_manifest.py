@@ -71,6 +71,7 @@ def test_files_are_listed_with_their_hashes(document):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["", "   ", "unknown", "Unknown", " UNKNOWN "])
 def test_no_text_anywhere_may_be_empty_or_unknown(document, bad):
     for path in places(document):

@@ -352,6 +352,7 @@ def weasyprint():
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["city", "rush_hours", "fiji"])
 def test_a_pdf_is_tagged_and_made_without_complaint(name, request, weasyprint, caplog):
     document = report_pdf(request.getfixturevalue(name))

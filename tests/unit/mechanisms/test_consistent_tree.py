@@ -113,6 +113,7 @@ def test_the_two_level_formula_of_the_specification():
     assert found.value[1] == pytest.approx(20 + 3 * 0.4 / v_a * (parent - aggregate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.9, 0.99])
 def test_intervals_of_consistent_numbers_hold(level):
     random = np.random.default_rng(7)

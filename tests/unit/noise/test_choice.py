@@ -133,6 +133,7 @@ def test_tiny_scales_do_not_overflow():
     assert drawn.tolist() == [[1]]
 
 
+@pytest.mark.slow
 def test_opendps_zero_concentrated_noisy_max_has_this_law_and_the_pure_one_has_not():
     space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.linf_distance(T="i64")
     runs = 20_000

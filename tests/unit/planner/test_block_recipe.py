@@ -62,6 +62,7 @@ def city(contributions_of, bound_of):
     return contributions_of(values, bound_of(60, "1/10"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(tables, st.sampled_from(["0.01", "1", "7.3"]))
 def test_facts_and_published_columns_price_the_release_alike(
@@ -196,6 +197,7 @@ def test_intervals_of_blocks_hold_as_often_as_they_say(contributions_of, bound_o
         assert estimate.high[0] - estimate.value[0] <= smooth + 701 * step + 0.05 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "epsilon"), [(1, 0.5), (2, 3.0), (6, 0.5)])
 def test_expected_errors_of_blocks_are_bounds_and_near(bound_of, occupancy_of, size, epsilon):
     runs, bound = 20_000, bound_of(60, "1/10")

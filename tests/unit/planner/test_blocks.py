@@ -104,6 +104,7 @@ def test_the_bound_of_one_user_is_its_best_partition(costs):
     assert least_load(values) == pytest.approx(best, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(tables, st.integers(0, 2**32 - 1))
 def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_of, table, seed):

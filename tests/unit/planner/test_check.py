@@ -80,6 +80,7 @@ def test_the_least_charge_that_passes_is_the_exact_loss(
             check.check_lattices(occupancy, bound, lattices, less)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(tables, chosen, st.sampled_from(["0.01", "1", "7.3"]))
 def test_block_charges_pass_and_one_step_less_does_not(occupancy_of, bound_of, table, statistics, epsilon):

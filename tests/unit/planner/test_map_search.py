@@ -74,6 +74,7 @@ def test_what_is_said_to_fit_fits_and_what_is_not_has_its_price(looked):
             assert option.epsilon > PureDP.of(4)
 
 
+@pytest.mark.slow
 def test_longer_slots_are_looked_at_too(looked):
     _, seen = looked(1.0, grid=Grid(7, SlotKind.HOUR_OF_DAY, GRID.area, GRID.period))
     assert {grid.slot_kind for grid in seen} == {

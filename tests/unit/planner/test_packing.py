@@ -99,6 +99,7 @@ def test_deciding_some_at_a_time_chooses_the_same(seed, at_once):
     np.testing.assert_array_equal(fill(forest, order, at_once), fill(forest, order))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_no_choice_is_worth_more_than_the_certificate(seed):
     forest = random_forest(seed)
@@ -110,9 +111,11 @@ def test_no_choice_is_worth_more_than_the_certificate(seed):
         assert bound_at(forest, np.full(forest.users, price))[0] >= best - 1e-9
 
 
-def test_prices_alone_lose_little_against_the_best_choice():
+@pytest.mark.slow
+@pytest.mark.parametrize("forests", [20, pytest.param(80, marks=pytest.mark.prove)])
+def test_prices_alone_lose_little_against_the_best_choice(forests):
     found, best = [], []
-    for seed in range(100, 180):
+    for seed in range(100, 100 + forests):
         forest = random_forest(seed)
         found.append(pack(forest).value)
         best.append(best_of_all(forest))
