@@ -30,9 +30,9 @@ from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.blocks import best_blocks
 from trafficdp.planner.full_ladder import MEANS, FullLadder, Limits, full_ladder
+from trafficdp.planner.rungs import all_rungs
 from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.contributions import Contributions

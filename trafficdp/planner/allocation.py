@@ -14,7 +14,6 @@ from trafficdp.mechanisms.lattice import CHARGE_STEP
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.block_rung import all_rungs
 from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
 from trafficdp.planner.consistent_rung import ConsistentRung
 from trafficdp.planner.kept_bins import kept_bins
@@ -22,6 +21,7 @@ from trafficdp.planner.ladder import BY_NAME, WITH_VARIANCES, LaplaceRung, Rung,
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.moment_block_recipe import NAME as MOMENT_BLOCKS
 from trafficdp.planner.recipe import PureRecipe, Recipe
+from trafficdp.planner.rungs import all_rungs
 from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
 from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.planner.trial import Trial

@@ -22,14 +22,10 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.block_lattice import NOTHING, to_block_lattice
 from trafficdp.planner.block_recipe import BlockRecipe
 from trafficdp.planner.blocks import Blocks, best_blocks, clamped_error
-from trafficdp.planner.ladder import Rung, ladder
-from trafficdp.planner.moment_block_rung import moment_block_rung
-from trafficdp.planner.moments_rung import moments_rung
 from trafficdp.planner.recipe import PureRecipe
 from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
-MOMENTS = {Statistic.MEAN, Statistic.VARIANCE}
 EFFORT = 2_000
 """Moves of single items tried for a release: half a second for 1,400 bins; more gain 1 to 3 percent."""
 EFFORT_PER_NUMBER = 20
@@ -83,27 +79,6 @@ class BlockRung:
             result[statistic] = np.zeros(self.bins)
             result[statistic][items.bin[mine]] = values[mine]
         return result
-
-
-def all_rungs(
-    occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]
-) -> tuple[Rung, ...]:
-    """Return every rung for releasing the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
-
-    Those of WITH_VARIANCES only where mean and variance are both released; clip_user is not one of them.
-    Raises UsageError as ``ladder`` does.
-    """
-    plain = ladder(occupancy, bound, tolerance)
-    blocks = blocks_of(occupancy, bound, tolerance)
-    statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
-    rungs: tuple[Rung, ...] = (*plain, BlockRung(blocks, occupancy.bins, statistics))
-    if tolerance.keys() >= MOMENTS:
-        rungs = (*rungs, moments_rung(occupancy, bound, tolerance))
-        if len(tolerance) == len(MOMENTS):
-            means = blocks_of(occupancy, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
-            own = moment_block_rung(means, occupancy, bound, tolerance[Statistic.VARIANCE])
-            rungs = (*rungs, own)
-    return rungs
 
 
 def blocks_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Blocks:
