@@ -89,6 +89,10 @@ class Planning:
             saved_plans.save(self._curator.store, question.save, frozen.text)
         return plan, occupancy
 
+    def contributions(self) -> Contributions:
+        """Return those of the configured map, which may have no bins."""
+        return self._curator.contributions(self._config.grid, self._config.bound, self._version)
+
     def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
         if question.saved is not None:
             if epsilon is not None or question.within_budget:

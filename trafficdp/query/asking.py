@@ -23,7 +23,6 @@ from trafficdp.query.explanation import Explanation, explained
 from trafficdp.query.filter import without_restriction
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
-from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_analysts, vault_releases
 
 NOTHING = PureDP(0)
@@ -115,7 +114,7 @@ class _Answering:
     def answer(self) -> Answered | Explanation:
         if not self.question.statistics:
             return self._counts()
-        self._require_bins(self._contributions().occupancy)
+        self._require_bins(self.planning.contributions().occupancy)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
         plan, occupancy = self.planning.plan(self.question.options.epsilon, plan_question)
         earlier = self._earlier(plan)
@@ -147,7 +146,7 @@ class _Answering:
         raise UsageError(what, got=got, todo=f"this would work: {line}")
 
     def _counts(self) -> Answered | Explanation:
-        occupancy = self._contributions().occupancy
+        occupancy = self.planning.contributions().occupancy
         if self.question.explain:
             return self._explained(occupancy, None, None)
         rows = rows_of(self.question, self.there.grid, occupancy, None, self.there.map.display_unit)
@@ -156,7 +155,7 @@ class _Answering:
     def _explained(self, occupancy: Occupancy, plan: Plan | None, earlier: str | None) -> Explanation:
         remaining = None
         if self.analyst is not None and plan is not None:
-            contributions = self._contributions()
+            contributions = self.planning.contributions()
             paying = contributions.vehicle[plan.allocation.event.loss_per_user > 0]
             least = vault_analysts.left(self.curator.vault, paying, self.analyst)
             remaining = PureDP(int(least.min(initial=self.analyst.budget.pico)))
@@ -164,9 +163,6 @@ class _Answering:
         unit = self.there.map.display_unit
         text = replace(self.question, explain=False).to_sql(self.asking.config)
         return explained(text, selection, occupancy, plan, earlier, remaining, unit)
-
-    def _contributions(self) -> Contributions:
-        return self.curator.contributions(self.there.grid, self.there.bound, self.occasion.data_version)
 
     def _earlier(self, plan: Plan) -> str | None:
         """Return the newest published release of just this allocation on this data, None without one."""
@@ -194,7 +190,7 @@ class _Answering:
             raise self._too_little(plan)
         return self.curator.release(
             plan.allocation,
-            self._contributions(),
+            self.planning.contributions(),
             self.there.policy,
             lambda name, before: write_order(self.occasion, plan.allocation, occupancy, name, before),
             force=force,
