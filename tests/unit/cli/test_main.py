@@ -207,7 +207,7 @@ def test_only_the_debug_variable_shows_what_a_bug_says(released, monkeypatch, co
 
     monkeypatch.setattr("trafficdp.workspace.Workspace.status", fail)
     monkeypatch.delenv("TRAFFICDP_DEBUG", raising=False)
-    assert "ValueError at test_main.py" in command("status").err
+    assert "ValueError at cli/test_main.py:" in command("status").err
     monkeypatch.setenv("TRAFFICDP_DEBUG", "1")
     assert "ValueError: SECRET" in command("status").err
 
