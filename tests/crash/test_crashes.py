@@ -4,6 +4,7 @@ The deaths and the examinations afterwards are in driver.py, a program of its ow
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
