@@ -24,19 +24,19 @@ import numpy.typing as npt
 
 import trafficdp
 from capmetro import CONFIG, DAYS, files_of
-from trafficdp.audit.accuracy import absolute_errors, true_statistic
-from trafficdp.audit.trial import MadeUpCities
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
+from trafficdp.mechanisms.simulated.trial import MadeUpCities
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of
 from trafficdp.planner.fit import Split, fit
-from trafficdp.planner.ladder import ladder
 from trafficdp.planner.offer import offers
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget

@@ -27,13 +27,13 @@ import numpy as np
 import trafficdp
 from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.mechanisms.blocks.blocks import best_blocks
+from trafficdp.mechanisms.clip_user.rung import SuppressionRung
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.blocks import best_blocks
-from trafficdp.planner.full_ladder import MEANS, FullLadder, Limits, full_ladder
+from trafficdp.planner.compare.full_ladder import MEANS, FullLadder, Limits, full_ladder
 from trafficdp.planner.rungs import all_rungs
-from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples

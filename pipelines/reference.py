@@ -25,7 +25,7 @@ from typing import Any
 import typer
 
 from trafficdp.cli.main import COMMANDS, function_of, options
-from trafficdp.config import load_config, template
+from trafficdp.config.file import load_config, template
 from trafficdp.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
@@ -284,7 +284,7 @@ TYPING = "exclude_type_checking_imports"
 def architecture() -> str:
     """Return the page of rooms and walls, from the contracts that `make check` enforces."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    (layers,) = (each for each in linter["contracts"] if each["type"] == "layers")
+    layers = next(each for each in linter["contracts"] if each["type"] == "layers")
     walls = [each for each in linter["contracts"] if each["type"] == "forbidden"]
     rows = [[_room(name) for name in layer.split("|")] for layer in layers["layers"]]
     lines = [
@@ -305,7 +305,8 @@ def architecture() -> str:
             ", ".join(f"`{_room(name)}`" for name in wall[key])
             for key in ("source_modules", "forbidden_modules")
         )
-        lines += [f"**{wall['name']}**: {sources} may not import {targets}, nor what imports them."]
+        through = "" if wall.get("allow_indirect_imports") else ", nor what imports them"
+        lines += [f"**{wall['name']}**: {sources} may not import {targets}{through}."]
     described = [_described(name) for row in rows for box in row for name in box.split(" : ")]
     lines.append("\n".join(["| room | what is in it |", "|---|---|", *described]))
     return _page(lines)

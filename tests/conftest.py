@@ -10,7 +10,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from trafficdp.audit import trial
+from trafficdp.mechanisms.simulated import trial
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit

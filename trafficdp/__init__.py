@@ -14,16 +14,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
     from trafficdp.workspace import Workspace
     from trafficdp.workspace import open_workspace as open
 else:
     _HOME = {
-        "IngestedFile": ("trafficdp.outcomes", "IngestedFile"),
-        "Plan": ("trafficdp.outcomes", "Plan"),
-        "ReleaseSummary": ("trafficdp.outcomes", "ReleaseSummary"),
-        "ReleasedMap": ("trafficdp.outcomes", "ReleasedMap"),
-        "Status": ("trafficdp.outcomes", "Status"),
+        "IngestedFile": ("trafficdp.release.outcomes", "IngestedFile"),
+        "Plan": ("trafficdp.release.outcomes", "Plan"),
+        "ReleaseSummary": ("trafficdp.release.outcomes", "ReleaseSummary"),
+        "ReleasedMap": ("trafficdp.release.outcomes", "ReleasedMap"),
+        "Status": ("trafficdp.release.outcomes", "Status"),
         "Workspace": ("trafficdp.workspace", "Workspace"),
         "open": ("trafficdp.workspace", "open_workspace"),
     }

@@ -1,8 +1,13 @@
-"""What makes the names in a folder survive a power cut."""
+"""Files that last, and files that are files.
+
+A pipe, device, socket or folder in the place of a file is refused, never waited for.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 
@@ -13,3 +18,43 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Return a descriptor of the file at ``path``, as `os.open` does; ``mode`` is that of a new one.
+
+    What was opened is looked at, not what the name stood for a moment before. Raises OSError, with "not a
+    plain file" as its text, for anything else.
+    """
+    try:
+        # without waiting: a pipe is opened once somebody writes into it, which may be never
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV):
+            raise _not_plain(path) from error
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise _not_plain(path)
+
+
+def read_regular(path: Path, at_most: int = -1) -> bytes:
+    """Return the bytes of the file at ``path``, the first ``at_most`` of them; raise as ``open_regular``."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(at_most)
+
+
+def require_regular(path: Path) -> None:
+    """Raise as ``open_regular`` for a ``path`` that others open by its name; nothing there is fine."""
+    try:
+        os.close(open_regular(path))
+    except FileNotFoundError:
+        return
+
+
+def _not_plain(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "not a plain file", str(path))

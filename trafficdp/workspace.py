@@ -17,39 +17,39 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp import verification
 from trafficdp._validate import integer_between
-from trafficdp.config import Config, declaration_json, load_config
-from trafficdp.curator import Curator, opened
+from trafficdp.config.file import Config, declaration_json, load_config
 from trafficdp.errors import UsageError
-from trafficdp.examination import Check
-from trafficdp.export.report import write_report
+from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.holdings import occasion_of, pin_area, status_of, summaries, version_to_plan
 from trafficdp.ingest.read import choose_source, read_file, require_kept_rows
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.live.placing import newest_release
+from trafficdp.live.streaming import LiveStream
+from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import pure_mechanism_named
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
-from trafficdp.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.planner.precision import Reach
-from trafficdp.planning import LookedAt, Planning, Question, refusal
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
-from trafficdp.publication import folder_of
-from trafficdp.publishing_facts import same_question, write_order
+from trafficdp.release import verification
+from trafficdp.release.curator import Curator, opened
+from trafficdp.release.examination import Check
+from trafficdp.release.holdings import occasion_of, pin_area, status_of, summaries, version_to_plan
+from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+from trafficdp.release.planning import LookedAt, Planning, Question, refusal
+from trafficdp.release.publication import folder_of
+from trafficdp.release.publishing_facts import same_question, write_order
+from trafficdp.release.store_setup import key_path, make_store, store_path
+from trafficdp.release.zcdp_maps import ZCDPMaps
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
-from trafficdp.store_setup import key_path, make_store, store_path
-from trafficdp.stream_placing import newest_release
-from trafficdp.stream_verification import verify_stream
-from trafficdp.streaming import LiveStream
-from trafficdp.zcdp_maps import ZCDPMaps
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
@@ -271,7 +271,7 @@ class Workspace:
     def city_report(self, release_id: str, path: str | Path, *, against: str | None = None) -> Path:
         """Write the page on a release that a city shows, as .html or .pdf; return the path. It is free.
 
-        ``against`` names an earlier release: then the page says what changed. See ``export.report``.
+        ``against`` names an earlier release: then the page says what changed. See ``export.report.report``.
         """
         earlier = None if against is None else self.map(against).release
         write_report(self.map(release_id).release, Path(path), earlier=earlier)
@@ -283,7 +283,7 @@ class Workspace:
             curator.withdraw(release_id, datetime.now(UTC))
 
     def verify(self, release_id: str) -> list[Check]:
-        """Return every check of a release or a stream; see ``verification``, ``stream_verification``."""
+        """Return every check of a release or a stream; see ``verification``, ``live.verification``."""
         with self._curator("verify") as curator:
             if release_id.startswith("s"):
                 return verify_stream(curator, release_id)

@@ -10,9 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.baseline import exact_integer
-from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, loss_per_user
-from trafficdp.mechanisms.moments_lattice import exact_products, moments_loss_per_user
+from trafficdp.mechanisms.laplace.baseline import exact_integer
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user
+from trafficdp.mechanisms.mean_variance.lattice import exact_products, moments_loss_per_user
 from trafficdp.model.statistic import Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

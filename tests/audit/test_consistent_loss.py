@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
+from trafficdp.mechanisms.blocks.lattice import BlockLattice
+from trafficdp.mechanisms.consistent.parents import Parents
+from trafficdp.mechanisms.consistent.recipe import ConsistentRecipe
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.block_lattice import BlockLattice
-from trafficdp.planner.consistent_recipe import ConsistentRecipe
-from trafficdp.planner.parents import Parents
 from trafficdp.sensitive.values import Values
 
 MEAN, COPIES = Statistic.MEAN, 20_000

@@ -10,10 +10,10 @@ import pytest
 
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.stream.arrivals import ArrivalOrder, Arrivals, arrival_order
+from trafficdp.papers.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
+from trafficdp.papers.george_2022.levels import paper_plan, prior_plan
+from trafficdp.papers.george_2022.naive import naive_scale
 from trafficdp.stream.counter import CounterBank
-from trafficdp.stream.levels import paper_plan, prior_plan
-from trafficdp.stream.naive import naive_scale
 from trafficdp.stream.signed_counter import SignedCounterBank
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 

@@ -186,10 +186,10 @@ class World:
         numbers = count(1)
         # the same key, the same random names
         patch.setattr(os, "urandom", lambda size: hashlib.shake_256(b"%d" % next(numbers)).digest(size))
-        patch.setattr("trafficdp.curator.SecureNoise", lambda: ChosenNoise(script))
+        patch.setattr("trafficdp.release.curator.SecureNoise", lambda: ChosenNoise(script))
         sums = SignedCounterBank.sums
         patch.setattr(SignedCounterBank, "sums", lambda bank: script.follow(sums(bank)))
-        patch.setattr("trafficdp.streaming.SecureNoise", lambda: SimulatedNoise(12))
+        patch.setattr("trafficdp.live.streaming.SecureNoise", lambda: SimulatedNoise(12))
         patch.chdir(folder)
 
     def command(self, *arguments, curators_eyes=False):

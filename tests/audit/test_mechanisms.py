@@ -15,8 +15,8 @@ from trafficdp.audit.lower_bound import (
 )
 from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
-from trafficdp.mechanisms.gaussian_huber import GaussianHuber
-from trafficdp.mechanisms.huber import Huber
+from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
+from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.registry import (
     APPROX_MECHANISMS,
     PURE_MECHANISMS,

@@ -84,7 +84,7 @@ class City:
 
 def city_of(name: str, path: Path, files: list[Path], rows: int) -> City:
     """Read the configuration for the plain way; only the parent process does."""
-    from trafficdp.config import load_config
+    from trafficdp.config.file import load_config
 
     config = load_config(path)
     source = config.sources[0]

@@ -25,8 +25,8 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from trafficdp.binning.cells import polygons_of
-from trafficdp.export.drawing import Drawing
-from trafficdp.export.html_map import html_bytes
+from trafficdp.export.map.drawing import Drawing
+from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model.statistic import Statistic
 
 REPEATS = 5

@@ -31,6 +31,8 @@ from fractions import Fraction
 import numpy as np
 
 from trafficdp.binning.cells import cells_of
+from trafficdp.mechanisms.blocks.rung import BlockRung
+from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
@@ -41,8 +43,6 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
 from trafficdp.planner.allocation import Request, allocate
-from trafficdp.planner.block_rung import BlockRung
-from trafficdp.planner.ladder import ladder
 from trafficdp.planner.precision import precision
 from trafficdp.privacy.loss import PureDP
 

@@ -149,7 +149,7 @@ def start_megabytes(number: int) -> float:
 def private(folder: Path, files: int) -> dict[str, float]:
     """Take the files as a stream."""
     import trafficdp
-    from trafficdp.stream_files import digest_of
+    from trafficdp.live.files import digest_of
 
     config = folder / "trafficdp.toml"
     config.write_text(CONFIG, encoding="utf-8")

@@ -9,11 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.lattice import CHARGE_STEP, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.ladder import (
+    BY_NAME,
+    RUNGS,
+    WITH_VARIANCES,
+    floor_of_equal_scales,
+    ladder,
+    loss,
+)
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import HAIR, Request, allocate, rungs_for
-from trafficdp.planner.check import check_recipe
-from trafficdp.planner.ladder import BY_NAME, RUNGS, WITH_VARIANCES, floor_of_equal_scales, ladder, loss
+from trafficdp.pricing.check import check_recipe
 from trafficdp.privacy.loss import PureDP
 
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.ladder import loss
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.ladder import loss
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 PICO = 10**12

@@ -141,8 +141,8 @@ def test_every_mechanism_of_the_room_is_listed():
     listed = {type(mechanism) for mechanism in MECHANISMS}
     listed |= {type(mechanism.means) for mechanism in MECHANISMS if hasattr(mechanism, "means")}
     there = set()
-    for file in pkgutil.iter_modules(room.__path__):
-        module = importlib.import_module(f"{room.__name__}.{file.name}")
+    for file in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        module = importlib.import_module(file.name)
         own = [each for _, each in inspect.getmembers(module, inspect.isclass)]
         there |= {
             each

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import small_city
 from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
-from trafficdp import curator, publication
 from trafficdp.cli.main import run as command_line
+from trafficdp.release import curator, publication
 from trafficdp.store import vault_audit, vault_ledger
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import Lattice
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.lattice import Lattice
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid

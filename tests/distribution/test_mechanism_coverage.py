@@ -12,12 +12,12 @@ from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.mechanism_recipe import MechanismRecipe, Part
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 

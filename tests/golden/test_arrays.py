@@ -11,7 +11,7 @@ from trafficdp.bounding.count_cap import CountCap, argmax_cap, dropped_mean_bias
 from trafficdp.bounding.interval import Partition, levy_width
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.bounding.wrap_around import wrap_around
-from trafficdp.mechanisms.quantile import smith_cells
+from trafficdp.mechanisms.arrays.quantile import smith_cells
 from trafficdp.noise.choice import probabilities
 
 SEVEN = [7, 5, 4, 3, 2, 2, 1]

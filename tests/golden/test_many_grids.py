@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.lattice import loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.ladder import ladder, loss
+from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.ladder import ladder, loss
 
 MEAN = Statistic.MEAN
 THREE = [[3, 1, 0], [0, 2, 2], [1, 1, 4]]

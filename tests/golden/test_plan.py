@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.plan import (
+from trafficdp.mechanisms.plan.plan import (
     largest_lengths,
     masked_vectors,
     noise_per_bin,
     vector_lengths,
 )
-from trafficdp.mechanisms.plan_vectors import scaling
+from trafficdp.mechanisms.plan.plan_vectors import scaling
 
 SENSITIVITIES = np.array([4.0, 1.0, 0.5, 2.0])
 COUNTS = [[3, 1, 0, 2], [1, 1, 1, 1], [0, 2, 2, 0]]  # bins x vehicles

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.bounding.sensitivity import joint_cost, mean_sensitivity, variance_sensitivity
-from trafficdp.mechanisms.baseline import largest_sensitivity
-from trafficdp.mechanisms.lattice import CHARGE_STEP, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
 
 VECTORS = [

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.akmv import AKMV
-from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.clipping.akmv import AKMV
+from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit

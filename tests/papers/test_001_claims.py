@@ -12,17 +12,17 @@ import pytest
 from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.bounding.huber_weights import scale_threshold
 from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity, smooth_sensitivity
-from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.gaussian_huber import GaussianHuber
-from trafficdp.mechanisms.huber import Huber
-from trafficdp.mechanisms.huber_vectors import best_huber_shape, centre_and_sensitivity
-from trafficdp.mechanisms.two_stage import TwoStage
+from trafficdp.mechanisms.arrays.two_stage import TwoStage
+from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
+from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.papers.zhao_2024.huber_vectors import best_huber_shape, centre_and_sensitivity
 from trafficdp.sensitive.samples import Samples
 
 BOUND = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)

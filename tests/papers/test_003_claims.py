@@ -16,12 +16,12 @@ import trafficdp
 from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import CountCap, argmax_cap, median_cap
 from trafficdp.bounding.wrap_around import wrap_around
-from trafficdp.mechanisms.array_averaging import ArrayAveraging
-from trafficdp.mechanisms.array_means import Grouping
-from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.levy import Levy
-from trafficdp.mechanisms.pooled import Pooled
-from trafficdp.mechanisms.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
+from trafficdp.mechanisms.arrays.array_means import Grouping
+from trafficdp.mechanisms.arrays.levy import Levy
+from trafficdp.mechanisms.arrays.pooled import Pooled
+from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit

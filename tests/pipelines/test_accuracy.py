@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.audit.accuracy import true_statistic
-from trafficdp.audit.synthetic import synthetic_samples
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 

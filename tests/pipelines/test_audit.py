@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trafficdp.audit.wrong import mistakes
-from trafficdp.cli.audit import BOUND, slug
+from trafficdp.cli.commands.audit import BOUND, slug
 from trafficdp.mechanisms.registry import MECHANISMS
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import trafficdp
-from trafficdp.config import load_config
+from trafficdp.config.file import load_config
 from trafficdp.ingest.linter import LintVerdict
 from trafficdp.model.slot import SlotKind
 

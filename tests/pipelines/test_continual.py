@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.stream.arrivals import ArrivalOrder
+from trafficdp.papers.george_2022.arrivals import ArrivalOrder
 
 ROOT = Path(trafficdp.__file__).parents[1]
 SCRIPT = ROOT / "pipelines" / "continual.py"

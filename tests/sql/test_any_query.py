@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trafficdp.cli.main import run
 from trafficdp.errors import TrafficdpError
-from trafficdp.export.query_result import FORMATS, cell_texts, json_rows, result_bytes
+from trafficdp.export.files.query_result import FORMATS, cell_texts, json_rows, result_bytes
 
 WORDS = """
     select from where with recursive as union all copy to insert into update delete attach install load set

@@ -17,11 +17,11 @@ import pytest
 
 import trafficdp
 from trafficdp import errors
+from trafficdp.cli.commands.plan import plan_facts
 from trafficdp.cli.main import COMMANDS
-from trafficdp.cli.plan import plan_facts
-from trafficdp.config_map import MapSettings
+from trafficdp.config.map import MapSettings
 from trafficdp.export.write import FORMATS
-from trafficdp.mechanisms.iome import LARGEST_CELLS
+from trafficdp.mechanisms.plan.iome import LARGEST_CELLS
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.refusal import passing_epsilon
 from trafficdp.workspace import Workspace
@@ -160,7 +160,7 @@ def test_every_dependency_is_listed_with_its_reason(pages):
 
 
 def test_what_is_not_protected_is_what_every_manifest_says(pages):
-    from trafficdp.export.words import NOT_PROTECTED
+    from trafficdp.export.files.words import NOT_PROTECTED
     from trafficdp.model.privacy_unit import NeighbouringRelation
 
     section = pages.section(pages.README, "What is protected, and what is not")

@@ -8,9 +8,9 @@ import pytest
 
 import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
+from trafficdp.release.store_setup import key_path
 from trafficdp.store.failures import store_failures
 from trafficdp.store.vault import Vault
-from trafficdp.store_setup import key_path
 
 
 def test_five_lines_from_files_to_a_map(city):

@@ -20,13 +20,13 @@ from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.bounding.interval import Partition
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
-from trafficdp.mechanisms.array_means import ArrayLattice, ArrayMeans, Grouping
-from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.integer_laplace import choice_scale
-from trafficdp.mechanisms.linf_block import LinfBlock
+from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
+from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
+from trafficdp.mechanisms.arrays.quantile import TENTHS, private_position
+from trafficdp.mechanisms.blocks.linf_block import LinfBlock
+from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.integer_laplace import choice_scale
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.private_quantile import exponential_quantile
-from trafficdp.mechanisms.quantile import TENTHS, private_position
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

@@ -1,1 +1,1 @@
-"""The commands; the only room that prints."""
+"""The only room that prints: one command a file, and the words they share."""

@@ -25,7 +25,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from trafficdp.cli.output import Output, abandon_standard_output
+from trafficdp.cli.words.output import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.store.failures import from_os_error
 from trafficdp.store.lock import DEFAULT_WAIT
@@ -92,7 +92,7 @@ def options(
 ) -> None:
     """Turn vehicle records into a private map of mean speed and its variance."""
     # not at the top: whoever asks for help need not wait for what the commands need
-    from trafficdp.cli.settings import Settings, store_given
+    from trafficdp.cli.words.settings import Settings, store_given
 
     folder = None if store is None else store_given(store)
     context.obj = Settings(config, folder, _seconds(wait), Output(as_json=as_json, quiet=quiet))
@@ -134,7 +134,7 @@ def _app(arguments: list[str]) -> typer.Typer:
 
 def function_of(name: str) -> Callable[..., None]:
     """Return the function of one of COMMANDS; its annotations are the options of the command line."""
-    function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.{name}"), name)
+    function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.commands.{name}"), name)
     return function
 
 

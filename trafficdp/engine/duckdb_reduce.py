@@ -23,7 +23,6 @@ from math import lcm
 import duckdb
 import pyarrow as pa
 
-from trafficdp._duckdb import connect
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.binning.selected import selected
@@ -33,6 +32,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store.connection import connect
 
 BATCH_ROWS = 500_000
 """Fixes a record batch: memory grows with it, and small batches look at fewer squares of cells."""

@@ -1,1 +1,1 @@
-"""A release as files and as a page to show; cannot reach records."""
+"""A release as files, as a map and as a report to show; cannot name records."""

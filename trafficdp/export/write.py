@@ -9,13 +9,13 @@ from pathlib import Path
 
 from trafficdp._validate import one_of
 from trafficdp.errors import UsageError
-from trafficdp.export.columns import ColumnFacts, FileFacts, column_facts
-from trafficdp.export.file import disk_errors, replace_file, require_folder_of
-from trafficdp.export.geojson import geojson_bytes, geojson_properties
-from trafficdp.export.html_map import html_bytes
-from trafficdp.export.manifest import build_manifest, manifest_bytes
-from trafficdp.export.registry_file import registry_bytes
-from trafficdp.export.tables import csv_bytes, geoparquet_bytes, gpkg_bytes
+from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts
+from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
+from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
+from trafficdp.export.files.manifest import build_manifest, manifest_bytes
+from trafficdp.export.files.registry_file import registry_bytes
+from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes
+from trafficdp.export.map.html_map import html_bytes
 from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"

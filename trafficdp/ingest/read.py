@@ -10,8 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest import csv, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
 from trafficdp.ingest.clean import clean
+from trafficdp.ingest.formats import csv, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict
 from trafficdp.ingest.records import Records

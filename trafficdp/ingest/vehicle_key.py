@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp._regular_file import open_regular
+from trafficdp._durable import open_regular
 from trafficdp.errors import DataError, StoreKeyError
 
 MISSING_IDENTIFIERS = ("", "NA", "NAN", "NULL", "NONE")

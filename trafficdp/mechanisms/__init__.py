@@ -1,1 +1,1 @@
-"""Mechanisms, one published method a file."""
+"""What a mechanism promises, which there are, how one is frozen and read back; one folder a family."""

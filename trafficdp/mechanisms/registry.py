@@ -12,25 +12,25 @@ from typing import Protocol, TypeVar
 
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.akmv import AKMV
 from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
-from trafficdp.mechanisms.array_averaging import ArrayAveraging
-from trafficdp.mechanisms.array_means import Grouping
-from trafficdp.mechanisms.baseline import Baseline
-from trafficdp.mechanisms.direct_clipping import DirectClipping
-from trafficdp.mechanisms.gaussian_huber import GaussianHuber
-from trafficdp.mechanisms.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.huber import Huber
-from trafficdp.mechanisms.iome import IOME
-from trafficdp.mechanisms.levy import Levy
-from trafficdp.mechanisms.linf_block import LinfBlock
+from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
+from trafficdp.mechanisms.arrays.array_means import Grouping
+from trafficdp.mechanisms.arrays.levy import Levy
+from trafficdp.mechanisms.arrays.pooled import Pooled
+from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.two_stage import TwoStage
+from trafficdp.mechanisms.blocks.linf_block import LinfBlock
+from trafficdp.mechanisms.clipping.akmv import AKMV
+from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
+from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
+from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
+from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.plan import Plan, Scaling
-from trafficdp.mechanisms.pooled import Pooled
-from trafficdp.mechanisms.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.plan.iome import IOME
+from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
-from trafficdp.mechanisms.two_stage import TwoStage
-from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.baseline import rounding_bias
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
+from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.moment import variance_from
 from trafficdp.mechanisms.promise import promise

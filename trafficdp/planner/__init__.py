@@ -1,1 +1,1 @@
-"""Accountings, allocation of noise, refusal, searches for epsilon and map; cannot reach records."""
+"""Accountings, allocation of noise, refusal, searches for epsilon and map; cannot name records."""

@@ -34,14 +34,14 @@ import numpy.typing as npt
 
 from trafficdp._validate import finite, in_range, integer_between, positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import largest_sensitivity, rounding_bias
+from trafficdp.mechanisms.blocks.canonical import canonical_order
+from trafficdp.mechanisms.blocks.items import Items
+from trafficdp.mechanisms.laplace.baseline import largest_sensitivity, rounding_bias
+from trafficdp.mechanisms.laplace.ladder import pair_loss
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES
-from trafficdp.planner.canonical import canonical_order
-from trafficdp.planner.items import Items
-from trafficdp.planner.ladder import pair_loss
 from trafficdp.planner.packing import Forest, Packing, pack
 
 FloatArray = npt.NDArray[np.float64]

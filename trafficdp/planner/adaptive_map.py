@@ -17,7 +17,7 @@ import numpy as np
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.baseline import NAME as BASELINE
+from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, levels_of
 from trafficdp.model.occupancy import Occupancy

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import PureDP
 

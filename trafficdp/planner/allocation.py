@@ -9,21 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import NAME as BASELINE
-from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.clip_user.recipe import NAME as CLIP_USER
+from trafficdp.mechanisms.clip_user.rung import SuppressionRung
+from trafficdp.mechanisms.consistent.recipe import NAME as CONSISTENT
+from trafficdp.mechanisms.consistent.rung import ConsistentRung
+from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
+from trafficdp.mechanisms.laplace.ladder import (
+    BY_NAME,
+    WITH_VARIANCES,
+    LaplaceRung,
+    Rung,
+    floor_of_equal_scales,
+)
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
+from trafficdp.mechanisms.mean_variance.block_recipe import NAME as MOMENT_BLOCKS
+from trafficdp.mechanisms.recipe import PureRecipe, Recipe
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.consistent_recipe import NAME as CONSISTENT
-from trafficdp.planner.consistent_rung import ConsistentRung
 from trafficdp.planner.kept_bins import kept_bins
-from trafficdp.planner.ladder import BY_NAME, WITH_VARIANCES, LaplaceRung, Rung, floor_of_equal_scales
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
-from trafficdp.planner.moment_block_recipe import NAME as MOMENT_BLOCKS
-from trafficdp.planner.recipe import PureRecipe, Recipe
 from trafficdp.planner.rungs import all_rungs
-from trafficdp.planner.suppressed_recipe import NAME as CLIP_USER
-from trafficdp.planner.suppression_rung import SuppressionRung
 from trafficdp.planner.trial import Trial
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PureDP

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import Baseline, largest_sensitivity
-from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.separate.recipe import LARGEST_EPSILON, MechanismRecipe, Part
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import choose, median_noisy
-from trafficdp.planner.mechanism_recipe import LARGEST_EPSILON, MechanismRecipe, Part
 from trafficdp.planner.offer import offers
 from trafficdp.planner.trial import Tries
 from trafficdp.privacy.event import PrivacyEvent

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trafficdp.mechanisms.blocks.rung import BlockRung, blocks_of
+from trafficdp.mechanisms.laplace.ladder import Rung, ladder
+from trafficdp.mechanisms.mean_variance.block_rung import moment_block_rung
+from trafficdp.mechanisms.mean_variance.rung import moments_rung
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.block_rung import BlockRung, blocks_of
-from trafficdp.planner.ladder import Rung, ladder
-from trafficdp.planner.moment_block_rung import moment_block_rung
-from trafficdp.planner.moments_rung import moments_rung
 
 MOMENTS = {Statistic.MEAN, Statistic.VARIANCE}
 

@@ -1,7 +1,7 @@
 """How mechanisms are tried before one is chosen: on made-up speeds for the real counts, never on real ones.
 
 The planner never reaches values; whoever builds a Request hands in a Trial that makes some up from a public
-model (``audit.trial``).
+model (``mechanisms.simulated.trial``).
 """
 
 from __future__ import annotations

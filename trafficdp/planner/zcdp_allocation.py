@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.registry import zcdp_mechanism_named
+from trafficdp.mechanisms.separate.zcdp_recipe import LARGEST_RHO, ZCDPPart, ZCDPRecipe
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.kept_bins import kept_bins
-from trafficdp.planner.zcdp_recipe import LARGEST_RHO, ZCDPPart, ZCDPRecipe
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_event import ZCDPEvent

@@ -6,23 +6,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trafficdp.config import Config
-from trafficdp.curator import Curator, too_little
+from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.outcomes import Plan
-from trafficdp.planner.order import Order
-from trafficdp.planning import Planning
-from trafficdp.planning import Question as PlanQuestion
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import Release
-from trafficdp.publishing_facts import Occasion, same_question, write_order
 from trafficdp.query.answer import Answered, rows_of
 from trafficdp.query.explanation import Explanation, explained
 from trafficdp.query.filter import without_restriction
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
+from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.order import Order
+from trafficdp.release.outcomes import Plan
+from trafficdp.release.planning import Planning
+from trafficdp.release.planning import Question as PlanQuestion
+from trafficdp.release.publishing_facts import Occasion, same_question, write_order
 from trafficdp.store import vault_analysts, vault_releases
 
 NOTHING = PureDP(0)

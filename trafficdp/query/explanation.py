@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.outcomes import Plan
 from trafficdp.planner.refusal import judged_statistic
 from trafficdp.privacy.loss import PureDP
+from trafficdp.release.outcomes import Plan
 
 Line = tuple[str, str, str | None]
 """What, how much, and in which unit (None: no unit)."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from trafficdp.config_reading import exact_number
+from trafficdp.config.reading import exact_number
 from trafficdp.errors import TrafficdpError
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP, decimal_text
 from trafficdp.query.dialect import shown

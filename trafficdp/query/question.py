@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trafficdp.config import Config
-from trafficdp.mechanisms.baseline import NAME as BASELINE
+from trafficdp.config.file import Config
+from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind

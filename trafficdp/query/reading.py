@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from trafficdp.config import Config
+from trafficdp.config.file import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.loss import PureDP

@@ -74,7 +74,8 @@ class Contributions:
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
         """Return the contributions to larger bins, as ``Occupancy.merged``; sums of sums, so exact.
 
-        A sum of squares that leaves 64 bits wraps; ``mechanisms.lattice`` refuses bins where one could.
+        A sum of squares that leaves 64 bits wraps; ``mechanisms.laplace.lattice`` refuses bins where one
+        could.
         """
         merging = self.occupancy.merged(cell, slot)
         total = np.zeros(merging.occupancy.pairs, dtype=np.int64)

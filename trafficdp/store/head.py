@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trafficdp._durable import sync_folder
-from trafficdp._regular_file import open_regular, read_regular
+from trafficdp._durable import open_regular, read_regular, sync_folder
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.store.failures import store_failures

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 
-from trafficdp._duckdb import connect
-from trafficdp._regular_file import require_regular
+from trafficdp._durable import require_regular
 from trafficdp.errors import StoreDamagedError
+from trafficdp.store.connection import connect
 from trafficdp.store.failures import store_failures
 from trafficdp.store.statements import run
 from trafficdp.store.vault import Vault, database_in

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp._regular_file import open_regular
+from trafficdp._durable import open_regular
 from trafficdp.errors import StoreBusyError, StoreUnavailableError
 from trafficdp.store.failures import from_os_error
 

@@ -19,15 +19,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from trafficdp._duckdb import connect
-from trafficdp._durable import sync_folder
-from trafficdp._regular_file import require_regular
+from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
+from trafficdp.store.connection import connect
 from trafficdp.store.failures import store_failures
 from trafficdp.store.statements import number, query, registered, run, script
 

@@ -6,8 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from trafficdp._durable import sync_folder
-from trafficdp._regular_file import read_regular
+from trafficdp._durable import read_regular, sync_folder
 from trafficdp.errors import UsageError
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder, owner_only

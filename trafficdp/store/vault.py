@@ -10,9 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from trafficdp._duckdb import connect
-from trafficdp._durable import sync_folder
-from trafficdp._regular_file import require_regular
+from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import (
     StoreDamagedError,
     StoreKeyError,
@@ -20,6 +18,7 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
+from trafficdp.store.connection import connect
 from trafficdp.store.failures import from_duckdb, store_failures
 from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import first, run, script

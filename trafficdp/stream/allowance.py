@@ -2,8 +2,8 @@
 
 Two running sums are kept of every bin: of x, the clipped speed in steps 0..S (S = U/q), and, when the
 variance is asked for, of y = x (S - x). Every node of their trees (``stream.signed_counter``) carries
-discrete Laplace noise, of scale B for x and S B for y. The second sum is free (``stream.moments``): if a
-fix changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
+discrete Laplace noise, of scale B for x and S B for y. The second sum is free
+(``papers.george_2022.moments``): if a fix changes from x to x', |x - x'|/B + |y - y'|/(S B) <= S/B.
 
 **Theorem.** Under REPLACE_USER_VALUES let the rule that accepts fixes depend on counts and times only, and
 let ``touches`` be the sum over the accepted fixes of vehicle l of the nodes that hold the element (one a

@@ -38,19 +38,20 @@ import duckdb
 import numpy as np
 
 import trafficdp
-from trafficdp import curator, streaming
+from trafficdp.live import streaming
+from trafficdp.mechanisms.laplace.ladder import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.ladder import BY_NAME as ACCOUNTINGS
+from trafficdp.papers.george_2022.arrivals import Arrivals
+from trafficdp.papers.george_2022.comparison import better_methods, paper_methods
+from trafficdp.papers.george_2022.levels import prior_plan
+from trafficdp.papers.george_2022.moments import levelled_moments, moments_loss
+from trafficdp.papers.george_2022.sliding import best_window
+from trafficdp.release import curator
 from trafficdp.sensitive.samples import Samples
-from trafficdp.stream.arrivals import Arrivals
-from trafficdp.stream.comparison import better_methods, paper_methods
-from trafficdp.stream.levels import prior_plan
-from trafficdp.stream.moments import levelled_moments, moments_loss
-from trafficdp.stream.sliding import best_window
 
 HERE = Path(__file__).parent
 SEED = 20260303

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
-from trafficdp.export.disclosure import disclosure
-from trafficdp.export.facts import MechanismFacts, SoftwareFacts, SourceFacts
-from trafficdp.export.html_map import html_bytes
+from trafficdp.export.files.disclosure import disclosure
+from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid

@@ -10,8 +10,8 @@ import geopandas
 import pytest
 
 from trafficdp.errors import StoreFullError, UsageError
-from trafficdp.export import file
-from trafficdp.export.manifest import validate_manifest
+from trafficdp.export.files import file
+from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import FORMATS, export, write_release
 
 NAMES = ["map.geojson", "cells.csv", "cells.parquet", "map.html", "manifest.json"]

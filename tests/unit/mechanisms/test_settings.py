@@ -8,17 +8,17 @@ import pytest
 
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.array_means import Grouping
-from trafficdp.mechanisms.levy import Levy
-from trafficdp.mechanisms.linf_block import LinfBlock, one_block_a_bin
-from trafficdp.mechanisms.plan import Plan, Scaling
-from trafficdp.mechanisms.pooled import Pooled
+from trafficdp.mechanisms.arrays.array_means import Grouping
+from trafficdp.mechanisms.arrays.levy import Levy
+from trafficdp.mechanisms.arrays.pooled import Pooled
+from trafficdp.mechanisms.arrays.two_stage import TwoStage
+from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin
+from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
-from trafficdp.mechanisms.two_stage import TwoStage
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
 
 
 def levy(**settings):

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.array_averaging import ArrayAveraging
-from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,
     KnownTwoMoments,

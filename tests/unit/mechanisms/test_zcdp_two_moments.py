@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.iome import IOME
-from trafficdp.mechanisms.plan import Plan, Scaling
+from trafficdp.mechanisms.plan.iome import IOME
+from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import squares_bound, squares_of
 from trafficdp.mechanisms.zcdp_two_moments import MEAN_SHARE, ZCDPTwoMoments, zcdp_shares
 from trafficdp.model.statistic import Statistic

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import steps_per_unit, to_lattice
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.ladder import pair_loss
+from trafficdp.mechanisms.laplace.lattice import steps_per_unit, to_lattice
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.tail import half_width
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
-from trafficdp.planner.ladder import pair_loss
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 

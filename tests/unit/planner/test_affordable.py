@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trafficdp.mechanisms.laplace.ladder import loss
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocation import Request, allocate
-from trafficdp.planner.ladder import loss
 from trafficdp.privacy.loss import PureDP
 
 PICO = 10**12

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from trafficdp.audit.synthetic import synthetic_samples
-from trafficdp.audit.trial import MadeUpCities
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.baseline import Baseline
+from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
-from trafficdp.mechanisms.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
+from trafficdp.mechanisms.simulated.trial import MadeUpCities
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import choose as choose_module

@@ -5,6 +5,7 @@ from datetime import date
 import numpy as np
 import pytest
 
+from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.model.area import StudyArea
 from trafficdp.model.grid import Grid
 from trafficdp.model.occupancy import Occupancy
@@ -12,7 +13,6 @@ from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.growth import days_until, growth
-from trafficdp.planner.ladder import ladder
 from trafficdp.privacy.loss import PureDP
 
 

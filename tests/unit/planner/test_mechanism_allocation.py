@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from trafficdp.audit.trial import MadeUpCities
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.lattice import CHARGE_STEP
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
+from trafficdp.mechanisms.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
+from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
+from trafficdp.mechanisms.simulated.trial import MadeUpCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Request, allocate
 from trafficdp.planner.mechanism_allocation import shares
-from trafficdp.planner.mechanism_recipe import MechanismRecipe, Part
-from trafficdp.planner.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import BinStatus
 

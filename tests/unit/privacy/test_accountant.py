@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import baseline
-from trafficdp.mechanisms.lattice import to_lattice
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.lattice import to_lattice
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.accountant import compose

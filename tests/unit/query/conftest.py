@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from trafficdp.config import load_config
+from trafficdp.config.file import load_config
 from trafficdp.errors import UsageError
 from trafficdp.query.reading import read_question
 

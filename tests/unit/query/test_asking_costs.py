@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import trafficdp
-from trafficdp import curator as door
 from trafficdp.errors import AnalystBudgetError, InsufficientBudgetError, TrafficdpError, UsageError
 from trafficdp.privacy.loss import PureDP
+from trafficdp.release import curator as door
 
 
 def test_every_vehicle_is_charged_its_own_exact_loss_in_the_analysts_name(city, small_city, clause, mean):

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp import verification
-from trafficdp.curator import Curator
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.model.slot import SlotKind
+from trafficdp.release import verification
+from trafficdp.release.curator import Curator
 from trafficdp.store import contribution_cache, vault_fixes
 from trafficdp.store.contribution_cache import MOST_CACHED, cache_key, load
 from trafficdp.store.head import Head
@@ -55,7 +55,9 @@ def test_what_is_kept_equals_a_fresh_reduction_bit_for_bit(door, asked):
 
 def test_the_second_time_comes_from_the_cache(door, asked, monkeypatch):
     first = door.contributions(*asked)
-    monkeypatch.setattr("trafficdp.curator.reduce_fixes", lambda *arguments: pytest.fail("reduced again"))
+    monkeypatch.setattr(
+        "trafficdp.release.curator.reduce_fixes", lambda *arguments: pytest.fail("reduced again")
+    )
     assert same(door.contributions(*asked), first)
 
 

@@ -10,7 +10,7 @@ import pytest
 from trafficdp.errors import StoreDamagedError, StoreFullError
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.published import published_frame
-from trafficdp.publication import epsilon_of
+from trafficdp.release.publication import epsilon_of
 from trafficdp.store import released as room
 from trafficdp.store.released import STORAGE_VERSION, build, released_matches
 

@@ -21,8 +21,8 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.release.store_setup import create_store
 from trafficdp.store.vault import Vault
-from trafficdp.store_setup import create_store
 
 
 def test_a_store_is_not_made_over_another(filled):

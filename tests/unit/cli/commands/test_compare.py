@@ -1,0 +1,148 @@
+"""`trafficdp compare`: the offers and the choice, from public counts; nothing is spent, no speed is read."""
+
+import json
+import shutil
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from trafficdp.cli.commands import compare as compare_module
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.choose import BLURRED
+
+SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
+
+
+pytestmark = [pytest.mark.xdist_group("compare"), pytest.mark.usefixtures("few_runs")]
+
+
+@pytest.fixture
+def compared(filled, command):
+    def compared(*arguments):
+        result = command("--json", "compare", *arguments)
+        assert (result.code, result.err) == (0, "")
+        jsonschema.validate(result.json, SCHEMA, format_checker=jsonschema.FormatChecker())
+        return result.json
+
+    return compared
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """What one comparison found, for the tests that only look at it."""
+    return {}
+
+
+@pytest.fixture
+def found(kept, compared, filled):
+    """The comparison of the filled city as it is configured, and its folder before and after."""
+    if not kept:
+        before = filled.dump()
+        kept["found"] = compared()
+        kept["dumps"] = before, filled.dump()
+    return kept["found"]
+
+
+def test_it_shows_every_applicable_mechanism_once_a_statistic(found):
+    assert [each["statistic"] for each in found["statistics"]] == ["mean", "variance"]
+    for each in found["statistics"]:
+        names = [offer["mechanism"] for offer in each["mechanisms"]]
+        statistic = Statistic(each["statistic"])
+        assert names == [m.name for m in PURE_MECHANISMS if statistic in m.statistics]
+
+
+@pytest.mark.parametrize("total", [6, 2])
+def test_nobody_loses_more_than_the_epsilon_and_auto_is_exact_and_least(total, compared, request):
+    found = request.getfixturevalue("found") if total == 6 else compared("--epsilon", str(total))
+    assert float(found["epsilon"]) == total
+    for each in found["statistics"]:
+        able = [offer for offer in each["mechanisms"] if offer["unavailable"] is None]
+        assert all(float(offer["loss"]) <= total for offer in able)
+        exact = [offer for offer in able if not offer["idealised"]]
+        (auto,) = [offer for offer in able if offer["mechanism"] == each["auto"]]
+        # an eighth of the range, twice the worst error of a constant in the middle
+        informative = [o for o in exact if o["median_error"] <= each["constant_error"] / 4]
+        least = min(o["simulated_error"] for o in informative or exact)
+        assert least <= auto["simulated_error"] <= least * (1 + BLURRED)
+        assert not pure_mechanism_named(each["auto"]).idealised
+        assert each["auto"] in each["reason"]
+
+
+def test_more_epsilon_means_less_error(filled, compared):
+    filled.change("min_vehicles = 3", 'min_vehicles = 3\nstatistics = ["mean"]')
+
+    def auto_error(epsilon):
+        (mean,) = compared("--epsilon", epsilon)["statistics"]
+        (auto,) = [offer for offer in mean["mechanisms"] if offer["mechanism"] == mean["auto"]]
+        return auto["median_error"]
+
+    assert auto_error("1") > auto_error("10") > auto_error("100")
+
+
+def test_simulations_are_seeded_and_blind_to_the_stores_speeds(filled, compared, command, feed):
+    first, again, other = (
+        compared(),
+        compared(),
+        compared("--seed", "2"),
+    )
+    assert first == again
+    assert (first["seed"], other["seed"]) == (1, 2)
+    assert first["statistics"] != other["statistics"]
+    for each in first["statistics"]:
+        assert all(
+            (o["simulated_error"] is None) == (o["unavailable"] is not None) for o in each["mechanisms"]
+        )
+    # the same city with every speed another, in another store under the same key: vehicles keep their order
+    shutil.copy(filled.folder / "city.store.key", filled.folder / "other.store.key")
+    rows = [row.rpartition(",") for day in ("2026-03-02", "2026-03-03") for row in feed(day)]
+    filled.write("others.csv", [f"{head},{float(speed) + 0.25:.2f}" for head, _, speed in rows])
+    assert command("--store", "other.store", "init").code == 0
+    assert command("--store", "other.store", "ingest", "others.csv").code == 0
+    assert command("--store", "other.store", "--json", "compare").json == first
+
+
+def test_nothing_is_spent_and_nothing_is_written(found, kept):
+    before, after = kept["dumps"]
+    assert before == after
+
+
+def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
+    out = command("compare").out
+    for mechanism in PURE_MECHANISMS:
+        assert mechanism.name in out
+    assert out.count("<-") == 2
+    assert out.count("auto: ") == 2
+    assert "error in made-up cities" in out
+    assert "Nothing was spent." in out
+    assert "simulated: mean error" in out
+
+
+def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):
+    real = compare_module.choose
+
+    class Cannot(type(PURE_MECHANISMS[1])):
+        name = "cannot"
+
+        def event(self, *_):
+            from trafficdp.errors import UsageError
+
+            raise UsageError("this one cannot")
+
+    def of_two(*given, **more):
+        return real(*given, (PURE_MECHANISMS[0], Cannot()), **more)
+
+    monkeypatch.setattr(compare_module, "choose", of_two)
+    result = command("compare")
+    assert result.code == 0
+    assert "cannot is not available: this one cannot." in result.out
+    found = command("--json", "compare").json
+    jsonschema.validate(found, SCHEMA)
+    assert found["statistics"][0]["mechanisms"][1]["unavailable"] == "this one cannot"
+
+
+def test_an_empty_store_and_a_wrong_epsilon_are_one_line(empty, refusal):
+    assert "empty" in refusal(2, "compare")
+    assert "epsilon" in refusal(2, "compare", "--epsilon", "much")
+    refusal(2, "compare", "--seed", "-1")

@@ -1,0 +1,228 @@
+"""`trafficdp plan`: schema, words, and suggestions that pass when they are followed."""
+
+import copy
+import json
+from importlib import resources
+
+import jsonschema
+import pytest
+
+from trafficdp.mechanisms.laplace.ladder import RUNGS, WITH_VARIANCES
+
+
+def schema(name):
+    text = (
+        resources.files("trafficdp.cli").joinpath(f"schemas/{name}.schema.json").read_text(encoding="utf-8")
+    )
+    return json.loads(text)
+
+
+def objects(node):
+    """Every part of a schema that describes an object with named properties, conditions aside."""
+    if isinstance(node, dict):
+        if node.get("type") == "object" and "properties" in node and "additionalProperties" in node:
+            yield node
+        for key, inner in node.items():
+            if key not in ("if", "then", "else"):
+                yield from objects(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from objects(inner)
+
+
+@pytest.mark.parametrize("name", ["plan", "plan_zcdp", "ledger"])
+def test_the_schemas_are_package_data_valid_and_closed(name):
+    content = schema(name)
+    jsonschema.Draft202012Validator.check_schema(content)
+    closed = list(objects(content))
+    assert closed[0] is content
+    assert len(closed) >= 2
+    for each in closed:
+        if isinstance(each["additionalProperties"], bool):
+            assert each["additionalProperties"] is False
+            assert sorted(each["required"]) == sorted(each["properties"])
+
+
+@pytest.fixture
+def valid_plan(command):
+    """``valid_plan(...)``: the plan as JSON, valid by its schema."""
+
+    def valid_plan(*arguments):
+        result = command("--json", "plan", *arguments)
+        assert result.code == 0, result.err
+        jsonschema.validate(result.json, schema("plan"))
+        return result.json
+
+    return valid_plan
+
+
+@pytest.mark.parametrize("epsilon", ["6", "0.01", "10000", "0.333333333333", "11.9"])
+def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
+    plan = valid_plan("--epsilon", epsilon)
+    assert plan["epsilon"] == epsilon
+    assert plan["budget_left"] == "12"
+    assert float(plan["loss"]) <= float(epsilon)
+    assert [rung["rung"] for rung in plan["ladder"]] == [*RUNGS, *WITH_VARIANCES]
+
+
+@pytest.mark.parametrize("statistics", ["mean", "variance", "vehicle_mean"])
+@pytest.mark.parametrize("rung", ["basic", "exact", "best"])
+def test_plans_of_every_statistic_and_rung_are_valid(filled, valid_plan, command, statistics, rung):
+    filled.change("min_vehicles = 3", f'min_vehicles = 3\nstatistics = ["{statistics}"]\nrung = "{rung}"')
+    plan = valid_plan()
+    assert plan["statistic"] == statistics
+    assert set(plan["ladder"][0]["by_statistic"]) == {statistics}
+    said = command("plan").out
+    assert ("(m/s)^2" in said) == (statistics == "variance")
+
+
+def test_what_a_rung_needs_for_the_noise_of_the_release_is_what_its_errors_say(filled, valid_plan):
+    plan = valid_plan()
+    by_name = {rung["rung"]: rung for rung in plan["ladder"]}
+    chosen = by_name[plan["chosen"]]
+    assert chosen["epsilon"] == pytest.approx(float(plan["epsilon"]), rel=1e-9)
+    for rung in plan["ladder"]:
+        assert rung["epsilon"] >= chosen["epsilon"] * (1 - 1e-9)
+        assert rung["worst_error"] >= chosen["worst_error"] * (1 - 1e-9)
+        assert rung["mean_error"] <= rung["worst_error"]
+        assert rung["at_worst_error"] == plan["at_worst_error"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda plan: plan.update(extra=1),
+        lambda plan: plan.pop("floor"),
+        lambda plan: plan.update(epsilon=6),
+        lambda plan: plan.update(epsilon="-6"),
+        lambda plan: plan.update(chosen="best"),
+        lambda plan: plan.update(unit="knots"),
+        lambda plan: plan.update(bins=0),
+        lambda plan: plan.update(ladder=[]),
+        lambda plan: plan.update(refused=True),
+        lambda plan: plan.update(suggestions={}),
+        lambda plan: plan["ladder"][0].update(extra=1),
+        lambda plan: plan["ladder"][0].pop("mean_error"),
+        lambda plan: plan["ladder"][0].update(worst_error=-1),
+        lambda plan: plan["ladder"][0]["by_statistic"].update(median={"worst_error": 1, "mean_error": 1}),
+        lambda plan: plan["ladder"][0]["by_statistic"]["mean"].update(extra=1),
+    ],
+)
+def test_the_schema_of_the_plan_is_strict(filled, valid_plan, spoil):
+    plan = copy.deepcopy(valid_plan())
+    spoil(plan)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(plan, schema("plan"))
+
+
+def test_planning_spends_nothing_and_changes_nothing(filled, command):
+    before = filled.dump()
+    assert command("plan").out.rstrip().endswith("Nothing was spent.")
+    assert filled.dump() == before
+
+
+def test_the_plan_says_in_one_plain_sentence_what_its_numbers_mean(filled, command, valid_plan):
+    plan = valid_plan()
+    (rung,) = [rung for rung in plan["ladder"] if rung["rung"] == plan["chosen"]]
+    (sentence,) = [line for line in command("plan").out.splitlines() if line.startswith("In plain words:")]
+    assert f"{rung['mean_error']:.3g} m/s off" in sentence
+    assert "on a scale from 0 to 20." in sentence
+
+
+def test_the_table_of_the_plan_fits_80_columns(filled, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = command("plan").out.split("epsilon: ")[0]
+    assert max(len(line) for line in table.splitlines()) <= 80
+    assert all(rung in table for rung in ("basic", "grid_count", "exact", "equal"))
+
+
+def test_a_plan_that_costs_more_than_is_left_says_so(released, command):
+    said = command("plan", "--epsilon", "8").out
+    assert "every vehicle on this map has at least 6 left" in said
+    assert "with exit code 3" in said
+    assert "with exit code 3" not in command("plan", "--epsilon", "5").out
+
+
+@pytest.fixture
+def refused(empty, command):
+    """A city that says too little hour by hour: 40 buses in its centre, four in each of ten suburbs."""
+    rows = []
+    for bus in range(40):
+        for hour in range(6, 18):
+            suburb = f"48.2,{16.21 + 0.035 * (bus // 4):.3f}"
+            for minute, place in ((0, "48.14,16.4"), (20, suburb), (40, "48.14,16.4")):
+                rows.append(f"W-{bus},2026-03-02T{hour:02d}:{minute:02d}:00Z,{place},{5 + bus % 7}")
+    empty.change("resolution = 6", "resolution = 7")
+    empty.change('slot = "whole_period"', 'slot = "hour_of_day"')
+    assert command("--quiet", "ingest", empty.write("hours.csv", rows)).code == 0
+    return empty
+
+
+def follow(city, lever, value):
+    """Write a suggestion into the configuration; return the arguments to follow it with."""
+    if lever == "epsilon":
+        return ("--epsilon", repr(value))
+    setting = {
+        "slot": ('slot = "hour_of_day"', f'slot = "{value}"'),
+        "min_vehicles": ("min_vehicles = 3", f"min_vehicles = {value}"),
+        "resolution": ("resolution = 7", f"resolution = {value}"),
+    }[lever]
+    city.change(*setting)
+    return ()
+
+
+@pytest.mark.parametrize("lever", ["epsilon", "min_vehicles", "resolution", "slot"])
+@pytest.mark.parametrize(("rung", "epsilon"), [("best", "4"), ("best", "8"), ("basic", "8")])
+def test_every_suggestion_passes_when_it_is_followed(refused, valid_plan, lever, epsilon, rung):
+    refused.change("epsilon = 6", f"epsilon = {epsilon}")
+    refused.change("[map]", f'[map]\nrung = "{rung}"')
+    before = valid_plan()
+    assert before["refused"] is True
+    assert before["suggestions"]["epsilon"] > float(epsilon)
+    value = before["suggestions"][lever]
+    if value is None:
+        # the planner found no such setting: none that one could try passes
+        assert no_setting_passes(refused, lever, valid_plan)
+        return
+    after = valid_plan(*follow(refused, lever, value))
+    assert after["refused"] is False
+    assert after["suggestions"] is None
+    assert after["median_error"] <= after["refuse_above"]
+
+
+def test_every_lever_is_suggested_somewhere(refused, valid_plan, command):
+    refused.change("epsilon = 6", "epsilon = 8")
+    suggestions = valid_plan()["suggestions"]
+    assert None not in suggestions.values()
+    said = command("plan").out
+    for word in (f"resolution {suggestions['resolution']}", f'slot "{suggestions["slot"]}"', "min_vehicles"):
+        assert word in said
+
+
+def no_setting_passes(city, lever, valid_plan):
+    original = city.config.read_text()
+    settings = {
+        "resolution": (6, 5, 4, 2, 0),
+        "slot": ("day_part", "whole_period"),
+        # four vehicles in a suburb, all in the centre
+        "min_vehicles": (4, 5, 40),
+        "epsilon": (1e6,),
+    }[lever]
+    passed = []
+    for setting in settings:
+        city.config.write_text(original)
+        arguments = follow(city, lever, setting)
+        try:
+            passed.append(not valid_plan(*arguments)["refused"])
+        except AssertionError:
+            # no bin is left
+            passed.append(False)
+    city.config.write_text(original)
+    return not any(passed)
+
+
+def test_a_suggestion_beyond_the_budget_is_marked_in_the_plan(refused, command, valid_plan):
+    refused.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 2.5")
+    needed = valid_plan()["suggestions"]["epsilon"]
+    assert needed > 2.5
+    assert f"(Epsilon {needed:.3g} is more than the 2.5 that every vehicle has left.)" in command("plan").out

@@ -1,0 +1,257 @@
+"""What is printed where: for people, for scripts, for nobody."""
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from trafficdp.cli.words.output import Output, minute, plain
+from trafficdp.errors import StoreFullError
+
+READ_ONLY = [
+    ("status",),
+    ("plan",),
+    ("plan", "--epsilon", "0.5"),
+    ("plan", "--max-half-width", "3", "--max-epsilon", "2", "--save", "found"),
+    ("plan", "--rungs", "all", "--chart", "plan.svg"),
+    ("releases",),
+    ("ledger",),
+    ("verify", "r0001"),
+    ("export", "r0001", "out.geojson", "--to", "geojson"),
+    ("export", "r0001", "--to", "csv", "out.csv"),
+    ("export", "r0001", "--to", "geoparquet", "out.parquet"),
+    ("export", "r0001", "--to", "gpkg", "out.gpkg"),
+    ("export", "r0001", "--to", "html", "out.html"),
+    ("ingest", "--dry-run", "day1.csv.gz"),
+    ("ingest", "day1.csv.gz"),
+    ("demo", "--into", "demo"),
+]
+WRITING = [("release", "--epsilon", "5"), ("withdraw", "r0001"), ("--store", "other.store", "init")]
+
+
+def name_of(command):
+    return "-".join(part.strip("-") for part in command[:2])
+
+
+@pytest.mark.parametrize("arguments", READ_ONLY + WRITING, ids=name_of)
+def test_every_command_speaks_to_people_on_standard_output_alone(released, command, arguments):
+    result = command(*arguments)
+    assert result.code == 0, result.err
+    assert result.err == ""
+    assert result.out.strip()
+    assert "\x1b" not in result.out
+    assert "…" not in result.out
+
+
+@pytest.mark.parametrize("arguments", READ_ONLY + WRITING, ids=name_of)
+def test_every_command_prints_one_json_object_and_nothing_else(released, command, arguments):
+    result = command("--json", *arguments)
+    assert (result.code, result.err) == (0, "")
+    assert isinstance(json.loads(result.out), dict)
+    assert result.out.isascii()
+
+
+@pytest.mark.parametrize("arguments", READ_ONLY + WRITING, ids=name_of)
+def test_quiet_prints_nothing_at_all(released, command, arguments):
+    result = command("--quiet", *arguments)
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_quiet_with_json_prints_the_json_alone(released, command):
+    assert command("--quiet", "--json", "ledger").json == command("--json", "ledger").json
+
+
+def test_a_warning_goes_to_standard_error_unless_quiet(empty, command, feed):
+    few = empty.write("few.csv", feed("2026-03-02")[:5])
+    for flags in ((), ("--json",)):
+        warned = command(*flags, "ingest", "--dry-run", few)
+        assert warned.code == 0
+        assert warned.err == "few.csv: only 4 pairs of fixes to check the unit m/s by\n"
+    assert command("--quiet", "ingest", "--dry-run", few).err == ""
+
+
+def test_no_number_is_cut_at_any_width(released, command, monkeypatch):
+    # an epsilon of fourteen characters
+    assert command("--quiet", "release", "--epsilon", "5.123456789012").code == 0
+    for arguments in (("ledger",), ("releases",), ("plan",), ("ingest", "day1.csv.gz")):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        numbers = re.findall(r"\d[\d.,:-]*", command(*arguments).out)
+        assert len(numbers) > 3
+        for columns in ("20", "40", "80", "250"):
+            monkeypatch.setenv("COLUMNS", columns)
+            narrow = command(*arguments).out
+            assert re.findall(r"\d[\d.,:-]*", narrow) == numbers, (arguments, columns)
+            assert "…" not in narrow
+            if arguments[0] in ("ledger", "releases"):
+                assert "5.123456789" in narrow
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """``terminal(columns, show)``: what a terminal gets from ``show(Output)``, without its colours."""
+
+    def terminal(columns, show):
+        leader, follower = pty.openpty()
+        with monkeypatch.context() as patched, os.fdopen(follower, "w", encoding="utf-8") as stream:
+            patched.setenv("COLUMNS", str(columns))
+            patched.setenv("TERM", "xterm")
+            patched.setattr(sys, "stdout", stream)
+            show(Output(as_json=False, quiet=False))
+        with os.fdopen(leader, "rb", buffering=0) as screen:
+            parts = []
+            # Linux says by an error that a terminal has no more
+            with suppress(OSError):
+                while part := screen.read(65536):
+                    parts.append(part)
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", b"".join(parts).decode())
+
+    return terminal
+
+
+@pytest.mark.parametrize("columns", [24, 60, 80])
+def test_a_terminal_gets_whole_numbers_and_words(terminal, columns):
+    names = ["release", "error", "epsilon", "prose"]
+    rows = [["r0001", 5.123, "5.999999999417", "some words to be folded"]]
+    text = terminal(columns, lambda output: output.table("T", names, rows, prose=("prose",)))
+    assert "5.999999999417" in text
+    assert "5.123" in text
+    assert "…" not in text
+    for word in ("some", "words", "folded"):
+        assert re.search(rf"\b{word}\b", text)
+
+
+def test_a_terminal_gets_sentences_wrapped_between_words_and_a_pipe_whole(terminal, capsys):
+    sentence = "a sentence of 12345.678 words that is longer than forty columns, and a/path/" + "x" * 60
+    wrapped = terminal(40, lambda output: output.say(sentence))
+    assert wrapped.split() == sentence.split()
+    assert all(len(line) <= 40 or " " not in line for line in wrapped.splitlines())
+    Output(as_json=False, quiet=False).say(sentence)
+    assert capsys.readouterr().out == sentence + "\n"
+
+
+def test_nothing_of_a_terminal_reaches_a_pipe_even_if_colours_are_forced(released, process):
+    done = process("plan", capture_output=True, env={**os.environ, "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"})
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_reader_that_leaves_early_is_no_error(released, script):
+    for arguments in (["ledger"], ["--json", "ledger"], ["--help"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [script, *arguments], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_leaves_early_does_not_stop_the_work(filled, command, script):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([script, "release"], stdout=writing, timeout=60, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    (release,) = command("--json", "releases").json["releases"]
+    assert release["status"] == "published"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_output_that_cannot_be_written_is_exit_6(released, process):
+    for arguments in (["status"], ["--json", "ledger"]):
+        with open("/dev/full", "wb") as full:
+            done = process(*arguments, stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 6
+        assert done.stderr.startswith(b"trafficdp: writing the output failed: the disk is full;")
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_closed_standard_streams_are_not_missed(released, script):
+    def closed(redirections):
+        return subprocess.run(
+            ["sh", "-c", f'"{script}" "$@" {redirections}', "sh", "status"], check=False, timeout=60
+        )
+
+    before = released.dump()
+    for redirections in (">&-", "<&- >&- 2>&-"):
+        assert closed(redirections).returncode == 0
+    assert released.dump() == before
+
+
+def test_a_locale_without_the_letters_prints_escapes(released, process):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = process("ledger", capture_output=True, env=environment)
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    done = process("ingest", "\u00f6.csv", capture_output=True, env=environment)
+    assert (done.returncode, done.stdout) == (4, b"")
+    assert done.stderr == b"trafficdp: there is no file \\xf6.csv; correct its name\n"
+
+
+def test_names_cannot_steer_the_terminal(released, command, refusal):
+    assert "a?[31mb" in refusal(4, "ingest", "a\x1b[31mb\x07.csv")
+    assert "no file ?.csv" in refusal(4, "ingest", "\udcff.csv")
+    result = command("export", "r0001", "--to", "csv", ":key:[bold]\x1b[1m.csv")
+    assert result.out == "wrote :key:[bold]?[1m.csv\n"
+    assert command("--json", "export", "r0001", "--to", "csv", "\u00fc.csv").json["file"] == "\u00fc.csv"
+
+
+def test_a_full_disk_behind_standard_output_is_our_error(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, _text):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(StoreFullError):
+        Output(as_json=True, quiet=False).result({"a": 1})
+
+
+def test_numbers_are_right_aligned_and_whole(capsys):
+    output = Output(as_json=False, quiet=False)
+    output.table("T", ["name", "n", "x", "exact"], [["a", 1234567, 1.5, "0.1"], ["b", 2, 1e-9, ""]])
+    lines = capsys.readouterr().out.splitlines()
+    assert "1,234,567" in lines[-3]
+    assert "1.500" in lines[-3]
+    assert "1.000e-09" in lines[-2]
+    assert lines[-3].index("1,234,567") + 8 == lines[-2].index(" 2 ") + 1
+    assert lines[-3].rstrip().endswith("0.1")
+
+
+def test_plain_keeps_letters_and_drops_controls():
+    assert plain("Köln \u2192 x\x1b[0m\n\u202e") == "Köln \u2192 x?[0m??"
+
+
+def test_instants_are_shown_to_the_minute_in_utc():
+    assert minute("2026-03-02T01:02:59+05:30") == "2026-03-01 19:32"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_steps_show_on_a_terminal_how_far_it_is_unless_quiet(monkeypatch, quiet):
+    leader, follower = pty.openpty()
+    with monkeypatch.context() as patched, os.fdopen(follower, "w", encoding="utf-8") as stream:
+        patched.setenv("TERM", "xterm")
+        patched.setattr(sys, "stderr", stream)
+        output = Output(as_json=False, quiet=quiet)
+        with output.steps("looking round") as step:
+            step("third of seven", 3, 7)
+    with os.fdopen(leader, "rb", buffering=0) as screen:
+        shown = b""
+        with suppress(OSError):
+            while part := screen.read(65536):
+                shown += part
+    assert (b"third of seven" in shown) == (not quiet)
+    assert (shown == b"") == quiet
+
+
+def test_steps_say_nothing_into_a_pipe(capsys):
+    with Output(as_json=False, quiet=False).steps("looking round") as step:
+        step("third of seven", 3, 7)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from trafficdp.export.files.classes import (
+    COLOURS,
+    WIDTH_COLOURS,
+    breaks_of,
+    hatch_limit,
+    letters_of,
+    range_of,
+    width_breaks,
+)
+from trafficdp.export.map.html_map import LOOKS
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+
+MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
+BREAKS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+
+
+def bound(upper, unit=MS):
+    return ContributionBound(Fraction(upper), Fraction(upper) / 100, unit)
+
+
+@pytest.mark.parametrize("unit", list(SpeedUnit))
+@pytest.mark.parametrize("statistic", list(Statistic))
+@pytest.mark.parametrize("upper", [1, 5, 12, 30, 65, 300])
+def test_there_are_seven_rising_classes_within_the_range(unit, statistic, upper):
+    breaks = breaks_of(statistic, bound(upper), unit)
+    assert len(breaks) == len(COLOURS) - 1
+    assert all(low < high for low, high in pairwise(breaks))
+    assert breaks[0] > 0
+    assert breaks[-1] < range_of(statistic, bound(upper), unit)
+
+
+def test_a_city_in_kilometres_an_hour_has_the_usual_breaks():
+    assert breaks_of(Statistic.MEAN, bound(30), KMH) == BREAKS
+
+
+def test_the_hatch_limit_is_a_quarter_of_the_range():
+    assert hatch_limit(Statistic.MEAN, bound(30), KMH) == 27.0
+    assert hatch_limit(Statistic.VARIANCE, bound(30), MS) == 56.2
+
+
+def test_letters_tell_class_hatching_and_what_has_no_class():
+    value = np.array([0.0, 10.0, 9.999, 60.0, 35.0, np.nan, 35.0, 0.0])
+    low = np.array([0.0, 5.0, 5.0, 55.0, 10.0, np.nan, 0.0, 0.0])
+    high = np.array([5.0, 15.0, 15.0, 65.0, 60.0, np.nan, 100.0, 0.0])
+    status = np.array(["released"] * 5 + ["withheld", "uninformative", "constant"], dtype=object)
+    assert "".join(letters_of(value, low, high, status, BREAKS, 27.0)) == "0106dwu0"
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+@pytest.mark.parametrize("upper", [1, 30, 300])
+def test_widths_have_six_rising_classes_the_last_of_which_is_hatched(statistic, upper):
+    breaks = width_breaks(statistic, bound(upper), MS)
+    assert len(breaks) == len(WIDTH_COLOURS) - 1
+    assert all(low < high for low, high in pairwise(breaks))
+    assert breaks[-1] == hatch_limit(statistic, bound(upper), MS)
+
+
+def lightness(colour):
+    """Relative luminance of sRGB (WCAG 2.2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colours", [COLOURS, WIDTH_COLOURS])
+def test_classes_can_be_told_apart_in_grey(colours):
+    light = [lightness(colour) for colour in colours]
+    assert all((high + 0.05) / (low + 0.05) > 1.15 for low, high in pairwise(light))
+
+
+def test_hatching_dots_and_crosses_stand_out_from_their_colour():
+    for letter, look in LOOKS.items():
+        if look.ink is not None:
+            low, high = sorted([lightness(look.colour), lightness(look.ink)])
+            assert (high + 0.05) / (low + 0.05) >= 3, letter

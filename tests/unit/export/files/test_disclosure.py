@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import DataError, UsageError
+from trafficdp.export.files.disclosure import bin_numbers, disclosed, exact_text, rfc3339
+from trafficdp.model.slot import SlotKind
+
+GROUPS = {
+    "identity", "coverage", "data", "unit", "bounds", "guarantee", "mechanisms", "accounting",
+    "post_processing", "uncertainty", "honesty", "recipe", "registry",
+}  # fmt: skip
+
+
+def test_every_group_but_the_files_is_there(city):
+    assert set(city.disclosure) == GROUPS
+
+
+def test_it_is_plain_json(any_release):
+    assert json.loads(json.dumps(any_release.disclosure, allow_nan=False)) == any_release.disclosure
+
+
+def test_the_largest_count_of_a_vehicle_is_told_only_with_the_counts(city, calendar):
+    assert disclosed(city, "bounds", "fixes_per_vehicle_in_a_bin") is None
+    assert disclosed(calendar, "bounds", "fixes_per_vehicle_in_a_bin") == 300
+
+
+def test_sums_of_epsilon_are_exact(city):
+    assert disclosed(city, "guarantee", "epsilon") == "3.999999999999"
+    assert disclosed(city, "accounting", "sum_of_maxima_before") == "1"
+    assert disclosed(city, "accounting", "sum_of_maxima_after") == "4.999999999999"
+    assert disclosed(city, "accounting", "left_for_every_vehicle") == "3.000000000001"
+
+
+def test_bins_are_counted_by_status(city):
+    numbers = disclosed(city, "coverage", "bins")
+    assert numbers == {"total": 61, "released": 47, "constant": 0, "withheld": 9, "uninformative": 5}
+    assert bin_numbers(np.array([], dtype=object))["total"] == 0
+
+
+def test_noise_scales_are_those_of_the_published_table(city):
+    from trafficdp.privacy.published import published_frame
+
+    table = published_frame(city)
+    for mechanism in city.disclosure["mechanisms"]:
+        scale = table[f"{mechanism['statistic']}_noise_scale"]
+        scale = scale[scale > 0]
+        assert (mechanism["noise_scale_min"], mechanism["noise_scale_max"]) == (scale.min(), scale.max())
+
+
+def test_day_parts_are_listed_only_where_they_count(city, make_release):
+    import h3
+
+    from trafficdp.privacy.release import SlotFacts
+
+    parts = make_release(
+        h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 7), 1),
+        slot_kind=SlotKind.DAY_PART,
+        slots={0: SlotFacts("night", None, None)},
+    )
+    assert disclosed(city, "coverage", "day_parts") == []
+    assert len(disclosed(parts, "coverage", "day_parts")) == 5
+
+
+def test_what_is_missing_is_named(city):
+    with pytest.raises(DataError, match=r"guarantee\.nothing"):
+        disclosed(city, "guarantee", "nothing")
+
+
+def test_times_are_told_in_utc():
+    zone = timezone(timedelta(hours=-6))
+    assert rfc3339(datetime(2016, 11, 24, 20, tzinfo=zone)) == "2016-11-25T02:00:00Z"
+
+
+def test_a_time_without_offset_is_refused():
+    with pytest.raises(UsageError, match="no offset"):
+        rfc3339(datetime(2016, 11, 24))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(Fraction(30), "30"), (Fraction(1, 10), "0.1"), (Fraction(1, 3), "1/3"), (Fraction(250, 9), "250/9")],
+)
+def test_bounds_are_told_exactly(value, text):
+    assert exact_text(value) == text
+    assert Fraction(text) == value
+
+
+def test_the_promise_in_words_never_understates_the_factor(city):
+    words = disclosed(city, "guarantee", "in_words")
+    assert "at most 54.6 " in words
+    assert np.exp(3.999999999999) <= 54.6

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from trafficdp.binning.cells import polygons_of
+from trafficdp.export.files import frame
+from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.privacy.published import published_frame
+
+
+def test_the_geodataframe_is_the_published_table_with_geometry(any_release):
+    made = to_geodataframe(any_release)
+    pd.testing.assert_frame_equal(pd.DataFrame(made.drop(columns="geometry")), published_frame(any_release))
+    assert made.crs.to_epsg() == 4326
+    assert made.geometry.is_valid.all()
+
+
+def test_every_row_has_the_polygon_of_its_own_cell(rush_hours):
+    made = to_geodataframe(rush_hours)
+    assert all(made.geometry.to_numpy() == polygons_of(rush_hours.cell))
+
+
+def test_polygons_are_computed_once_a_cell(rush_hours, monkeypatch):
+    asked = []
+
+    def counting(cells):
+        asked.append(len(cells))
+        return polygons_of(cells)
+
+    monkeypatch.setattr(frame, "polygons_of", counting)
+    to_geodataframe(rush_hours)
+    assert asked == [len(np.unique(rush_hours.cell))]

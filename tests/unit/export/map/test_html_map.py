@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+
+import h3
+import numpy as np
+import pytest
+
+from trafficdp.errors import DataError
+from trafficdp.export.map.html_map import html_bytes
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.published import published_frame
+
+
+def page_of(release):
+    return html_bytes(release).decode()
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+def columns_of(page):
+    """Every packed column by name, and those with thousandths as numbers with NaN for nothing."""
+    text = re.search(r'<script type="text/plain" id="numbers">(.*?)</script>', page, re.S)[1]
+    packed, start, columns = zlib.decompress(base64.b64decode(text)), 0, {}
+    for part in data_of(page)["parts"]:
+        size = int(part["type"][1])
+        piece = np.frombuffer(packed[start : start + part["length"] * size], np.uint8)
+        start += len(piece)
+        whole = np.frombuffer(piece.reshape(size, part["length"]).T.tobytes(), "<" + part["type"])
+        if re.match("(value|low|high)_", part["name"]):
+            whole = np.where(whole == -(2**31), np.nan, whole / 1000)
+        columns[part["name"]] = whole
+    assert start == len(packed)
+    return columns
+
+
+def names_of(columns):
+    return [
+        f"{int(high) << 32 | int(low):x}"
+        for high, low in zip(columns["h3_high"], columns["h3_low"], strict=True)
+    ]
+
+
+def test_nothing_on_the_page_asks_a_network(any_release):
+    page = page_of(any_release)
+    assert re.findall(r"""(?:https?:)?//[a-z0-9-]+\.[a-z]""", page) == []
+    assert "@import" not in page
+    assert '<link rel="icon" href="data:,">' in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(?:script|img|iframe|source|link)[^>]+(?:src|href)=\"(?!data:)", page)
+
+
+def test_every_cell_is_drawn_once(any_release):
+    columns = columns_of(page_of(any_release))
+    assert names_of(columns) == [f"{cell:x}" for cell in np.unique(any_release.cell)]
+    assert columns["rings"].sum() == len(columns["corners"])
+    assert columns["corners"].sum() == len(columns["dx"]) == len(columns["dy"])
+
+
+def test_the_page_carries_the_published_numbers(rush_hours):
+    page, table = page_of(rush_hours), published_frame(rush_hours)
+    columns, names = columns_of(page), np.array(names_of(columns_of(page)))
+    assert data_of(page)["slots"] == ["07:00 to 08:00", "08:00 to 09:00", "17:00 to 18:00"]
+    for place, slot in enumerate([7, 8, 17]):
+        rows = table[table["slot"] == slot]
+        assert names[columns[f"cell_{place}"]].tolist() == list(rows["h3"])
+        for number, column in enumerate(
+            each.column(rush_hours.display_unit) for each in rush_hours.estimates
+        ):
+            for name, suffix in (("value", ""), ("low", "_low"), ("high", "_high")):
+                found = columns[f"{name}_{place}_{number}"]
+                np.testing.assert_array_equal(found, rows[column + suffix].to_numpy())
+
+
+def test_counts_are_on_the_page_only_when_they_are_public(city, calendar):
+    assert not {"vehicles_0", "fixes_0"} & columns_of(page_of(city)).keys()
+    columns = columns_of(page_of(calendar))
+    rows = calendar.slot == np.unique(calendar.slot)[1]
+    np.testing.assert_array_equal(columns["vehicles_1"], calendar.vehicles[rows])
+    np.testing.assert_array_equal(columns["fixes_1"], calendar.fixes[rows])
+
+
+def test_a_withheld_cell_is_said_to_be_in_the_legend(city):
+    assert "withheld: fewer than 5 vehicles" in page_of(city)
+
+
+def test_a_page_of_twenty_thousand_cells_takes_less_than_a_megabyte(make_release):
+    cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 81)[:20_000]
+    statistics = (Statistic.MEAN, Statistic.VARIANCE)
+    assert len(html_bytes(make_release(cells, statistics=statistics))) < 1_000_000
+
+
+def test_the_slot_slider_is_there_only_with_several_slots(city, rush_hours):
+    assert '<input type="range" id="slot"' not in page_of(city)
+    assert '<input type="range" id="slot" min="0" max="2"' in page_of(rush_hours)
+
+
+def test_the_promise_is_on_the_page(city):
+    page = page_of(city)
+    assert "How fast any one vehicle drove" in page
+    assert "where and when it drove" in page
+    assert 'href="manifest.json"' in page
+    assert "Traffic speeds: Austin" in page
+
+
+def test_a_forced_release_says_so(city):
+    honesty = {**city.disclosure["honesty"], "forced": True}
+    forced = replace(city, disclosure={**city.disclosure, "honesty": honesty})
+    assert "Released in spite of a warning" in page_of(forced)
+    assert "Released in spite of a warning" not in page_of(city)
+
+
+def test_names_cannot_break_out_of_the_page(make_release, city):
+    import h3
+
+    from trafficdp.model.slot import SlotKind
+    from trafficdp.privacy.release import SlotFacts
+
+    evil = '</script><script>alert(1)</script>"&'
+    page = page_of(
+        make_release(
+            [h3.latlng_to_cell(30.27, -97.74, 7)],
+            place=evil,
+            slot_kind=SlotKind.DAY_PART,
+            slots={0: SlotFacts(evil, None, None), 1: SlotFacts("day", None, None)},
+        )
+    )
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 3
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_same_release_gives_the_same_bytes(rush_hours):
+    assert html_bytes(rush_hours) == html_bytes(rush_hours)
+
+
+def test_a_release_without_bins_has_no_map(city):
+    empty = replace(city, cell=city.cell[:0], slot=city.slot[:0], status=city.status[:0], estimates={})
+    with pytest.raises(DataError, match="no bins"):
+        html_bytes(empty)
+
+
+def test_a_release_without_disclosure_has_no_map(city):
+    with pytest.raises(DataError, match="disclosure"):
+        html_bytes(replace(city, disclosure={}))

@@ -1,0 +1,309 @@
+"""Intervals hold at once as often as they say: the mechanisms' own noise, simulated, on a known truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trafficdp.export.report.certainty import average, outward_down, outward_up, simultaneous, unclamped
+from trafficdp.export.report.change import changes
+from trafficdp.export.report.findings import changed_rows, findings, order_of
+from trafficdp.export.report.moment_block_law import MomentBlockLaw
+from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
+from trafficdp.mechanisms.blocks.estimates import block_estimates
+from trafficdp.mechanisms.blocks.lattice import BlockLattice
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.lattice import to_lattice
+from trafficdp.mechanisms.mean_variance.block_recipe import MomentBlockRecipe
+from trafficdp.mechanisms.mean_variance.lattice import to_product_lattice
+from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.release import BinStatus
+from trafficdp.sensitive.values import Values
+
+pytestmark = pytest.mark.slow
+
+BINS, RUNS, ERROR = 8, 250, 0.2
+MOST = ERROR * RUNS + 4 * np.sqrt(RUNS * ERROR * (1 - ERROR))
+"""Misses of events of probability ERROR in RUNS runs, four standard deviations up."""
+BOTH = (Statistic.MEAN, Statistic.VARIANCE)
+MEAN, VARIANCE = BOTH
+
+
+@pytest.fixture(scope="module")
+def world(contributions_of, bound_of, make_release):
+    """Draws releases of one city whose truth is known: bins near 0, in the middle and near the bound."""
+    return _World(contributions_of, bound_of("60"), make_release)
+
+
+class _World:
+    def __init__(self, contributions_of, bound, make_release):
+        import h3
+
+        self.bound = bound
+        cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 7), 2)[:BINS]
+        self.base = replace(make_release(cells, statistics=BOTH), bound=bound, interval_level=1 - ERROR)
+        self.rest = np.random.default_rng(7)
+        centres = [1, 2, 10, 25, 26, 40, 58, 60]
+        self.values = [
+            [[int(np.clip(c + self.rest.integers(-2, 3), 0, 60)) for _ in range(4)] for _ in range(6)]
+            for c in centres
+        ]
+        self.contributions = contributions_of(self.values, bound)
+        shifted = [[[min(60, speed + 9 * (place == 2)) for speed in user] for user in users]
+                   for place, users in enumerate(self.values)]  # fmt: skip
+        self.later = contributions_of(shifted, bound)
+
+    def truth(self, contributions, statistic):
+        occupancy = contributions.occupancy
+        exact = baseline.exact_integer(statistic, contributions).astype(np.float64)
+        samples = occupancy.samples_per_bin
+        return exact / (samples if statistic is MEAN else samples**2)
+
+    def lattice_release(self, noise, contributions, scale, name="R0001"):
+        occupancy = contributions.occupancy
+        scales = {MEAN: np.linspace(scale, 2 * scale, BINS), VARIANCE: np.full(BINS, 20 * scale)}
+        lattices = {each: to_lattice(each, occupancy, self.bound, scales[each]) for each in BOTH}
+        return self._release(
+            baseline.release(
+                contributions,
+                lattices,
+                noise.discrete_laplace,
+                interval_level=1 - ERROR,
+                uninformative_above=1,
+            ),
+            name,
+        )
+
+    def block_release(self, noise, contributions, name="R0001"):
+        lattice = BlockLattice(
+            statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
+            bin=np.tile(np.arange(BINS), 2),
+            block=np.repeat([0, 1, 2, 3], 4),
+            half_width=np.repeat([8, 200], BINS).astype(np.int64),
+            shift=np.repeat([0, -1], BINS),
+            scale=2.0,
+        )
+        estimates = block_estimates(
+            contributions, lattice, BOTH, noise.block, interval_level=1 - ERROR, uninformative_above=1
+        )
+        return self._release(estimates, name)
+
+    def moments_release(self, noise, contributions, scale=1.0, name="R0001"):
+        occupancy = contributions.occupancy
+        means = to_lattice(MEAN, occupancy, self.bound, np.linspace(scale, 2 * scale, BINS))
+        products = to_product_lattice(occupancy, self.bound, means, 0.6)
+        recipe = MomentsRecipe({MEAN: means, VARIANCE: products})
+        estimates = recipe.estimates(
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
+        )
+        return self._release(estimates, name)
+
+    def moment_block_release(self, noise, contributions, scale=1.0, name="R0001"):
+        # as much noise on the means as ``moments_release`` has, or less
+        lattice = BlockLattice(
+            statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
+            bin=np.tile(np.arange(BINS), 2),
+            block=np.concatenate([np.arange(BINS) // 2, 4 + np.arange(BINS) // 2]),
+            half_width=np.repeat([64, 60 * 40], BINS),
+            shift=np.repeat([2, 2], BINS),
+            scale=scale,
+        )
+        estimates = MomentBlockRecipe(lattice).estimates(
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
+        )
+        return self._release(estimates, name)
+
+    def _release(self, estimates, name):
+        status = np.full(BINS, BinStatus.RELEASED.value, dtype=object)
+        return replace(self.base, estimates=estimates, status=status, id=name)
+
+
+def _misses(found, truth):
+    return bool(np.any((found.low > truth) | (truth > found.high)))
+
+
+@pytest.mark.parametrize("kind", ["lattice", "block", "moments"])
+@pytest.mark.parametrize("statistic", BOTH)
+def test_all_intervals_hold_at_once_as_often_as_they_say(world, kind, statistic):
+    noise, missed, alone = SimulatedNoise(3), 0, 0
+    truth = world.truth(world.contributions, statistic)
+    for _ in range(RUNS):
+        draw = world.lattice_release(noise, world.contributions, 1.5) if kind == "lattice" else None
+        draw = draw or (world.moments_release(noise, world.contributions) if kind == "moments" else None)
+        draw = draw or world.block_release(noise, world.contributions)
+        missed += _misses(simultaneous(draw, statistic, ERROR / BINS), truth)
+        alone += _misses(simultaneous(draw, statistic, ERROR), truth)
+    assert missed <= MOST
+    # the release's own intervals, one by one, would not do
+    if kind == "lattice" and statistic is MEAN:
+        assert alone > MOST
+
+
+@pytest.mark.parametrize("kind", ["lattice", "block"])
+def test_the_average_holds_as_often_as_it_says_though_some_numbers_are_clamped(world, kind):
+    noise, missed, clamped = SimulatedNoise(4), 0, 0
+    truth = world.truth(world.contributions, MEAN).mean()
+    for _ in range(RUNS):
+        draw = world.lattice_release(noise, world.contributions, 4.0) if kind == "lattice" else None
+        draw = draw or world.block_release(noise, world.contributions)
+        certain = simultaneous(draw, MEAN, ERROR / 2 / BINS)
+        found = average(draw, MEAN, certain, ERROR / 2)
+        missed += not found.low <= truth <= found.high
+        clamped += bool(np.any(np.isinf(unclamped(draw, MEAN, certain.rows))))
+        assert found.low <= found.value <= found.high
+    assert missed <= MOST
+    assert clamped > RUNS / 4
+
+
+def test_an_average_is_narrower_than_the_average_of_intervals(world):
+    draw = world.lattice_release(SimulatedNoise(5), world.contributions, 0.1)
+    certain = simultaneous(draw, MEAN, ERROR / BINS)
+    inside = certain.rows[2:6]
+    status = np.full(BINS, BinStatus.WITHHELD.value, dtype=object)
+    status[inside] = BinStatus.RELEASED.value
+    estimates = {MEAN: replace(draw.estimates[MEAN], status=status)}
+    draw = replace(draw, estimates=estimates)
+    certain = simultaneous(draw, MEAN, ERROR / BINS)
+    found = average(draw, MEAN, certain, ERROR)
+    assert found.high - found.low < 0.8 * float((certain.high - certain.low).mean())
+
+
+@pytest.mark.parametrize("kinds", [("lattice", "lattice"), ("lattice", "block")])
+@pytest.mark.parametrize("statistic", BOTH)
+def test_all_changes_hold_at_once_as_often_as_they_say(world, kinds, statistic):
+    noise, missed, averages = SimulatedNoise(6), 0, 0
+    truth = world.truth(world.later, statistic) - world.truth(world.contributions, statistic)
+    for _ in range(RUNS):
+        later = world.lattice_release(noise, world.later, 3.0, "R0002")
+        if kinds[1] == "lattice":
+            earlier = world.lattice_release(noise, world.contributions, 2.0)
+        else:
+            earlier = world.block_release(noise, world.contributions)
+        found = changes(later, earlier, statistic, ERROR / BINS, 0.01)
+        missed += _misses(found, truth)
+        averages += not found.average.low <= truth.mean() <= found.average.high
+        assert np.all((found.low <= found.value + 1e-9) & (found.value <= found.high + 1e-9))
+    assert missed <= MOST
+    assert averages <= MOST
+
+
+def test_a_change_is_seen_once_the_noise_allows_it(world):
+    noise = SimulatedNoise(8)
+    later = world.lattice_release(noise, world.later, 0.15, "R0002")
+    earlier = world.lattice_release(noise, world.contributions, 0.15)
+    found = changes(later, earlier, MEAN, ERROR / BINS, 0.01)
+    fell, rose = changed_rows(found.low, found.high)
+    assert (fell.tolist(), rose.tolist()) == ([], [2])
+
+
+def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
+    noise, wrong = SimulatedNoise(9), 0
+    truth = {each: world.truth(world.later, each) for each in BOTH}
+    changed = truth[MEAN] - world.truth(world.contributions, MEAN)
+    for _ in range(RUNS):
+        later = world.lattice_release(noise, world.later, 0.6, "R0002")
+        earlier = world.lattice_release(noise, world.contributions, 0.6)
+        found = findings(later, earlier)
+        false = False
+        for each in found.statistics:
+            low, high = each.certain.low, each.certain.high
+            told = high[:, None] < low[None, :]
+            false |= bool(np.any(told & ~(truth[each.statistic][:, None] < truth[each.statistic][None, :])))
+            false |= not each.average.low <= truth[each.statistic].mean() <= each.average.high
+        fell, rose = changed_rows(found.changes.low, found.changes.high)
+        false |= bool(np.any(changed[fell] >= 0) or np.any(changed[rose] <= 0))
+        wrong += false
+        assert not order_of(found.statistics[0].certain.low, found.statistics[0].certain.high).silent
+    assert wrong <= MOST
+
+
+def test_the_law_is_that_of_the_recipe(world):
+    noise = SimulatedNoise(1)
+    lattice = law_of(world.lattice_release(noise, world.contributions, 1.0), MEAN)
+    block = law_of(world.block_release(noise, world.contributions), VARIANCE)
+    assert isinstance(lattice, LatticeLaw)
+    assert np.allclose(lattice.scale, np.linspace(1, 2, BINS), rtol=1e-3)
+    assert isinstance(block, BlockLaw)
+    assert block.size.tolist() == [4] * BINS
+    # half of a lattice step of 2 integers over 24 fixes squared, and the rounding of speeds
+    assert block.bias == pytest.approx(1 / 24**2 + baseline.rounding_bias(VARIANCE, world.bound))
+    assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
+
+
+def test_averages_and_changes_of_variances_from_products_hold(world):
+    noise, missed, runs = SimulatedNoise(14), 0, 60
+    truth = world.truth(world.contributions, VARIANCE)
+    change = world.truth(world.later, VARIANCE) - truth
+    for _ in range(runs):
+        draw = world.moments_release(noise, world.contributions, 0.2)
+        later = world.moments_release(noise, world.later, 0.2, name="R0002")
+        certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
+        found = average(draw, VARIANCE, certain, ERROR / 4)
+        moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
+        wrong = not found.low <= truth.mean() <= found.high
+        wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
+        missed += wrong or not moved.average.low <= change.mean() <= moved.average.high
+    assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
+
+
+def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world):
+    noise, missed, runs = SimulatedNoise(15), 0, 60
+    truth = world.truth(world.contributions, VARIANCE)
+    for _ in range(runs):
+        draw = world.moment_block_release(noise, world.contributions)
+        certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
+        found = average(draw, VARIANCE, certain, ERROR / 2)
+        missed += _misses(certain, truth) or not found.low <= truth.mean() <= found.high
+    assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
+    law = law_of(draw, VARIANCE)
+    assert isinstance(law, MomentBlockLaw)
+    estimate = draw.estimates[VARIANCE]
+    # 24 fixes: a step of the mean is 2^-2/24, of the products the same; U is 60
+    assert law.first == pytest.approx(np.full(BINS, 60 * 64 / 4 / 24))
+    assert law.second == pytest.approx(np.full(BINS, 60 * 40 / 4 / 24))
+    assert law.size.tolist() == [2] * BINS
+    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    half = (estimate.high - estimate.low) / 2
+    inside = (estimate.low > 0) & (estimate.high < 900)
+    assert np.all(half[inside] >= law.half_width(ERROR)[inside] * (1 - 1e-9))
+
+
+def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
+    draw = world.moments_release(SimulatedNoise(1), world.contributions)
+    law, mean = law_of(draw, VARIANCE), law_of(draw, MEAN)
+    assert isinstance(law, MomentsLaw)
+    assert np.allclose(law.mean.scale, 60 * mean.scale, rtol=1e-12)
+    assert np.allclose(law.products.scale, 0.6 * 60 * mean.scale, rtol=1e-6)
+    assert np.allclose(draw.estimates[VARIANCE].noise_scale, 60 * mean.scale * 1.96 / 1.6, rtol=1e-6)
+    assert law.bias == pytest.approx(baseline.rounding_bias(VARIANCE, world.bound))
+    assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
+    estimate = draw.estimates[VARIANCE]
+    inside = (estimate.low > 0) & (estimate.high < 900)
+    assert inside.any()
+    half = ((estimate.high - estimate.low) / 2)[inside]
+    # a lower end may follow the limit by the mean
+    assert np.all(half >= law.half_width(ERROR)[inside] * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("kind", ["lattice", "block"])
+def test_at_the_releases_own_level_the_intervals_are_the_releases_own(world, kind):
+    noise = SimulatedNoise(2)
+    make = world.lattice_release if kind == "lattice" else world.block_release
+    draw = make(noise, world.contributions, *([1.0] if kind == "lattice" else []))
+    estimate, found = draw.estimates[MEAN], simultaneous(draw, MEAN, ERROR)
+    assert np.array_equal(found.low, outward_down(estimate.low, 1))
+    assert np.array_equal(found.high, outward_up(estimate.high, 1))
+    law = law_of(draw, MEAN)
+    inside = (estimate.low > 0) & (estimate.high < 60)
+    assert inside.any()
+    assert (estimate.value - estimate.low)[inside] == pytest.approx(law.half_width(ERROR)[inside])
+
+
+def test_ends_are_rounded_outward_and_never_to_minus_zero():
+    assert outward_down(np.array([0.05, -0.01, 0.0]), 1).tolist() == [0.0, -0.1, 0.0]
+    assert outward_up(np.array([0.05, -0.01]), 1).tolist() == [0.1, 0.0]
+    assert not np.any(np.signbit(outward_up(np.array([-0.01]), 1)))

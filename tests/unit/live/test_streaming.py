@@ -1,0 +1,387 @@
+"""A stream from its charge to what people see: once, in the ledger first, and nothing twice."""
+
+import json
+import os
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from google.transit import gtfs_realtime_pb2
+
+from trafficdp.errors import (
+    ConfigError,
+    DataError,
+    InsufficientBudgetError,
+    StoreBehindError,
+    UsageError,
+    VerificationError,
+)
+from trafficdp.live import streaming
+from trafficdp.live.feeds import follow_folder, follow_lines, replay_files
+from trafficdp.live.files import digest_of
+
+STREAM = """
+[stream]
+epsilon = 8
+publish_every = 5
+lateness = 3
+fixes_per_vehicle = 30
+
+[[source]]"""
+
+
+class NoNoise:
+    def discrete_laplace(self, scale):
+        return np.zeros(len(scale), dtype=np.int64)
+
+
+def streamed(city, **changes):
+    """Give the city a [stream] table; ``changes`` replace lines of it."""
+    text = STREAM.lstrip()
+    for name, value in changes.items():
+        text = text.replace(f"{name} = ", f"{name} = {value} # ")
+    config = city.config.read_text(encoding="utf-8")
+    city.config.write_text(config.replace("[[source]]", text, 1), encoding="utf-8")
+    return city
+
+
+@pytest.fixture
+def live_city(city, small_city):
+    small_city.write_config(city.folder, budget=10, last="2026-03-03")
+    return streamed(city)
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """Noise that is 0, through a door that only tests open."""
+    monkeypatch.setattr(streaming.LiveStream, "_noise", lambda self: NoNoise())
+
+
+def hear(_):
+    return None
+
+
+def play(city, workspace=None, files=None):
+    live = (workspace or city.open()).live()
+    live.begin()
+    replay_files(live, files or [city.days[1]], 0, tell=hear, warn=hear)
+    return live
+
+
+def stream_a_day(city, write_config):
+    write_config(city.folder, budget=10, last="2026-03-03")
+    play(streamed(city))
+
+
+@pytest.fixture
+def played(prepared, small_city):
+    """The city of ``live_city`` after its whole stream; for tests that only look or tamper."""
+    return prepared(stream_a_day, small_city.write_config)[0]
+
+
+def ledger_kinds(city):
+    return [json.loads(entry)["kind"] for (entry,) in city.sql("SELECT entry FROM ledger ORDER BY sequence")]
+
+
+def test_a_stream_is_charged_once_and_before_its_first_publication(live_city):
+    play(live_city)
+    kinds = ledger_kinds(live_city)
+    assert kinds[0] == "stream"
+    assert kinds.count("stream") == 1
+    assert kinds[1:-1] == ["stream_publication"] * (len(kinds) - 2)
+    assert kinds[-1] == "stream_end"
+    charges = live_city.sql(
+        "SELECT count(*), count(DISTINCT vehicle_id), min(loss_pico), max(loss_pico) FROM vehicle_charges"
+    )
+    assert charges == [(11, 11, 8 * 10**12, 8 * 10**12)]
+
+
+def test_without_noise_the_last_map_is_that_of_the_fixes(live_city, quiet):
+    play(live_city)
+    rows = [line.split(",") for line in live_city.days[1].read_text().splitlines()[1:]]
+    speeds = {}
+    for plate, _, latitude, longitude, speed in rows:
+        place = speeds.setdefault((latitude, longitude), ([], set()))
+        place[0].append(float(speed))
+        place[1].add(plate.replace("-", "").replace(" ", "").upper())
+    expected = sorted(
+        (round(float(np.mean(each)), 3), round(float(np.var(each)), 3))
+        for each, cars in speeds.values()
+        if len(cars) >= 3
+    )
+    found = live_city.sql(
+        "SELECT speed_mean, speed_variance FROM latest_cells WHERE speed_mean IS NOT NULL ORDER BY 1",
+        database="released",
+    )
+    assert np.array(found) == pytest.approx(np.array(expected), abs=2e-3)
+
+
+def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_city):
+    live = play(live_city)
+    folder = live_city.store / "releases" / "s0001"
+    document = json.loads((folder / "live.geojson").read_text(encoding="utf-8"))
+    assert document["trafficdp"]["stream"]["publication"] == len(
+        live_city.sql("SELECT * FROM stream_publications")
+    )
+    assert document["trafficdp"]["privacy"]["epsilon"] == "8"
+    other = small_city.City(live_city.folder.parent / "other", last="2026-03-03")
+    workspace = other.open()
+    workspace.ingest([other.days[1]])
+    workspace.release()
+    exported = json.loads((other.store / "releases" / "r0001" / "map.geojson").read_text(encoding="utf-8"))
+    keys = [list(each["features"][0]["properties"]) for each in (document, exported)]
+    assert keys[0] == keys[1]
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    said = manifest["recipe"]["stream"]
+    assert said["fixes_per_vehicle"] == 30
+    assert manifest["guarantee"]["epsilon"] == "8"
+    assert (
+        manifest["mechanisms"][0]["mechanism"] == streaming.StreamOrder.__module__ or manifest["mechanisms"]
+    )
+    assert live.order.allowance.touches == said["nodes_per_vehicle"]
+
+
+def test_analysts_see_every_publication_and_one_epsilon(played):
+    (count,) = played.sql("SELECT count(*) FROM stream_publications")[0]
+    assert count >= 5
+    seen = played.sql(
+        "SELECT count(DISTINCT publication), max(publication) FROM cells WHERE release_id = 's0001'",
+        database="released",
+    )
+    assert seen == [(count, count)]
+    assert played.sql("SELECT releases, sum_of_epsilons FROM budget", database="released") == [
+        (1, Decimal(8))
+    ]
+    newest = played.sql("SELECT DISTINCT publication FROM latest_cells", database="released")
+    assert newest == [(count,)]
+
+
+def test_every_check_of_a_stream_passes(played):
+    checks = played.open().verify("s0001")
+    assert len(checks) == 11
+    assert [check for check in checks if not check.passed] == []
+
+
+TAMPERED = {
+    "UPDATE stream_counts SET fixes = fixes + 90 WHERE vehicle_id = 3": {
+        "the counts are those that the publications were made from",
+        "the published scales cost no vehicle more than epsilon",
+        "the state's accounts are not below the recomputed ones",
+    },
+    "UPDATE stream_counts SET position = position + 1 WHERE step = 100": {
+        "the counts are those that the publications were made from",
+        "positions number the elements of every bin without a gap",
+    },
+    "DELETE FROM vehicle_charges WHERE vehicle_id = 3": {
+        "every vehicle that was counted is charged the stream's epsilon"
+    },
+    "UPDATE vehicle_charges SET loss_pico = 1 WHERE vehicle_id = 3": {
+        "the ledger is not behind its head or any manifest",
+        "every vehicle that was counted is charged the stream's epsilon",
+    },
+    "UPDATE stream_publications SET facts = replace(facts, '\"publication\": 3', '\"publication\": 2')": {
+        "every publication is the one in the ledger"
+    },
+    "UPDATE streams SET facts = replace(facts, '\"fixes_per_step\"', 'x')": set(),
+}
+
+
+@pytest.mark.parametrize("statement", TAMPERED)
+def test_a_tampered_vault_does_not_verify(played, statement):
+    played.sql(statement)
+    failed = {check.name for check in played.open().verify("s0001") if not check.passed}
+    assert TAMPERED[statement] <= failed
+    assert bool(failed) == bool(TAMPERED[statement])
+
+
+def test_a_tampered_file_and_less_noise_do_not_verify(played):
+    import pandas as pd
+
+    folder = played.store / "releases" / "s0001"
+    table = pd.read_parquet(folder / "cells.parquet")
+    table["speed_mean_lattice_scale"] = np.floor(table["speed_mean_lattice_scale"] / 50)
+    table.to_parquet(folder / "cells.parquet")
+    failed = {check.name for check in played.open().verify("s0001") if not check.passed}
+    assert failed == {
+        "every file says what was committed",
+        "the published scales cost no vehicle more than epsilon",
+    }
+
+
+def test_a_stream_that_is_over_is_not_charged_again_by_mistake(live_city):
+    play(live_city)
+    with pytest.raises(UsageError, match="over"):
+        live_city.open().live().begin()
+    # the same vehicles have 2 of 10 left: a release of 8 is refused
+    workspace = live_city.open()
+    workspace.ingest([live_city.days[1]])
+    with pytest.raises(InsufficientBudgetError):
+        workspace.release()
+    assert ledger_kinds(live_city).count("stream") == 1
+
+
+def test_another_stream_leaves_out_who_cannot_pay(live_city):
+    play(live_city)
+    live = live_city.open().live(again=True)
+    assert live.begin().release_id == "s0002"
+    arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
+    progress = live.take([arrival], live=False)
+    assert progress.fates["accepted"] == 0
+    assert progress.fates["no_budget"] > 0
+    spent = live_city.sql(
+        "SELECT max(total) FROM "
+        "(SELECT sum(loss_pico)::BIGINT AS total FROM vehicle_charges GROUP BY vehicle_id)"
+    )
+    assert spent == [(8 * 10**12,)]
+
+
+def test_a_budget_below_epsilon_is_refused_before_anything_is_written(city, small_city):
+    small_city.write_config(city.folder, budget=7, last="2026-03-03")
+    streamed(city)
+    with pytest.raises(InsufficientBudgetError):
+        city.open().live().begin()
+    assert ledger_kinds(city) == []
+
+
+def test_another_configuration_cannot_go_on_with_a_running_stream(live_city):
+    live_city.open().live().begin()
+    config = live_city.config.read_text(encoding="utf-8")
+    live_city.config.write_text(config.replace("lateness = 3", "lateness = 4"), encoding="utf-8")
+    with pytest.raises(UsageError, match="running under another configuration"):
+        live_city.open().live().begin()
+    assert live_city.open().live().end().ended
+    assert live_city.open().live().begin().release_id == "s0002"
+
+
+def test_without_its_table_or_with_vehicle_means_there_is_no_stream(city, live_city):
+    config = live_city.config.read_text(encoding="utf-8")
+    live_city.config.write_text(config.replace('"mean", "variance"', '"vehicle_mean"'), encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be streamed"):
+        live_city.open().live().begin()
+    live_city.config.write_text(
+        config.replace("[stream]", "#").replace("fixes_per_vehicle", "#"), encoding="utf-8"
+    )
+    with pytest.raises(ConfigError):
+        live_city.open().live().begin()
+
+
+def test_nothing_was_published_before_the_first_step_is_over(live_city):
+    live_city.open().live().begin()
+    with pytest.raises(VerificationError, match="nothing was published"):
+        live_city.open().verify("s0001")
+
+
+def test_a_folder_is_followed_by_name_and_files_count_once(live_city):
+    folder = live_city.folder / "arriving"
+    folder.mkdir()
+    header, *rows = live_city.days[1].read_text().splitlines()
+    rows.sort(key=lambda row: row.split(",")[1])
+    for number in range(4):
+        part = (
+            rows[number::4] if number == 9 else rows[number * len(rows) // 4 : (number + 1) * len(rows) // 4]
+        )
+        (folder / f"f{number}.csv").write_text("\n".join([header, *part]) + "\n", encoding="utf-8")
+    (folder / "f4.csv.tmp").write_text("half", encoding="utf-8")
+    (folder / "f5.csv").write_text("no,such,columns\n1,2,3\n", encoding="utf-8")
+    live, told, warned = live_city.open().live(), [], []
+    live.begin()
+    follow_folder(live, folder, once=True, stop=lambda: False, tell=told.append, warn=warned.append)
+    assert len(warned) == 1
+    progress = told[-1]
+    assert progress.ended  # the period is long over
+    assert progress.fates["accepted"] == len(rows)
+    assert live_city.sql("SELECT count(*), sum(rows_taken)::BIGINT FROM stream_files") == [(5, len(rows))]
+    with pytest.raises(DataError, match="not a folder"):
+        follow_folder(live, folder / "f0.csv", once=True, stop=lambda: False, tell=hear, warn=hear)
+
+
+def test_lines_of_standard_input_are_taken_up_to_their_end(live_city):
+    reading, writing = os.pipe()
+    content = live_city.days[1].read_bytes()
+    os.write(writing, content[: len(content) // 2])
+    os.write(writing, content[len(content) // 2 :])
+    os.close(writing)
+    workspace, told = live_city.open(), []
+    live = workspace.live()
+    live.begin()
+    source = workspace.config.sources[0]
+    follow_lines(live, reading, source, stop=lambda: False, tell=told.append, warn=pytest.fail)
+    os.close(reading)
+    assert sum(told[-1].fates.values()) == len(content.splitlines()) - 1
+    assert live.end().publications >= 5
+
+
+def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(live_city):
+    config = live_city.config.read_text(encoding="utf-8")
+    snapshots = '[[source]]\nname = "rt"\nformat = "gtfs_rt"\nfiles = ["*.pb"]\n'
+    live_city.config.write_text(config + "\n" + snapshots, encoding="utf-8")
+    live = live_city.open().live()
+    live.begin()
+    start = 1772506800  # 2026-03-03 08:30 +05:30
+    for number in range(3):
+        feed = gtfs_realtime_pb2.FeedMessage()
+        feed.header.gtfs_realtime_version = "2.0"
+        feed.header.timestamp = start + 30 * number
+        for bus in range(4):
+            entity = feed.entity.add(id=str(bus))
+            entity.vehicle.vehicle.id = f"bus {bus}"
+            # bus 0 stands: its fix is the same in every snapshot
+            entity.vehicle.timestamp = start if bus == 0 else start + 30 * number
+            entity.vehicle.position.latitude = 21.12
+            entity.vehicle.position.longitude = 72.72
+            entity.vehicle.position.speed = 3.0 * bus
+        path = live_city.folder / f"v{number}.pb"
+        path.write_bytes(feed.SerializeToString())
+        progress = live.take([live.read(path, digest_of(path, live.key))], live=False)
+    assert progress.fates["accepted"] == 1 + 3 * 3
+    assert progress.fates["repeated"] == 2
+
+
+def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
+    live = live_city.open().live()
+    live.begin()
+    arrival = live.read(live_city.days[1], digest_of(live_city.days[1], live.key))
+    calls = []
+
+    def slowly(first_us):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return first_us + len(calls) * 8 * 60 * 10**6
+
+    with pytest.raises(KeyboardInterrupt):
+        live.replay([arrival], slowly, lambda: None, hear)
+    before = live_city.sql("SELECT number, md5(bins) FROM stream_publications ORDER BY 1")
+    assert len(before) >= 2
+    play(live_city)
+    after = live_city.sql("SELECT number, md5(bins) FROM stream_publications ORDER BY 1")
+    assert after[: len(before)] == before
+    rows = len(live_city.days[1].read_text().splitlines()) - 1
+    assert live_city.sql("SELECT sum(fixes)::BIGINT FROM stream_counts") == [(rows,)]
+
+
+def test_a_vault_from_an_old_backup_publishes_nothing(live_city):
+    live = live_city.open().live()
+    live.begin()
+    backup = live_city.vault.read_bytes()
+    play(live_city)
+    live_city.vault.write_bytes(backup)
+    with pytest.raises(StoreBehindError):
+        live_city.open().live().begin()
+
+
+def test_a_release_beside_a_stream_keeps_its_publications(live_city):
+    play(live_city)
+    config = live_city.config.read_text(encoding="utf-8")
+    live_city.config.write_text(
+        config.replace("epsilon_per_vehicle = 10", "epsilon_per_vehicle = 20"), encoding="utf-8"
+    )
+    workspace = live_city.open()
+    workspace.ingest([live_city.days[1]])
+    workspace.release()
+    assert all(check.passed for check in workspace.verify("r0001"))
+    assert all(check.passed for check in workspace.verify("s0001"))
+    manifest = json.loads(
+        (live_city.store / "releases" / "r0001" / "manifest.json").read_text(encoding="utf-8")
+    )
+    assert manifest["accounting"]["sum_of_maxima_before"] == "8"

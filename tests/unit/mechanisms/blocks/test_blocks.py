@@ -1,0 +1,207 @@
+"""Blocks: golden partitions, the best of all partitions in small cities, and what may never happen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
+from trafficdp.mechanisms.blocks.bound import least_load, lower_bound
+from trafficdp.mechanisms.blocks.items import items_of
+from trafficdp.mechanisms.blocks.partition import Partition, loads
+from trafficdp.mechanisms.laplace.baseline import expected_error
+from trafficdp.mechanisms.laplace.ladder import ladder
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.block_tail import block_tail
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+tables = st.integers(2, 4).flatmap(
+    lambda users: st.lists(
+        st.lists(st.integers(0, 4), min_size=users, max_size=users).filter(any), min_size=1, max_size=6
+    )
+)
+
+
+def partitions(number):
+    """Every way to put 0..number-1 into blocks, as arrays of block numbers."""
+
+    def extend(head, most):
+        if len(head) == number:
+            yield np.array(head)
+            return
+        for block in range(most + 1):
+            yield from extend([*head, block], max(most, block + 1))
+
+    yield from extend([], 0)
+
+
+def factor_by_definition(items, block):
+    """max_l sum_B ((d + 1)/2) max cost, with loops over a dense table."""
+    table = np.zeros((items.number, items.users))
+    for item in range(items.number):
+        for entry in range(items.start[item], items.start[item + 1]):
+            table[item, items.user[entry]] = items.cost[entry]
+    total = np.zeros(items.users)
+    for each in set(block.tolist()):
+        members = np.flatnonzero(block == each)
+        total += (len(members) + 1) / 2 * table[members].max(axis=0)
+    return total.max()
+
+
+@pytest.mark.parametrize(
+    ("table", "factor", "blocks"),
+    [
+        ([[3, 1, 0], [0, 2, 2], [1, 1, 4]], 65.0, [0, 1, 1]),
+        ([[4, 2, 0, 0], [4, 1, 1, 0], [4, 0, 2, 1], [1, 1, 1, 1]], 102.91666666666667, [0, 0, 0, 1]),
+        ([[10, 1, 1, 1], [1, 10, 1, 1], [1, 1, 10, 1], [1, 1, 1, 10]], 65.0, [0, 1, 2, 3]),
+    ],
+)
+def test_golden_blocks(occupancy_of, bound_of, table, factor, blocks):
+    found = best_blocks(occupancy_of(table), bound_of(65), {MEAN: 1.0})
+    assert found.factor == pytest.approx(factor, rel=1e-12)
+    assert found.block.tolist() == blocks
+
+
+def test_equal_bins_of_the_same_users_share_one_block(occupancy_of, bound_of):
+    found = best_blocks(occupancy_of([[1, 1, 1, 1, 1]] * 4), bound_of(65), {MEAN: 1.0})
+    assert found.factor == pytest.approx(32.5)
+    assert found.block.tolist() == [0, 0, 0, 0]
+    assert found.lower_bound == pytest.approx(32.5)
+
+
+def test_mean_and_variance_of_a_bin_cost_three_halves_together(occupancy_of, bound_of):
+    occupancy, bound = occupancy_of([[5, 5]]), bound_of(60)
+    # tolerances that make both cost a user the same
+    found = best_blocks(occupancy, bound, {MEAN: 30.0, VARIANCE: 900.0})
+    assert found.factor == pytest.approx(1.5)
+    assert found.items.statistic == (MEAN, VARIANCE)
+
+
+@settings(max_examples=150)
+@given(tables, st.sampled_from([{MEAN: 1.0}, {VARIANCE: 30.0}]))
+def test_blocks_are_the_best_of_all_partitions_of_small_cities(occupancy_of, bound_of, table, tolerance):
+    found = best_blocks(occupancy_of(table), bound_of(65), tolerance, effort=500)
+    if not found.items.number:
+        return
+    best = min(factor_by_definition(found.items, block) for block in partitions(found.items.number))
+    assert found.lower_bound <= best * (1 + 1e-12)
+    assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
+    assert found.factor == pytest.approx(best, rel=1e-9)
+
+
+@settings(max_examples=80)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=7))
+def test_the_bound_of_one_user_is_its_best_partition(costs):
+    values = np.array(costs, dtype=np.float64)
+    best = min(
+        sum(((block == each).sum() + 1) / 2 * values[block == each].max() for each in set(block.tolist()))
+        for block in partitions(len(values))
+    )
+    assert least_load(values) == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(tables, st.integers(0, 2**32 - 1))
+def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_of, table, seed):
+    random = np.random.default_rng(seed)
+    counts = np.array(table)
+    rows, columns = random.permutation(len(counts)), random.permutation(counts.shape[1])
+    tolerance = {MEAN: 1.0, VARIANCE: 40.0}
+    one = best_blocks(occupancy_of(counts), bound_of(65), tolerance, effort=500)
+    other = best_blocks(occupancy_of(counts[rows][:, columns]), bound_of(65), tolerance, effort=500)
+    assert other.factor == pytest.approx(one.factor, rel=1e-12)
+    np.testing.assert_allclose(other.load.max(), one.load.max())
+    np.testing.assert_allclose(np.sort(other.half_widths(1)), np.sort(one.half_widths(1)))
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_a_user_without_samples_changes_nothing(occupancy_of, bound_of, table):
+    tolerance = {MEAN: 1.0}
+    one = best_blocks(occupancy_of(table), bound_of(65), tolerance, effort=500)
+    more = [[*row[:1], 0, *row[1:]] for row in table]
+    other = best_blocks(occupancy_of(more), bound_of(65), tolerance, effort=500)
+    assert other.block.tolist() == one.block.tolist()
+    assert other.load.tolist() == [*one.load[:1], 0.0, *one.load[1:]]
+
+
+@settings(max_examples=60)
+@given(tables, st.sampled_from([0.1, 1.0, 4.0]))
+def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(occupancy_of, bound_of, table, epsilon):
+    occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}
+    small = best_blocks(occupancy, bound_of(60), tolerance, effort=200)
+    large = best_blocks(occupancy, bound_of(120), tolerance, effort=200)
+    assert large.factor == pytest.approx(2 * small.factor)
+    assert np.all(small.errors(2 * epsilon, 60) <= small.errors(epsilon, 60))
+    assert np.all(small.errors(epsilon, 60) <= large.errors(epsilon, 120) * (1 + 1e-12))
+    assert np.all(small.errors(epsilon, 60) <= 30)
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_blocks_never_cost_more_than_equal_scales(occupancy_of, bound_of, table):
+    occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}
+    equal = ladder(occupancy, bound_of(65), tolerance)[-1]
+    for effort in (0, 300):
+        found = best_blocks(occupancy, bound_of(65), tolerance, effort=effort)
+        assert found.factor <= equal.factor * (1 + 1e-12)
+
+
+def test_a_larger_city_gets_blocks_within_the_certificate(occupancy_of, bound_of):
+    random = np.random.default_rng(5)
+    homes = random.integers(0, 40, 120)
+    near = np.exp(-np.abs(np.arange(40)[:, None] - homes[None, :]) / 3)
+    occupancy = occupancy_of(random.poisson(4 * near))
+    bound, tolerance = bound_of(65), {MEAN: 1.0, VARIANCE: 60.0}
+    found = best_blocks(occupancy, bound, tolerance, effort=4_000)
+    # the sum over statistics, without the joint price, is what blocks of one cost
+    alone = loads(found.items, np.arange(found.items.number)).max()
+    assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
+    assert found.lower_bound <= found.factor < 0.8 * alone
+    merged = best_blocks(occupancy, bound, tolerance, effort=0)
+    assert found.factor <= merged.factor < 0.9 * alone
+
+
+def test_a_partition_keeps_its_loads_while_items_move(occupancy_of, bound_of):
+    random = np.random.default_rng(11)
+    items = items_of(occupancy_of(random.poisson(1.2, (30, 20)) + 1), bound_of(65), {MEAN: 1.0})
+    partition = Partition(items, np.arange(items.number) // 3)
+    for beta in (5.0, 50.0):
+        partition.set_reference(beta)
+        before = np.exp(beta * (partition.load / partition.load.max() - 1)).sum()
+        for item in range(items.number):
+            partition.move(item, 4)
+            np.testing.assert_allclose(partition.load, loads(items, partition.block), rtol=1e-9, atol=1e-12)
+        assert partition.weight.sum() < before
+    assert partition.load.max() == pytest.approx(factor_by_definition(items, partition.block))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 20])
+@pytest.mark.parametrize("reach", [0.5, 10.0, 1000.0])
+def test_the_clamped_error_is_the_integral_of_the_tail(size, reach):
+    found = clamped_error(np.array([size]), np.array([2.0]), np.array([reach]))[0]
+    integral = 2 * quad(lambda h: float(block_tail(size, h)), 0, min(reach / 4, 200), limit=200)[0]
+    assert found == pytest.approx(integral, rel=1e-7)
+    if size == 1:
+        assert found == pytest.approx(expected_error(MEAN, np.array([2.0]), reach)[0], rel=1e-12)
+
+
+def test_variances_of_single_fixes_are_no_items(occupancy_of, bound_of):
+    found = best_blocks(occupancy_of([[1, 0], [0, 1]]), bound_of(65), {VARIANCE: 60.0})
+    assert found.items.number == 0
+    assert found.factor == 0
+    assert lower_bound(found.items) == 0
+
+
+def test_nothing_to_release_is_refused(occupancy_of, bound_of):
+    with pytest.raises(UsageError, match="nothing to release"):
+        best_blocks(occupancy_of([[1]]), bound_of(65), {})
+    with pytest.raises(UsageError, match="tolerance of the mean is not positive"):
+        best_blocks(occupancy_of([[1]]), bound_of(65), {MEAN: 0.0})
+    with pytest.raises(UsageError, match="effort"):
+        best_blocks(occupancy_of([[1]]), bound_of(65), {MEAN: 1.0}, effort=-1)

@@ -1,0 +1,236 @@
+"""The second opinion agrees with every sound plan to the last unit, and catches what is not one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trafficdp.errors import AllocationError
+from trafficdp.mechanisms.blocks.blocks import best_blocks
+from trafficdp.mechanisms.blocks.lattice import block_loss_per_user, to_block_lattice
+from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
+from trafficdp.mechanisms.mean_variance.lattice import moments_loss_per_user, to_product_lattice
+from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
+from trafficdp.model.statistic import Statistic
+from trafficdp.pricing import check
+from trafficdp.privacy.loss import PureDP
+
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
+TOLERANCE = {MEAN: 1.0, VARIANCE: 40.0, VEHICLE_MEAN: 1.5}
+tables = st.integers(1, 5).flatmap(
+    lambda users: st.lists(
+        st.lists(st.sampled_from([0, 0, 1, 2, 5, 30]), min_size=users, max_size=users).filter(any),
+        min_size=1,
+        max_size=6,
+    )
+)
+chosen = st.sets(st.sampled_from(list(Statistic)), min_size=1).map(lambda some: sorted(some))
+
+
+def exact_loss(occupancy, bound, lattices, user):
+    """The definition: every k is tried, everything is a fraction."""
+    total = Fraction(0)
+    for pair in np.flatnonzero(occupancy.user_index == user).tolist():
+        place, m = int(occupancy.bin_index[pair]), int(occupancy.count[pair])
+        n, steps = int(occupancy.samples_per_bin[place]), bound.steps
+
+        def price(statistic, change, place=place):
+            lattice = lattices.get(statistic)
+            if lattice is None or not change:
+                return Fraction(0)
+            spacing = int(lattice.spacing[place])
+            own = Fraction(change, spacing) + (1 if spacing > 1 else 0)
+            return own / Fraction(float(lattice.scale[place]))
+
+        total += max(
+            price(MEAN, steps * k) + price(VARIANCE, steps**2 * k * (n - k)) for k in range(m + 1)
+        ) + price(VEHICLE_MEAN, steps)
+    return total
+
+
+def lattices_for(occupancy, bound, statistics, scale, spacing=1):
+    made = {s: to_lattice(s, occupancy, bound, np.full(occupancy.bins, scale)) for s in statistics}
+    if VARIANCE in made:
+        own = made[VARIANCE]
+        made[VARIANCE] = Lattice(own.scale / spacing, own.spacing * spacing)
+    return made
+
+
+@settings(max_examples=120)
+@given(tables, chosen, st.sampled_from([0.37, 12.0, 333.3]), st.sampled_from([1, 64]))
+def test_the_least_charge_that_passes_is_the_exact_loss(
+    occupancy_of, bound_of, table, statistics, scale, spacing
+):
+    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+    lattices = lattices_for(occupancy, bound, statistics, scale, spacing)
+    # a change that floors to a spacing is charged one more at its largest k: brute force may find less
+    exact = [exact_loss(occupancy, bound, lattices, user) * 10**12 for user in range(occupancy.users)]
+    least = np.array([-(-each.numerator // each.denominator) for each in exact], dtype=np.int64)
+    check.check_lattices(occupancy, bound, lattices, least)
+    check.check_lattices(occupancy, bound, lattices, loss_per_user(occupancy, bound, lattices))
+    for user in np.flatnonzero(least > 0).tolist():
+        less = least.copy()
+        less[user] -= 1
+        with pytest.raises(AllocationError, match="1 vehicles would lose more"):
+            check.check_lattices(occupancy, bound, lattices, less)
+
+
+@pytest.mark.slow
+@settings(max_examples=80)
+@given(tables, chosen, st.sampled_from(["0.01", "1", "7.3"]))
+def test_block_charges_pass_and_one_step_less_does_not(occupancy_of, bound_of, table, statistics, epsilon):
+    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+    blocks = best_blocks(occupancy, bound, {s: TOLERANCE[s] for s in statistics}, effort=50)
+    if not blocks.items.number:
+        return
+    lattice = to_block_lattice(blocks, occupancy, bound, PureDP.of(epsilon))
+    charged = block_loss_per_user(occupancy, bound, lattice)
+    check.check_blocks(occupancy, bound, tuple(statistics), lattice, charged)
+    for user in np.flatnonzero(charged > 0).tolist():
+        less = charged.copy()
+        less[user] -= CHARGE_STEP
+        with pytest.raises(AllocationError, match="1 vehicles would lose more"):
+            check.check_blocks(occupancy, bound, tuple(statistics), lattice, less)
+
+
+def exact_moments_loss(occupancy, bound, lattices, user):
+    """The definition: every d is tried, everything is a fraction."""
+    total = Fraction(0)
+    for pair in np.flatnonzero(occupancy.user_index == user).tolist():
+        place, m = int(occupancy.bin_index[pair]), int(occupancy.count[pair])
+        scale = {s: Fraction(float(lattice.scale[place])) for s, lattice in lattices.items()}
+        spacing, steps = int(lattices[VARIANCE].spacing[place]), bound.steps
+        varies = occupancy.samples_per_bin[place] > 1
+        total += m * max(
+            d / scale[MEAN] + (Fraction(d * (steps - d), spacing) / scale[VARIANCE] if varies else 0)
+            for d in range(steps + 1)
+        )
+        total += 1 / scale[VARIANCE] if varies and spacing > 1 else 0
+        total += steps / scale[VEHICLE_MEAN] if VEHICLE_MEAN in lattices else 0
+    return total
+
+
+@settings(max_examples=60)
+@given(
+    tables,
+    st.booleans(),
+    st.sampled_from([0.37, 12.0, 333.3]),
+    st.sampled_from([1, 64]),
+    st.sampled_from([0.1, 0.6, 1.0, 4.0]),
+)
+def test_the_least_charge_of_moments_that_passes_is_the_exact_loss(
+    occupancy_of, bound_of, table, with_vehicles, scale, spacing, ratio
+):
+    occupancy, bound = occupancy_of(table), bound_of(6, "1/10")
+    lattices = lattices_for(occupancy, bound, [MEAN, VEHICLE_MEAN] if with_vehicles else [MEAN], scale)
+    products = to_product_lattice(occupancy, bound, lattices[MEAN], ratio)
+    lattices[VARIANCE] = Lattice(products.scale / spacing, products.spacing * spacing)
+    exact = [exact_moments_loss(occupancy, bound, lattices, user) * 10**12 for user in range(occupancy.users)]
+    least = np.array([-(-each.numerator // each.denominator) for each in exact], dtype=np.int64)
+    check.check_moments(occupancy, bound, lattices, least)
+    charged = moments_loss_per_user(occupancy, bound, lattices)
+    check.check_moments(occupancy, bound, lattices, charged)
+    # a pico a pair, and the step
+    assert np.all(charged <= least + occupancy.bins_per_user * 2 + least * 1e-13 + CHARGE_STEP)
+    for user in np.flatnonzero(least > 0).tolist():
+        less = least.copy()
+        less[user] -= 1
+        with pytest.raises(AllocationError, match="1 vehicles would lose more"):
+            check.check_moments(occupancy, bound, lattices, less)
+
+
+def test_wrong_moments_are_caught(occupancy_of, bound_of):
+    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(60, "1/10")
+    lattices = lattices_for(occupancy, bound, [MEAN], 9.0)
+    lattices[VARIANCE] = to_product_lattice(occupancy, bound, lattices[MEAN], 0.6)
+    recipe = MomentsRecipe(lattices)
+    charged = recipe.event(occupancy, bound).loss_per_user
+    check.check_recipe(recipe, occupancy, bound, charged)
+
+    def changed(statistic, scale=1.0, spacing=1):
+        own = lattices[statistic]
+        return MomentsRecipe({**lattices, statistic: Lattice(own.scale * scale, own.spacing * spacing)})
+
+    for statistic in (MEAN, VARIANCE):
+        with pytest.raises(AllocationError, match="would lose more"):
+            check.check_recipe(changed(statistic, 0.9), occupancy, bound, charged)
+        for nothing in (0.0, np.nan, -1.0):
+            with pytest.raises(AllocationError, match="no noise"):
+                check.check_recipe(changed(statistic, nothing), occupancy, bound, charged)
+    with pytest.raises(AllocationError, match="sums of speeds on a spacing"):
+        check.check_recipe(changed(MEAN, spacing=2), occupancy, bound, charged)
+    with pytest.raises(AllocationError, match="products without noise"):
+        check.check_recipe(MomentsRecipe({MEAN: lattices[MEAN]}), occupancy, bound, charged)
+
+
+def test_wrong_lattices_are_caught(occupancy_of, bound_of):
+    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(60, "1/10")
+    lattices = lattices_for(occupancy, bound, [MEAN, VARIANCE], 9.0)
+    charged = loss_per_user(occupancy, bound, lattices)
+
+    def with_scale(statistic, place, scale):
+        own = lattices[statistic]
+        changed = own.scale.copy()
+        changed[place] = scale
+        return {**lattices, statistic: Lattice(changed, own.spacing)}
+
+    for place in range(3):
+        with pytest.raises(AllocationError, match="would lose more"):
+            check.check_lattices(occupancy, bound, with_scale(MEAN, place, 10.0), charged)
+    for nothing in (0.0, np.nan, np.inf, -3.0):
+        with pytest.raises(AllocationError, match="no noise"):
+            check.check_lattices(occupancy, bound, with_scale(VARIANCE, 1, nothing), charged)
+    with pytest.raises(AllocationError, match="would lose more"):
+        check.check_lattices(occupancy, bound_of(60, "1/20"), lattices, charged)
+
+
+def test_wrong_blocks_are_caught(occupancy_of, bound_of):
+    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(60, "1/10")
+    blocks = best_blocks(occupancy, bound, {MEAN: 1.0, VARIANCE: 40.0})
+    lattice = to_block_lattice(blocks, occupancy, bound, PureDP.of(2))
+    charged = block_loss_per_user(occupancy, bound, lattice)
+
+    def refused(words, **changes):
+        with pytest.raises(AllocationError, match=words):
+            check.check_blocks(occupancy, bound, (MEAN, VARIANCE), replace(lattice, **changes), charged)
+
+    refused("would lose more", half_width=lattice.half_width // 2)
+    refused("would lose more", scale=lattice.scale * 0.999)
+    refused("would lose more", shift=lattice.shift + 1)
+    refused("would lose more", block=np.arange(len(lattice.block)))
+    refused("without a scale", scale=0.0)
+    refused("no noise", half_width=lattice.half_width * 0)
+    refused("drawn twice", bin=np.zeros_like(lattice.bin))
+    last = slice(0, -1)
+    refused(
+        "no noise",
+        statistic=lattice.statistic[last],
+        bin=lattice.bin[last],
+        block=lattice.block[last],
+        half_width=lattice.half_width[last],
+        shift=lattice.shift[last],
+    )
+
+
+def test_chunks_do_not_matter(occupancy_of, bound_of, monkeypatch):
+    random = np.random.default_rng(4)
+    occupancy = occupancy_of(random.poisson(1.0, (30, 20)) + np.eye(30, 20, dtype=int))
+    bound = bound_of(60, "1/10")
+    lattices = lattices_for(occupancy, bound, list(Statistic), 7.0)
+    charged = loss_per_user(occupancy, bound, lattices)
+    blocks = best_blocks(occupancy, bound, TOLERANCE, effort=20)
+    lattice = to_block_lattice(blocks, occupancy, bound, PureDP.of(3))
+    exact = block_loss_per_user(occupancy, bound, lattice)
+    for size in (7, 10**6):
+        monkeypatch.setattr(check, "CHUNK", size)
+        check.check_lattices(occupancy, bound, lattices, charged)
+        check.check_blocks(occupancy, bound, tuple(Statistic), lattice, exact)
+        with pytest.raises(AllocationError):
+            check.check_lattices(occupancy, bound, lattices, charged - 2 * CHARGE_STEP)
+        with pytest.raises(AllocationError):
+            check.check_blocks(occupancy, bound, tuple(Statistic), lattice, exact - CHARGE_STEP)

@@ -1,0 +1,179 @@
+"""The budget's calendar at charge time, and Tuesday's map that charges only Tuesday's vehicles."""
+
+import json
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import pytest
+
+from trafficdp.errors import InsufficientBudgetError, UsageError
+
+PICO = 10**12
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """``clock(text)``: what time it is from now on, everywhere a workspace looks."""
+
+    def clock(text):
+        instant = datetime.fromisoformat(text)
+
+        class Stopped(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return instant.astimezone(tz or UTC)
+
+        for module in ("workspace", "release.planning"):
+            monkeypatch.setattr(f"trafficdp.{module}.datetime", Stopped)
+
+    return clock
+
+
+def budget(total, **ceilings):
+    """The value of [budget] epsilon_per_vehicle in the small city's configuration, and lines after it."""
+    lines = [str(total), *(f"epsilon_per_vehicle_a_{name} = {value}" for name, value in ceilings.items())]
+    return "\n".join(lines)
+
+
+def test_a_years_ceiling_is_kept_and_comes_back_with_the_next_year(filled, clock):
+    workspace = filled.open(budget=budget(30, year=8))
+    clock("2026-06-01T12:00:00+00:00")
+    workspace.release()
+    before = filled.dump()
+    with pytest.raises(InsufficientBudgetError) as refusal:
+        workspace.release()
+    assert refusal.value.window == "in 2026"
+    assert refusal.value.remaining == 0
+    assert "later period" in str(refusal.value)
+    assert filled.dump() == before
+    clock("2027-01-01T12:00:00+00:00")
+    workspace.release()
+
+
+def test_a_year_begins_at_midnight_in_the_city(filled, clock):
+    workspace = filled.open(budget=budget(30, year=8))
+    clock("2026-12-31T18:29:00+00:00")
+    workspace.release()
+    # one minute later it is 2027 in Kolkata
+    clock("2026-12-31T18:30:00+00:00")
+    workspace.release()
+    with pytest.raises(InsufficientBudgetError):
+        workspace.release()
+
+
+def test_no_calendar_refreshes_the_total(filled, clock):
+    workspace = filled.open(budget=budget(20, year=8))
+    for year in (2026, 2027):
+        clock(f"{year}-06-01T12:00:00+00:00")
+        workspace.release()
+    clock("2028-06-01T12:00:00+00:00")
+    with pytest.raises(InsufficientBudgetError) as refusal:
+        workspace.release()
+    assert refusal.value.window is None
+    assert refusal.value.remaining == 4
+    assert refusal.value.requested == 8
+
+
+def test_a_months_ceiling_holds_within_the_years(filled, clock):
+    workspace = filled.open(budget=budget(30, year=20, month=8))
+    for month in (1, 2):
+        clock(f"2026-{month:02d}-05T12:00:00+00:00")
+        workspace.release()
+        with pytest.raises(InsufficientBudgetError) as refusal:
+            workspace.release("1.5", force=True)
+        assert refusal.value.window == f"in 2026-{month:02d}"
+    clock("2026-03-05T12:00:00+00:00")
+    with pytest.raises(InsufficientBudgetError) as refusal:
+        workspace.release()
+    assert refusal.value.window == "in 2026"
+    assert refusal.value.remaining == 4
+
+
+def test_spending_exactly_a_ceiling_succeeds(filled, clock):
+    workspace = filled.open(budget=budget(30, month=9))
+    clock("2026-01-05T12:00:00+00:00")
+    workspace.release()
+    workspace.release("1", force=True)
+    with pytest.raises(InsufficientBudgetError) as refusal:
+        workspace.release("0.000001", force=True)
+    assert refusal.value.remaining == 0
+
+
+def test_a_clock_that_was_set_back_opens_no_old_budget(filled, clock):
+    workspace = filled.open(budget=budget(30, year=8))
+    clock("2027-01-05T12:00:00+00:00")
+    workspace.release()
+    before = filled.dump()
+    clock("2026-01-05T12:00:00+00:00")
+    with pytest.raises(UsageError, match="clock is behind the ledger"):
+        workspace.release()
+    assert filled.dump() == before
+
+
+def test_without_a_calendar_the_clock_does_not_matter(filled, clock):
+    workspace = filled.open(budget=20)
+    clock("2027-01-05T12:00:00+00:00")
+    workspace.release()
+    clock("2026-01-05T12:00:00+00:00")
+    workspace.release()
+
+
+def test_what_is_left_in_the_present_month_is_what_the_plan_says(filled, clock):
+    workspace = filled.open(budget=budget(30, year=20, month=9))
+    clock("2026-01-05T12:00:00+00:00")
+    workspace.release()
+    plan = workspace.plan()
+    assert str(plan.budget_left) == "1"
+    assert plan.affordable.short > 0
+    assert plan.affordable.epsilon.epsilon >= 1
+    clock("2026-02-05T12:00:00+00:00")
+    assert str(workspace.plan().budget_left) == "9"
+
+
+def test_the_policy_is_in_the_ledger_the_manifest_and_the_status(filled, clock):
+    workspace = filled.open(budget=budget(30, year=20, month=9))
+    clock("2026-01-05T12:00:00+00:00")
+    release = workspace.release()
+    (charge,) = [row.facts for row in workspace.ledger() if row.facts["kind"] == "charge"]
+    assert charge["budget_pico"] == 30 * PICO
+    assert charge["budget_a_year_pico"] == 20 * PICO
+    assert charge["budget_a_month_pico"] == 9 * PICO
+    manifest = json.loads((release.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["accounting"]["periodic_budget"] == {
+        "a_year": "20",
+        "a_month": "9",
+        "time_zone": "Asia/Kolkata",
+    }
+    year, month = workspace.status().windows
+    assert (year.name, str(year.ceiling), str(year.largest_spent)) == ("in 2026", "20", "8")
+    assert (month.name, str(month.ceiling), str(month.largest_spent)) == ("in 2026-01", "9", "8")
+    assert all(check.passed for check in workspace.verify(release.id))
+
+
+def test_a_manifest_without_calendar_says_nothing_of_one(released):
+    manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
+    assert "periodic_budget" not in manifest["accounting"]
+
+
+def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, small_city):
+    """Vehicles 6 to 10 drive on both days, 11 to 15 on the second alone."""
+    workspace = filled.open(first="2026-03-03", last="2026-03-03", budget=12)
+    workspace.ingest([filled.days[2]])
+    workspace.release()
+    first = {vehicle for vehicle, charged in small_city.charges_by_plate_order(filled).items() if charged}
+    second_day = filled.open(first="2026-03-04", last="2026-03-04", budget=12)
+    plan = second_day.plan("8")
+    # who drove on the first day as well has not enough left, the others all of it
+    assert 0 < plan.affordable.short < plan.affordable.paying
+    assert plan.affordable.empty == 0
+    able = plan.affordable.epsilon
+    assert Fraction(4) <= able.epsilon < 8
+    with pytest.raises(InsufficientBudgetError):
+        second_day.release("8")
+    release = second_day.release("8", within_budget=True, force=True)
+    charges = small_city.charges_by_plate_order(filled)
+    assert max(sum(each.values()) for each in charges.values()) <= 12 * PICO
+    newcomers = {vehicle for vehicle, each in charges.items() if len(each) == 1 and vehicle not in first}
+    assert len(newcomers) == 5
+    # each paid its own loss: the guarantee of the map is the largest, and it is what was planned
+    assert release.release.disclosure["guarantee"]["epsilon"] == str(able)

@@ -1,0 +1,268 @@
+"""The one door: charges within the budget, noise that is drawn once, a ledger that never shrinks."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import trafficdp
+from trafficdp.errors import (
+    AllocationError,
+    DataError,
+    InsufficientBudgetError,
+    StoreBehindError,
+    StoreDamagedError,
+    UninformativeReleaseError,
+    UsageError,
+)
+from trafficdp.mechanisms.blocks.recipe import BlockRecipe
+from trafficdp.mechanisms.laplace.lattice_recipe import LatticeRecipe
+from trafficdp.mechanisms.mean_variance.block_recipe import MomentBlockRecipe
+from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
+from trafficdp.privacy.ledger import GENESIS
+from trafficdp.release.publishing_facts import COMPOSITION
+
+PICO = 10**12
+
+
+# the budget
+
+
+def test_spending_exactly_the_budget_succeeds(filled, small_city):
+    filled.open(budget=16).release()
+    filled.open().release()
+    assert max(small_city.spent(filled).values()) == 16 * PICO
+
+
+def test_a_billionth_of_epsilon_too_much_is_refused_in_one_sentence_and_nothing_is_written(released):
+    workspace = released.open(budget="15.999999999")
+    before = released.dump()
+    with pytest.raises(InsufficientBudgetError) as caught:
+        workspace.release()
+    assert caught.value.exit_code == 3
+    assert caught.value.remaining == Fraction(7_999_999_999, 10**9)
+    assert caught.value.requested == 8
+    assert "costs epsilon 8.000000000000;" in str(caught.value)
+    assert "remaining 7.999999999000;" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert released.dump() == before
+
+
+def test_the_command_line_refuses_with_exit_3_and_one_line(released):
+    released.open(budget=15)
+    before = released.dump()
+    done = subprocess.run(
+        [sys.executable, "-m", "trafficdp", "--config", str(released.config), "release"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "epsilon 8;" in done.stderr
+    assert "remaining 7;" in done.stderr
+    assert released.dump() == before
+
+
+def test_a_withdrawal_gives_no_budget_back(released, small_city):
+    before = small_city.spent(released)
+    workspace = released.open(budget=15)
+    workspace.withdraw("r0001")
+    assert small_city.spent(released) == before
+    with pytest.raises(InsufficientBudgetError):
+        workspace.release()
+    with pytest.raises(UsageError, match="withdrawn already"):
+        workspace.withdraw("r0001")
+
+
+def test_a_vehicle_in_no_released_bin_pays_nothing(released, small_city):
+    vehicles = {vehicle for (vehicle,) in released.sql("SELECT vehicle_id FROM vehicles")}
+    paying = set(small_city.spent(released))
+    assert len(vehicles) == 11
+    assert len(paying) == 10
+    ((entry,),) = released.sql("SELECT entry FROM ledger WHERE sequence = 1")
+    assert json.loads(entry)["vehicles_charged"] == 10
+
+
+def test_vehicles_of_the_second_day_pay_for_the_second_day_only(released, small_city):
+    workspace = released.open(first="2026-03-04", last="2026-03-04")
+    workspace.ingest([released.days[2]])
+    second = workspace.release()
+    accounts = small_city.charges_by_plate_order(released)
+    assert second.release.ledger.sequence == 3
+    both = {vehicle for vehicle, account in accounts.items() if set(account) == {1, 3}}
+    first_only = {vehicle for vehicle, account in accounts.items() if set(account) == {1}}
+    second_only = {vehicle for vehicle, account in accounts.items() if set(account) == {3}}
+    assert (len(first_only), len(both), len(second_only)) == (5, 5, 5)
+    assert all(check.passed for name in ("r0001", "r0002") for check in workspace.verify(name))
+
+
+def test_what_is_refused_as_uninformative_is_not_charged(filled):
+    workspace = filled.open(epsilon=1)
+    before = filled.dump()
+    with pytest.raises(UninformativeReleaseError) as caught:
+        workspace.release()
+    assert caught.value.exit_code == 5
+    assert filled.dump() == before
+    assert workspace.release(force=True).id == "r0001"
+
+
+def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled, monkeypatch):
+    workspace = filled.open()
+    before = filled.dump()
+    for name in COMPOSITION:
+        monkeypatch.setitem(COMPOSITION, name, "unknown")
+    with pytest.raises(DataError, match="manifest is not complete"):
+        workspace.release()
+    assert filled.dump() == before
+    assert workspace.releases() == []
+
+
+# the ledger and its witnesses
+
+
+@pytest.mark.parametrize(
+    ("rung", "recipe"),
+    [
+        ("blocks", BlockRecipe),
+        ("equal", LatticeRecipe),
+        ("moments", MomentsRecipe),
+        ("moment_blocks", MomentBlockRecipe),
+    ],
+)
+@pytest.mark.parametrize("share", [0.5, 1 - 1e-9])
+def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
+    filled, monkeypatch, rung, recipe, share
+):
+    def cheaper(self, occupancy, bound):
+        event = kept(self, occupancy, bound)
+        return replace(event, loss_per_user=(event.loss_per_user * share).astype("int64"))
+
+    kept = recipe.event
+    monkeypatch.setattr(recipe, "event", cheaper)
+    before = filled.dump()
+    with pytest.raises(AllocationError, match="vehicles would lose more than they are charged") as caught:
+        filled.open(rung=rung).release()
+    assert caught.value.exit_code == 1
+    assert filled.dump() == before
+
+
+def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_charge(filled, monkeypatch):
+    def shrunk(self):
+        facts = kept(self)
+        return {**facts, "half_width": [max(1, width // 3) for width in facts["half_width"]]}
+
+    kept = BlockRecipe.to_facts
+    monkeypatch.setattr(BlockRecipe, "to_facts", shrunk)
+    before = filled.dump()
+    with pytest.raises(AllocationError, match="10 vehicles would lose more"):
+        filled.open(rung="blocks").release()
+    assert filled.dump() == before
+
+
+def test_a_manifest_carries_number_and_hash_of_its_charge(released):
+    manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
+    rows = released.sql("SELECT sequence, head_hash FROM ledger ORDER BY sequence")
+    accounting = manifest["accounting"]
+    assert (accounting["ledger_sequence"], accounting["head_hash"]) == rows[0]
+    head = json.loads(released.head().read_text(encoding="ascii"))
+    assert (head["sequence"], head["head_hash"]) == rows[-1]
+
+
+@pytest.fixture
+def restored(released):
+    """A city whose vault was replaced by a copy from before its second release."""
+    old = released.folder / "backup.duckdb"
+    shutil.copy(released.vault, old)
+    released.open(budget=40).release()
+    shutil.copy(old, released.vault)
+    return released
+
+
+def refuses(city, error=StoreBehindError):
+    before = city.dump()
+    with pytest.raises(error) as caught:
+        city.open().release()
+    assert caught.value.exit_code == 6
+    assert "\n" not in str(caught.value)
+    assert city.dump() == before
+
+
+def test_an_old_vault_refuses_by_head_and_manifests(restored):
+    refuses(restored)
+
+
+def test_an_old_vault_refuses_by_its_head_alone(restored):
+    shutil.rmtree(restored.store / "releases")
+    refuses(restored)
+
+
+def test_an_old_vault_refuses_by_a_manifest_alone(restored):
+    # the head went back with the backup, the releases did not
+    rows = restored.sql("SELECT sequence, head_hash FROM ledger ORDER BY sequence")
+    head = json.loads(restored.head().read_text(encoding="ascii"))
+    restored.head().write_text(
+        json.dumps({**head, "sequence": 2, "head_hash": rows[-1][1]}), encoding="ascii"
+    )
+    refuses(restored)
+
+
+def test_an_old_vault_without_its_head_refuses(restored):
+    shutil.rmtree(restored.store / "releases")
+    restored.head().unlink()
+    refuses(restored)
+
+
+def test_a_missing_head_refuses_even_a_sound_vault(released):
+    released.head().unlink()
+    refuses(released)
+
+
+def test_a_garbled_head_refuses(released):
+    released.head().write_bytes(b"{")
+    refuses(released, StoreDamagedError)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"accounting": 3}', "[" * 100_000], ids=range(5))
+def test_a_manifest_that_says_nothing_of_the_ledger_refuses_and_is_no_bug(released, content):
+    (released.store / "releases/r0001/manifest.json").write_text(content, encoding="utf-8")
+    with pytest.raises((StoreDamagedError, DataError)) as caught:
+        released.open().release()
+    assert caught.value.exit_code in (4, 6)
+
+
+def test_a_new_store_with_the_same_key_does_not_forgive_the_old_one(restored, tmp_path, small_city):
+    text = restored.config.read_text(encoding="utf-8")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "trafficdp.toml").write_text(f'key_file = "{restored.key}"\n{text}', encoding="utf-8")
+    fresh = trafficdp.open(other / "trafficdp.toml", create=True)
+    fresh.ingest([restored.days[1]])
+    assert fresh.release().id == "r0001"
+    assert len(list(restored.folder.glob("*.head"))) == 2
+    with pytest.raises(StoreBehindError):
+        restored.open().release()
+    assert fresh.release().id == "r0002"
+
+
+def test_commands_that_only_read_still_work_behind_a_head(restored):
+    workspace = restored.open()
+    assert [each.id for each in workspace.releases()] == ["r0001"]
+    assert len(workspace.ledger()) == 2
+    assert workspace.status().releases == 1
+    failed = [check.name for check in workspace.verify("r0001") if not check.passed]
+    assert failed[0] == "the ledger is not behind its head or any manifest"
+
+
+def test_a_folder_in_the_way_of_the_next_release_is_refused_before_the_charge(released):
+    (released.store / "releases/r0002").mkdir()
+    refuses(released)
+
+
+def test_an_empty_ledger_has_the_start_for_a_head(filled):
+    head = json.loads(filled.head().read_text(encoding="ascii"))
+    assert (head["sequence"], head["head_hash"]) == (0, GENESIS)

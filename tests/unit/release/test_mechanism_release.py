@@ -1,0 +1,333 @@
+"""Every mechanism from the configuration to `verify`: charged, drawn, published, read, and priced again."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import duckdb
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from trafficdp import workspace
+from trafficdp.bounding.count_cap import CountCap
+from trafficdp.cli.main import run as command_line
+from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
+from trafficdp.export.files.manifest import manifest_schema
+from trafficdp.mechanisms import registry
+from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.settings import settings_of
+from trafficdp.model.statistic import Statistic
+from trafficdp.release import curator
+
+EXACT = [each.name for each in PURE_MECHANISMS if not each.idealised and each.name != "baseline"]
+PICO = 10**12
+
+
+def statistics_of(name):
+    known = (Statistic.MEAN, Statistic.VARIANCE)
+    return ", ".join(f'"{each.value}"' for each in known if each in pure_mechanism_named(name).statistics)
+
+
+def opened(city, name, **changes):
+    """The city's workspace with one mechanism for all statistics that it knows, by its configuration."""
+    city.open(statistics=statistics_of(name), **changes)
+    text = city.config.read_text(encoding="utf-8")
+    city.config.write_text(text.replace("[map]", f'[map]\nmechanism = "{name}"'), encoding="utf-8")
+    return workspace.open_workspace(city.config)
+
+
+def release_by(city, name):
+    city.open().ingest([city.days[1]])
+    opened(city, name).release(force=True)
+
+
+def failed(city, release="r0001"):
+    return {check.name: check.found for check in city.open().verify(release) if not check.passed}
+
+
+def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(filled, monkeypatch):
+    """A count cap of another rule would price every vehicle anew: what was written down is what counts."""
+    here = opened(filled, "pooled")
+    here.plan(save="spring", suggestions=False)
+    planned = here.plan(suggestions=False).allocation.recipe.to_facts()
+    here.release(force=True)
+    later = tuple(
+        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in PURE_MECHANISMS
+    )
+    monkeypatch.setattr(registry, "PURE_MECHANISMS", later)
+    assert pure_mechanism_named("pooled").cap is CountCap.MEDIAN
+    assert failed(filled) == {}
+    again = opened(filled, "pooled", budget=40)
+    assert again.plan(suggestions=False).allocation.recipe.to_facts() != planned
+    done = again.release(plan="spring", force=True).release
+    for settings in done.disclosure["recipe"]["settings"].values():
+        assert settings == [{"name": "cap", "value": "argmax"}]
+    assert failed(filled, "r0002") == {}
+
+
+def manifest_of(city, release="r0001"):
+    return city.store / "releases" / release / "manifest.json"
+
+
+@pytest.mark.parametrize(
+    "name",
+    # best fit stands for wrap around: the same code, samples put into arrays in another order
+    [pytest.param(name, marks=pytest.mark.prove if name.endswith("wrap_around") else ()) for name in EXACT],
+)
+def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(filled, name, small_city):
+    here = opened(filled, name)
+    planned = here.plan(suggestions=False)
+    done = here.release(force=True)
+    assert failed(filled) == {}
+    # the charge is the largest of the losses, at most what was asked, and nearly all of it
+    charges = small_city.charges_by_plate_order(filled)
+    largest = max(each[1] for each in charges.values())
+    assert largest == planned.loss.pico
+    assert 7.5 * PICO <= largest <= 8 * PICO
+
+    document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
+    jsonschema.validate(document, manifest_schema())
+    assert document["recipe"]["kind"] == "mechanism"
+    assert set(document["recipe"]["mechanisms"].values()) == {name}
+    for settings in document["recipe"]["settings"].values():
+        stated = {each["name"]: each["value"] for each in settings}
+        assert stated == settings_of(pure_mechanism_named(name))
+    assert not document["honesty"]["idealised_mechanisms"]
+    for stated in document["mechanisms"]:
+        assert stated["mechanism"] == name
+        assert stated["citation"] == pure_mechanism_named(name).citation
+        assert stated["interval_basis"]
+        assert 0 < stated["share"] <= 1
+
+    frame = pd.read_parquet(filled.store / "releases/r0001/cells.parquet")
+    for statistic, estimate in done.release.estimates.items():
+        column = frame[f"{statistic.stem}_epsilon"].to_numpy()
+        np.testing.assert_array_equal(column, estimate.recipe["epsilon"])
+        np.testing.assert_array_equal(np.isnan(column), done.release.status == "withheld")
+        assert not [each for each in frame if "lattice" in each]
+    with duckdb.connect(filled.released, read_only=True) as connection:
+        for statistic in done.release.estimates:
+            rows = connection.execute(f"SELECT {statistic.stem}_epsilon FROM cells ORDER BY cell, slot")
+            stored = np.array([each[0] for each in rows.fetchall()], dtype=np.float64)
+            np.testing.assert_array_equal(stored, frame[f"{statistic.stem}_epsilon"].to_numpy())
+    for form, suffix in (("geojson", "geojson"), ("csv", "csv"), ("geoparquet", "parquet"), ("html", "html")):
+        assert here.export("r0001", form, filled.folder / f"out.{suffix}").stat().st_size > 0
+
+
+def test_planning_after_a_release_gives_the_same_recipe(filled):
+    here = opened(filled, "pooled")
+    planned = here.plan(suggestions=False).allocation.recipe.to_facts()
+    here.release(force=True)
+    assert here.plan(suggestions=False).allocation.recipe.to_facts() == planned
+
+
+TAMPERING = {
+    "more epsilon than was charged": lambda frame: frame.assign(
+        speed_mean_epsilon=frame["speed_mean_epsilon"] * 2
+    ),
+    "no epsilon": lambda frame: frame.drop(columns="speed_mean_epsilon"),
+    "an endless epsilon": lambda frame: frame.assign(speed_mean_epsilon=np.inf),
+    "a negative epsilon": lambda frame: frame.assign(speed_mean_epsilon=-frame["speed_mean_epsilon"]),
+    "epsilon as text": lambda frame: frame.assign(speed_mean_epsilon="much"),
+    "epsilon nowhere": lambda frame: frame.assign(speed_mean_epsilon=np.nan),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERING)
+def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
+    city, _ = prepared(release_by, "worst_case_clipping_exact")
+    path = city.store / "releases/r0001/cells.parquet"
+    TAMPERING[how](pd.read_parquet(path)).to_parquet(path)
+    found = failed(city)
+    assert "every file is the one that was published" in found
+    assert "the manifest's epsilon is the largest recomputed loss" in found
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
+        {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},
+        {"kind": "mechanism", "mechanisms": {"mean": "akmv"}, "settings": {"variance": []}},
+        {
+            "kind": "mechanism",
+            "mechanisms": {"mean": "akmv", "variance": "akmv"},
+            "settings": {"mean": [{"name": "wishes", "value": 3}]},
+        },
+        {"kind": "mechanism"},
+        {"kind": "lattice"},
+        {"kind": "wishes"},
+        None,
+    ],
+    ids=range(8),
+)
+def test_a_manifest_that_names_another_recipe_is_caught(prepared, recipe):
+    city, _ = prepared(release_by, "akmv")
+    document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
+    document["recipe"] = recipe
+    manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
+    found = failed(city)
+    assert "the manifest's epsilon is the largest recomputed loss" in found
+    assert "every file is the one that was published" in found
+
+
+class Died(BaseException):
+    """What a test raises where a process would die."""
+
+
+@pytest.mark.parametrize("boundary", curator.BOUNDARIES)
+def test_a_crash_costs_one_charge_and_never_draws_twice(filled, boundary, monkeypatch, small_city):
+    def reached(name):
+        if name == boundary:
+            raise Died
+
+    here = opened(filled, "levy_best_fit")
+    with monkeypatch.context() as patched:
+        patched.setattr(curator, "reached", reached)
+        with pytest.raises(Died):
+            here.release(force=True)
+    # the same command again: it finishes what was begun, or finds it done
+    again = opened(filled, "levy_best_fit", budget=40).release(force=True)
+    begun = boundary not in ("published",)
+    assert again.id == ("r0001" if begun else "r0002")
+    entries = [entry["kind"] for entry in small_city.ledger_entries(filled)]
+    assert entries.count("charge") == (1 if begun else 2)
+    assert failed(filled) == {}
+    values = again.release.estimates[Statistic.MEAN].value
+    np.testing.assert_array_equal(here.map(again.id).release.estimates[Statistic.MEAN].value, values)
+
+
+def test_another_mechanism_is_another_question(filled, monkeypatch):
+    def reached(name):
+        if name == "charged":
+            raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(curator, "reached", reached)
+        with pytest.raises(Died):
+            opened(filled, "pooled", budget=40).release(force=True)
+    other = opened(filled, "linf_block", budget=40).release(force=True)
+    assert other.id == "r0002"
+    assert other.release.disclosure["recipe"]["mechanisms"] == {
+        "mean": "linf_block",
+        "variance": "linf_block",
+    }
+    assert failed(filled, "r0001") == failed(filled, "r0002") == {}
+
+
+def test_budget_refuses_a_mechanism_before_anything_is_written(filled):
+    here = opened(filled, "two_stage", budget=7)
+    before = filled.dump()
+    with pytest.raises(InsufficientBudgetError):
+        here.release(force=True)
+    assert filled.dump() == before
+
+
+def test_python_chooses_a_mechanism_too(filled):
+    here = filled.open().with_map(mechanism={Statistic.MEAN: "array_averaging_best_fit"})
+    done = here.release(force=True)
+    assert done.release.disclosure["recipe"]["mechanisms"] == {
+        "mean": "array_averaging_best_fit",
+        "variance": "baseline",
+    }
+    assert failed(filled) == {}
+    with pytest.raises(UsageError, match="cannot estimate the mean"):
+        filled.open().with_map(mechanism="direct_clipping")
+    with pytest.raises(UsageError, match="unknown mechanism"):
+        filled.open().with_map(mechanism="guess")
+
+
+# the honesty gate
+
+
+def test_an_idealised_mechanism_is_refused_in_a_configuration_with_the_switch_to_use(filled):
+    with pytest.raises(ConfigError, match=r"release --allow-idealised-noise huber") as caught:
+        opened(filled, "huber")
+    assert "no exact sampler" in str(caught.value)
+    with pytest.raises(UsageError, match="allow-idealised-noise"):
+        filled.open().with_map(mechanism="huber")
+
+
+def test_the_switch_releases_an_idealised_mechanism_and_the_manifest_says_so(filled):
+    done = filled.open(statistics='"mean"').release(force=True, allow_idealised_noise="huber")
+    honesty = done.release.disclosure["honesty"]
+    assert honesty["idealised_mechanisms"] is True
+    (stated,) = done.release.disclosure["mechanisms"]
+    assert stated["idealised"]
+    assert "--allow-idealised-noise" in stated["sampler"]
+    assert failed(filled) == {}
+    document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
+    jsonschema.validate(document, manifest_schema())
+
+
+def test_the_curator_itself_refuses_idealised_noise_that_nobody_allowed(filled, monkeypatch):
+    real = workspace.Planning.plan
+
+    def sneaked(self, *given):
+        from dataclasses import replace
+
+        found, occupancy = real(self, *given)
+        event = replace(found.allocation.event, idealised=True)
+        return replace(found, allocation=replace(found.allocation, event=event)), occupancy
+
+    monkeypatch.setattr(workspace.Planning, "plan", sneaked)
+    before = filled.dump()
+    with pytest.raises(UsageError, match="no exact sampler"):
+        filled.open().release(force=True)
+    assert filled.dump() == before
+
+
+# auto
+
+
+@pytest.mark.usefixtures("few_runs")
+def test_auto_says_why_in_plan_and_manifest(filled):
+    here = opened(filled, "baseline").with_map(mechanism="auto")
+    planned = here.plan(suggestions=False).allocation
+    assert planned.reason.startswith("auto: ")
+    assert "made-up cities" in planned.reason
+    done = here.release(force=True)
+    assert planned.reason in done.release.disclosure["honesty"]["tuning_data"]
+    assert failed(filled) == {}
+
+
+@pytest.mark.usefixtures("few_runs")
+def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
+    """The same records with every speed another, or 0: the same choice, the same epsilon everywhere."""
+    recipes = []
+    for speed in (None, "0", "64"):
+        other = small_city.City(tmp_path / f"city{speed}")
+        # under one key vehicles keep their order, which the made-up cities depend on
+        shutil.copy(filled.key, other.key)
+        rows = filled.days[1].read_text(encoding="utf-8").splitlines()
+        if speed is not None:
+            rows = [rows[0], *(f"{row.rpartition(',')[0]},{speed}" for row in rows[1:])]
+        other.days[1].write_text("\n".join(rows) + "\n", encoding="utf-8")
+        there = other.open().with_map(mechanism="auto")
+        there.ingest([other.days[1]])
+        allocation = there.plan(suggestions=False).allocation
+        counts = allocation.occupancy.samples_per_bin.tolist()
+        recipes.append((counts, allocation.reason, allocation.loss))
+    assert recipes[0] == recipes[1] == recipes[2]
+
+
+@pytest.mark.usefixtures("few_runs")
+def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled, capsys):
+    def told(name):
+        opened(filled, name)
+        assert command_line(["--config", str(filled.config), "plan"]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    text = told("akmv")
+    assert "Released by akmv, not by a rung of the table." in text
+    assert "Why: mean: akmv was asked for by name" in text
+    assert opened(filled, "akmv").plan().suggestions is None
+    assert "Why: auto: " not in told("baseline")
+    assert "by rung" in told("baseline")
+    # what passes by joint noise passes under auto: it prefers what says enough
+    hopeless = filled.open().with_map(mechanism="auto")
+    suggested = hopeless.plan("0.5").suggestions
+    assert suggested.epsilon is not None
+    assert not hopeless.plan(str(suggested.epsilon), suggestions=False).verdict.refused

@@ -1,0 +1,220 @@
+"""`trafficdp audit`: what draws on neighbouring data sets prove about epsilon. No store is needed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, cast
+
+import typer
+
+from trafficdp._validate import did_you_mean, in_range, positive
+from trafficdp.audit.lower_bound import (
+    LowerBound,
+    audit_approx_mechanism,
+    audit_draws,
+    audit_mechanism,
+    audit_zcdp_mechanism,
+)
+from trafficdp.audit.wrong import Mistake, mistakes
+from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.settings import Settings
+from trafficdp.errors import UsageError, VerificationError
+from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, ZCDP_MECHANISMS, AnyMechanism
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
+from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
+from trafficdp.privacy.loss import PureDP
+
+BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
+"""Speeds of the made-up vehicles: 0 to 64 whole km/h."""
+DELTA = 0.01
+"""At which zCDP mechanisms are audited: they get the rho that a pure epsilon implies. The larger delta is,
+the less is claimed, and so few draws could never refute what follows at 10^-6."""
+MOST_WHOLE_RUNS = 1_000
+"""A zCDP mechanism runs once a draw."""
+Claimant = AnyMechanism | Mistake
+MEANING = {
+    "keeps": "the draws do not refute the claim",
+    "REFUTED": "the draws refute the claim: a bug",
+    "CAUGHT": "wrong on purpose, and the draws show it",
+    "not caught": "wrong on purpose, but these draws are too few to show it",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One audit: what was claimed, what was found, whether the claimant is wrong on purpose."""
+
+    name: str
+    statistic: str
+    claim: float
+    delta: float
+    found: LowerBound
+    wrong_on_purpose: bool
+
+    @property
+    def verdict(self) -> str:
+        """A key of MEANING."""
+        above = self.found.epsilon > self.claim
+        if self.wrong_on_purpose:
+            return "CAUGHT" if above else "not caught"
+        return "REFUTED" if above else "keeps"
+
+
+def audit(
+    context: typer.Context,
+    mechanism: Annotated[
+        str | None, typer.Argument(help="A mechanism, or one that is wrong on purpose; see --all.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, in one table.")] = False,
+    epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for one bin.")] = 1.0,
+    draws: Annotated[int, typer.Option(min=100, max=10**7, help="Draws on each data set.")] = 20_000,
+    confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = 0.999,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 1,
+    secure: Annotated[bool, typer.Option("--secure", help="Draw as a release does: slower.")] = False,
+) -> None:
+    """Bound epsilon from below by draws on data sets that differ in one vehicle. No store is needed."""
+    settings: Settings = context.obj
+    positive(epsilon=epsilon)
+    in_range(0, 1, confidence=confidence)
+    chosen = _chosen(mechanism, everything)
+    noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(seed)
+    findings = []
+    for claimant in chosen:
+        with settings.output.spinner(f"auditing {_name(claimant)}"):
+            findings += _findings(claimant, epsilon, noise, draws, confidence)
+    settings.output.result(audit_facts(findings))
+    show(settings.output, findings)
+    refuted = [finding.name for finding in findings if finding.verdict == "REFUTED"]
+    if refuted:
+        raise VerificationError(
+            "an epsilon is refuted", got=", ".join(refuted), todo="release nothing with it and report a bug"
+        )
+
+
+def slug(name: str) -> str:
+    """Return ``name`` in lower case, with one underscore for all between letters and digits."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def _name(claimant: Claimant) -> str:
+    return slug(claimant.name)
+
+
+def _chosen(name: str | None, everything: bool) -> list[Claimant]:
+    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND)]
+    known = {_name(one): one for one in everyone}
+    if everything and name is None:
+        return list(known.values())
+    if name is None or everything:
+        raise UsageError(
+            "which mechanism?", expected="one name, or --all", todo="see `trafficdp audit --help`"
+        )
+    if name not in known:
+        raise UsageError(
+            "unknown mechanism",
+            got=f"{name:.60}",
+            expected="one of " + ", ".join(known),
+            todo=did_you_mean(name, known),
+        )
+    return [known[name]]
+
+
+def _findings(
+    claimant: Claimant, epsilon: float, noise: NoiseSource, draws: int, confidence: float
+) -> list[Finding]:
+    if isinstance(claimant, Mistake):
+        found = audit_draws(
+            claimant.wrong, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
+        )
+        return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
+    findings = []
+    for statistic in claimant.statistics:
+        claim, delta = epsilon, 0.0
+        if claimant in ZCDP_MECHANISMS:
+            rho = pure_to_zcdp(PureDP.of(epsilon))
+            claim, delta = float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
+            found = audit_zcdp_mechanism(
+                claimant,
+                statistic,
+                float(rho.rho),
+                BOUND,
+                noise,
+                delta=delta,
+                draws=min(draws, MOST_WHOLE_RUNS),
+                confidence=confidence,
+            )
+        elif claimant in APPROX_MECHANISMS:
+            kept, found = audit_approx_mechanism(
+                claimant,
+                statistic,
+                epsilon,
+                BOUND,
+                noise,
+                draws=draws,
+                confidence=confidence,
+            )
+            claim, delta = float(kept.epsilon), float(kept.delta)
+        else:
+            found = audit_mechanism(
+                cast("Mechanism", claimant),
+                statistic,
+                epsilon,
+                BOUND,
+                noise,
+                draws=draws,
+                confidence=confidence,
+            )
+        findings.append(Finding(claimant.name, statistic.value, claim, delta, found, wrong_on_purpose=False))
+    return findings
+
+
+def audit_facts(findings: list[Finding]) -> dict[str, object]:
+    """Return the findings as plain JSON values: audit.schema.json."""
+    return {
+        "findings": [
+            {
+                "name": finding.name,
+                "statistic": finding.statistic or None,
+                "claim": finding.claim,
+                "delta": finding.delta,
+                "lower_bound": finding.found.epsilon,
+                "draws": finding.found.draws,
+                "confidence": finding.found.confidence,
+                "wrong_on_purpose": finding.wrong_on_purpose,
+                "verdict": finding.verdict.lower().replace(" ", "_"),
+                "pair": finding.found.label,
+                "event": finding.found.event,
+            }
+            for finding in findings
+        ]
+    }
+
+
+def show(output: Output, findings: list[Finding]) -> None:
+    """Print the findings for people."""
+    output.table(
+        "Claimed epsilon, and what draws prove it to be at least",
+        ["mechanism", "statistic", "claimed", "delta", "at least", "draws", "confidence", "verdict"],
+        [
+            [
+                finding.name,
+                finding.statistic,
+                f"{finding.claim:.4g}",
+                f"{finding.delta:g}",
+                f"{finding.found.epsilon:.4f}",
+                finding.found.draws,
+                f"{finding.found.confidence:g}",
+                finding.verdict,
+            ]
+            for finding in findings
+        ],
+    )
+    for verdict, meaning in MEANING.items():
+        if any(finding.verdict == verdict for finding in findings):
+            output.say(f"{verdict}: {meaning}.")
+    output.say("A bound below the claim does not prove it: the proofs are in the mechanisms' files.")

@@ -1,0 +1,160 @@
+"""`trafficdp compare`: every mechanism on this map, from public counts, and which one `auto` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.compare_zcdp import show_zcdp_comparison, zcdp_comparison, zcdp_comparison_facts
+from trafficdp.cli.words.options import EpsilonOption, RhoOption
+from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.plan_zcdp import require_rho_only
+from trafficdp.cli.words.settings import Settings
+from trafficdp.mechanisms.simulated.trial import SEED, MadeUpCities
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.choose import Choice, choose, constant_error
+from trafficdp.planner.fit import Split
+from trafficdp.planner.offer import Offer
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.release.outcomes import Plan
+
+SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The choices of a map's statistics; ``seed`` is that of the made-up cities."""
+
+    epsilon: PureDP
+    bound: ContributionBound
+    occupancy: Occupancy
+    withheld: int
+    choices: tuple[Choice, ...]
+    seed: int
+
+
+def compare(
+    context: typer.Context,
+    epsilon: EpsilonOption = None,
+    rho: RhoOption = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the made-up speeds and their noise; `auto` takes 1.")
+    ] = SEED,
+) -> None:
+    """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
+    settings: Settings = context.obj
+    workspace = settings.workspace()
+    if rho is not None or workspace.config.policy.kind is LossKind.ZCDP:
+        require_rho_only(epsilon=epsilon)
+        with settings.output.spinner("comparing from public counts"):
+            planned = workspace.zcdp.plan(rho)
+            offers = zcdp_comparison(planned, seed)
+        settings.output.result(zcdp_comparison_facts(planned, offers, seed))
+        show_zcdp_comparison(settings.output, planned, offers, seed)
+        return
+    with settings.output.spinner("comparing from public counts"):
+        plan = workspace.plan(epsilon, suggestions=False)
+        found = comparison(plan, seed)
+    settings.output.result(comparison_facts(found))
+    show(settings.output, found)
+
+
+def comparison(plan: Plan, seed: int) -> Comparison:
+    """Return the comparison on the bins of ``plan``, tried on made-up speeds of ``seed``."""
+    allocation = plan.allocation
+    request, occupancy = allocation.request, allocation.occupancy
+    tries = MadeUpCities(occupancy, request.bound, seed)
+    choices = tuple(
+        choose(
+            occupancy,
+            request.bound,
+            statistic,
+            request.epsilon,
+            tries=tries,
+            refuse_above=request.refuse_above,
+        )
+        for statistic in request.tolerance
+    )
+    withheld = int((~allocation.keep).sum())
+    return Comparison(request.epsilon, request.bound, occupancy, withheld, choices, seed)
+
+
+def comparison_facts(found: Comparison) -> dict[str, object]:
+    """Return the comparison as plain JSON values: compare.schema.json."""
+    return {
+        "epsilon": str(found.epsilon),
+        "unit": found.bound.unit.value,
+        "bins": found.occupancy.bins,
+        "bins_withheld": found.withheld,
+        "seed": found.seed,
+        "statistics": [
+            {
+                "statistic": choice.statistic.value,
+                "auto": choice.chosen.mechanism,
+                "reason": choice.reason,
+                "constant_error": constant_error(choice.statistic, found.bound),
+                "mechanisms": [_offer_facts(offer) for offer in choice.offers],
+            }
+            for choice in found.choices
+        ],
+    }
+
+
+def _offer_facts(offer: Offer) -> dict[str, object]:
+    fit = offer.fit
+    return {
+        "mechanism": offer.mechanism,
+        "idealised": offer.idealised,
+        "split": None if fit is None else fit.split.value,
+        "loss": None if fit is None else str(fit.event.loss),
+        "median_error": None if fit is None else offer.median_error,
+        "worst_error": None if fit is None else offer.worst_error,
+        "simulated_error": offer.tried,
+        "unavailable": offer.unavailable,
+    }
+
+
+def show(output: Output, found: Comparison) -> None:
+    """Print the comparison for people."""
+    for choice in found.choices:
+        label = found.bound.unit.label
+        unit = f"({label})^2" if choice.statistic is Statistic.VARIANCE else label
+        columns = ["mechanism", "median", "worst", "simulated", "noise", "epsilon split", "auto"]
+        output.table(
+            f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "
+            f"at epsilon {found.epsilon}",
+            columns,
+            [_row(choice, offer) for offer in choice.offers],
+        )
+        for offer in choice.offers:
+            if offer.unavailable is not None:
+                output.say(f"{offer.mechanism} is not available: {offer.unavailable}.")
+        output.say(f"auto: {choice.reason}.")
+        output.say("")
+    output.say(
+        f"Each spends the whole epsilon on one statistic over {found.occupancy.bins} bins "
+        f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
+        "expected error at the worst speeds there could be, from public counts."
+    )
+    output.say(
+        f"simulated: mean error over the bins in the worse of two made-up cities (seed {found.seed}); no "
+        "speed of this city is read. `auto` takes the least of those whose median is good enough, or of all."
+    )
+    output.say("idealised: no exact sampler, so it is never chosen. Nothing was spent.")
+
+
+def _row(choice: Choice, offer: Offer) -> list[object]:
+    if offer.fit is None:
+        numbers: list[object] = ["-", "-", "-"]
+        split = "-"
+    else:
+        tried = "-" if offer.tried is None else f"{offer.tried:#.4g}"
+        numbers = [f"{offer.median_error:#.4g}", f"{offer.worst_error:#.4g}", tried]
+        split = SPLITS[offer.fit.split]
+    noise = "idealised" if offer.idealised else "exact"
+    return [offer.mechanism, *numbers, noise, split, "<-" if offer is choice.chosen else ""]

@@ -1,0 +1,28 @@
+"""`trafficdp export`: one file of a release, wherever it is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.options import ReleaseArgument
+from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.settings import Settings
+from trafficdp.export.write import FORMATS
+
+
+def export(
+    context: typer.Context,
+    release: ReleaseArgument,
+    out: Annotated[Path, typer.Argument(help="File to write.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="<format>", help=" | ".join(FORMATS), show_default=False)
+    ],
+) -> None:
+    """Write a release as one file. What was released is free to use: this costs no budget."""
+    settings: Settings = context.obj
+    settings.workspace().export(release, to, out)
+    settings.output.say(f"wrote {shorten(out)}")
+    settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})

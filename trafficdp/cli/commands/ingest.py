@@ -1,0 +1,131 @@
+"""`trafficdp ingest`: files into the vault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.settings import Settings
+from trafficdp.errors import DataError
+from trafficdp.ingest.linter import LintVerdict
+from trafficdp.ingest.read import wrong_unit
+from trafficdp.ingest.report import RULES
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.release.outcomes import IngestedFile
+
+
+def ingest(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Files that a [[source]] of the configuration declares.", show_default=False),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check mapping, units and rejects; write nothing.")
+    ] = False,
+    strict_units: Annotated[
+        bool,
+        typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
+    ] = False,
+) -> None:
+    """Read files into the vault, all or none. Reading a file twice changes nothing."""
+    settings: Settings = context.obj
+    output = settings.output
+    with output.bars() as bars:
+        workspace = settings.workspace(bars)
+        for file in files:
+            _refuse_what_is_no_file(file)
+        done = workspace.ingest(files, dry_run=dry_run, strict_units=strict_units)
+    if dry_run:
+        _show_sources(settings, workspace.config.sources)
+    output.table(
+        "Rows (for the curator's eyes: outside the privacy guarantee)",
+        ["file", "source", "rows in", "kept", "rejected", "new"],
+        [
+            [
+                each.file,
+                each.report.source,
+                each.report.rows_in,
+                each.report.rows_kept,
+                each.report.rows_in - each.report.rows_kept,
+                each.added,
+            ]
+            for each in done
+        ],
+        prose=("file", "source"),
+    )
+    rejected = {rule: sum(each.report.rejected.get(rule, 0) for each in done) for rule in RULES}
+    if any(rejected.values()):
+        output.table(
+            "Why rows were rejected (by file: --json)",
+            ["rule", "rows", "meaning"],
+            [[rule, rows, RULES[rule]] for rule, rows in rejected.items() if rows],
+            prose=("meaning",),
+        )
+    for each in done:
+        _warn_about_unit(settings, each)
+        if each.already_there:
+            output.say(f"{each.file}: in the store already, nothing changed")
+    if dry_run:
+        output.say("dry run: nothing was written")
+    output.result(
+        {
+            "dry_run": dry_run,
+            "outside_the_guarantee": True,
+            "files": [
+                {
+                    "file": each.file,
+                    "source": each.report.source,
+                    "rows_in": each.report.rows_in,
+                    "rows_kept": each.report.rows_kept,
+                    "rejected": dict(each.report.rejected),
+                    "derived": each.report.derived,
+                    "new": each.added,
+                    "already_there": each.already_there,
+                    "units": [finding.to_dict() for finding in each.report.lint],
+                }
+                for each in done
+            ],
+        }
+    )
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
+    """Raise DataError for a folder or nothing, before anyone wonders which source it belongs to."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder", expected="files", todo="name the files in it")
+    if not path.exists():
+        raise DataError(f"there is no file {path}", todo="correct its name")
+
+
+def _show_sources(settings: Settings, sources: Sequence[SourceDeclaration]) -> None:
+    rows = [
+        [
+            source.name,
+            source.format,
+            ", ".join(f"{ours} <- {theirs}" for ours, theirs in source.columns.items())
+            or "by its specification",
+            ", ".join(period.unit.label for period in source.units),
+        ]
+        for source in sources
+    ]
+    settings.output.table(
+        "Declared sources",
+        ["source", "format", "columns", "speed unit"],
+        rows,
+        prose=("source", "columns", "speed unit"),
+    )
+
+
+def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
+    for finding in each.report.lint:
+        if finding.verdict is LintVerdict.WRONG:
+            told = wrong_unit(each.file, each.report.source, finding)
+            settings.output.warn(f"{told}; what is in a store is never edited, so begin a new one")
+        if finding.verdict is LintVerdict.UNSURE:
+            settings.output.warn(
+                f"{each.file}: only {finding.pairs} pairs of fixes to check the unit {finding.unit.label} by"
+            )

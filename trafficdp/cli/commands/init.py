@@ -1,0 +1,90 @@
+"""`trafficdp init`: a commented configuration, an empty store, a key outside it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.iudx_template import iudx_template
+from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.settings import Settings, check_name
+from trafficdp.config.file import read_places, template
+from trafficdp.errors import UsageError
+from trafficdp.export.files.file import disk_errors
+from trafficdp.release.store_setup import create_store, key_path, store_path
+from trafficdp.store.vault import database_in
+
+IudxOption = Annotated[
+    Path | None,
+    typer.Option(metavar="<file>", help="Fill in what a configuration (JSON) of the IUDX pipeline says."),
+]
+
+
+def init(context: typer.Context, iudx: IudxOption = None) -> None:
+    """Write a commented configuration (if there is none) and make an empty store and its key."""
+    settings: Settings = context.obj
+    output = settings.output
+    fresh = not _exists(settings.config)
+    configured_store, configured_key = (None, None) if fresh else read_places(settings.config)
+    # the template sets no place of its own but the usual one
+    store = store_path(settings.config, settings.store, configured_store)
+    check_name(store)
+    database_in(store)
+    key = key_path(store, configured_key)
+    if _exists(store / "vault.duckdb"):
+        raise UsageError(
+            "there is a store here already", got=str(store), todo="use it, or name another with --store"
+        )
+    if _exists(store) and not store.is_dir():
+        raise UsageError("the place of the store is not a folder", got=str(store), todo="name another")
+    if iudx is not None and not fresh:
+        raise UsageError(
+            "there is a configuration here already",
+            got=str(settings.config),
+            todo="move it away, or name another with --config",
+        )
+    text, messages = (template(), []) if iudx is None else iudx_template(iudx)
+    if fresh:
+        with disk_errors(settings.config), settings.config.open("x", encoding="utf-8") as file:
+            file.write(text)
+    made_key = not _exists(key)
+    try:
+        create_store(store, key)
+    except BaseException:
+        # a key is never removed: the next `init` takes it
+        with suppress(OSError):
+            store.rmdir()
+        if fresh:
+            settings.config.unlink(missing_ok=True)
+        raise
+    if fresh:
+        output.say(f"wrote {shorten(settings.config)}: choose what is marked CHOOSE in it")
+    for message in messages:
+        output.say(f"  {message}")
+    output.say(f"made an empty store: {shorten(store)}")
+    output.say(
+        f"made its key: {shorten(key)}" if made_key else f"took the key that was there: {shorten(key)}"
+    )
+    output.say(
+        "  back up the key and the .head file beside it, apart from the store; nothing works without them"
+    )
+    if fresh:
+        output.say("next: fill in the configuration, then `trafficdp ingest --dry-run FILE...`")
+    output.result(
+        {
+            "config": str(settings.config),
+            "store": str(store),
+            "key_file": str(key),
+            "config_written": fresh,
+        }
+        | ({} if iudx is None else {"messages": messages})
+    )
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something; a name that cannot be one is a UsageError."""
+    with disk_errors(path):
+        return path.exists()

@@ -1,0 +1,39 @@
+"""`trafficdp releases`: what was released."""
+
+from __future__ import annotations
+
+import typer
+
+from trafficdp.cli.words.output import minute, shorten
+from trafficdp.cli.words.settings import Settings
+from trafficdp.privacy.zcdp import ZCDP
+
+
+def releases(context: typer.Context) -> None:
+    """List the releases, withdrawn ones included."""
+    settings: Settings = context.obj
+    found = settings.workspace().releases()
+    quantity = "rho" if any(isinstance(each.epsilon, ZCDP) for each in found) else "epsilon"
+    settings.output.table(
+        "Releases",
+        ["release", "status", quantity, "charged (UTC)"],
+        [[each.id, each.status, str(each.epsilon), minute(each.created_at)] for each in found],
+    )
+    published = [each.folder for each in found if each.status == "published"]
+    if published:
+        settings.output.say(f"Their files: {shorten(published[0].parent)}/RELEASE/")
+    settings.output.result(
+        {
+            "releases": [
+                {
+                    "release": each.id,
+                    "status": each.status,
+                    quantity: str(each.epsilon),
+                    "ledger_sequence": each.sequence,
+                    "created_at": each.created_at,
+                    "folder": str(each.folder),
+                }
+                for each in found
+            ]
+        }
+    )

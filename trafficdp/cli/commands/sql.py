@@ -1,0 +1,222 @@
+"""`trafficdp sql`: any query on what is released, and priced questions to the vault.
+
+What is released needs neither vault nor key, and costs nothing. SELECT WITH DIFFERENTIAL_PRIVACY is charged.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from trafficdp._validate import one_of
+from trafficdp.cli.words.output import Output, shorten
+from trafficdp.cli.words.settings import Settings
+from trafficdp.cli.words.shell import run_script, run_shell
+from trafficdp.config.file import read_places
+from trafficdp.errors import UsageError
+from trafficdp.export.files.query_result import FORMATS, cell_texts, json_rows, result_bytes, write_result
+from trafficdp.query.explanation import Explanation
+from trafficdp.query.recognise import is_priced
+from trafficdp.release.store_setup import store_path
+from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
+from trafficdp.store.released import RELEASED_NAME
+
+TABLE = "table"
+MOST_SHOWN = 1000
+"""Rows that a table on the screen has."""
+PROSE = 40
+"""A column with a longer text than this may be folded on a narrow terminal."""
+
+
+def sql(
+    context: typer.Context,
+    query: Annotated[
+        str | None, typer.Argument(help="One statement; without it, a shell.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Argument(help="File to write the rows to.", show_default=False)] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help=" | ".join((TABLE, *FORMATS)), metavar="<format>", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", help="A released.duckdb, instead of the store's.", metavar="<file>", show_default=False
+        ),
+    ] = None,
+    analyst: Annotated[
+        str | None,
+        typer.Option("--as", help="Who asks: a name of [[analysts]].", metavar="<name>", show_default=False),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="<seconds>", help="How long a query may take.")
+    ] = DEFAULT_TIMEOUT,
+) -> None:
+    """Ask the released maps anything in SQL: free. Or ask the vault: SELECT WITH DIFFERENTIAL_PRIVACY ...
+
+    The latter is charged like a release, to the vehicles and to who asks (--as); EXPLAIN SELECT WITH ...
+    tells the price for nothing.
+
+    Without a query it is a shell (\\q leaves, \\d lists what there is) or, fed from a pipe, runs what
+    comes until an error.
+    """
+    settings: Settings = context.obj
+    form = _format(to, out, settings.output)
+    with _Asked(settings, file, analyst, timeout, form, out) as asked:
+        if query is not None:
+            asked.run(query)
+        elif sys.stdin is not None and sys.stdin.isatty():
+            # a shell without anything to read would help nobody
+            asked.session()
+            run_shell(asked.run, asked.describe, settings.output)
+        else:
+            run_script(_piped(), asked.run)
+
+
+def _format(to: str | None, out: Path | None, output: Output) -> str:
+    """Return the format that is asked for, or that the name of the file says."""
+    named = (out.suffix[1:].lower() if out.suffix[1:].lower() in FORMATS else "") if out else TABLE
+    form = to or named
+    if not form:
+        raise UsageError(
+            "the file's name does not say its format",
+            got=str(out),
+            expected="one that ends in ." + ", .".join(FORMATS),
+            todo="add --to",
+        )
+    one_of((TABLE, *FORMATS), to=form)
+    if out is not None and form == TABLE:
+        raise UsageError("a table is for the screen", got=f"the file {out}", expected=", ".join(FORMATS))
+    if output.as_json and out is None and form != TABLE:
+        raise UsageError("--json and --to are two formats", todo="leave one out, or name a file")
+    return form
+
+
+def _released(settings: Settings) -> Path:
+    configured = None
+    if settings.store is None and settings.config.exists():
+        configured = read_places(settings.config)[0]
+    return store_path(settings.config, settings.store, configured) / RELEASED_NAME
+
+
+def _piped() -> str:
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+@dataclass
+class _Asked:
+    """What becomes of a statement: it is run, and its rows go where they should."""
+
+    settings: Settings
+    file: Path | None
+    analyst: str | None
+    timeout: float
+    form: str
+    out: Path | None
+    opened: list[AnalystSession] = field(default_factory=list)
+
+    def __enter__(self) -> _Asked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def output(self) -> Output:
+        return self.settings.output
+
+    @property
+    def path(self) -> Path:
+        """The released database."""
+        return _released(self.settings) if self.file is None else self.file
+
+    def session(self) -> AnalystSession:
+        """Return the session on the released database, opened when it is first needed."""
+        if not self.opened:
+            self.opened.append(AnalystSession.open(self.path, timeout=self.timeout))
+        return self.opened[0]
+
+    def close(self) -> None:
+        while self.opened:
+            self.opened.pop().close()
+
+    def run(self, query: str) -> None:
+        facts: dict[str, object] = {}
+        if is_priced(query):
+            rows, facts = self._priced(query)
+        else:
+            rows = self.session().run(query)
+        if self.out is not None:
+            self._write(rows, self.out)
+        elif self.form != TABLE:
+            typer.echo(self._bytes(rows), nl=False)
+        else:
+            self._show(rows, facts)
+
+    def _priced(self, query: str) -> tuple[pa.Table, dict[str, object]]:
+        """Return the rows of a question to the vault, and what JSON says of it besides."""
+        if self.file is not None:
+            raise UsageError(
+                "a priced question is for the store, not for a file",
+                got=f"--file {self.file}",
+                todo="leave out --file, or ask the file something free",
+            )
+        with self.output.spinner("asking the vault"):
+            found = self.settings.workspace().ask(query, analyst=self.analyst)
+        if isinstance(found, Explanation):
+            return found.rows, {"charged": "0", "release": found.earlier}
+        # what was released now is to be seen by the next query
+        self.close()
+        for note in found.notes:
+            self.output.warn(note)
+        return found.rows, {"charged": str(found.charged), "release": found.release_id}
+
+    def _bytes(self, rows: pa.Table) -> bytes:
+        if self.form == "parquet" and sys.stdout.isatty():
+            raise UsageError("Parquet is not for the screen", todo="name a file, or pipe it into a program")
+        return result_bytes(rows, self.form)
+
+    def _write(self, rows: pa.Table, path: Path) -> None:
+        released = self.path
+        if path.exists() and released.exists() and path.samefile(released):
+            raise UsageError("this would overwrite the released database", got=str(path))
+        size = write_result(rows, self.form, path)
+        self.output.say(f"wrote {shorten(path)}: {rows.num_rows:,} rows")
+        self.output.result({"file": str(path), "format": self.form, "rows": rows.num_rows, "bytes": size})
+
+    def _show(self, rows: pa.Table, facts: dict[str, object]) -> None:
+        if self.output.as_json:
+            named = [{"name": each.name, "type": str(each.type)} for each in rows.schema]
+            self.output.result({"columns": named, "rows": json_rows(rows), **facts})
+            return
+        shown = rows.slice(0, MOST_SHOWN)
+        columns = [cell_texts(shown, name) for name in shown.column_names]
+        prose = [
+            name for name, texts in zip(shown.column_names, columns, strict=True) if _longest(texts) > PROSE
+        ]
+        self.output.table("", shown.column_names, list(zip(*columns, strict=True)), prose=prose)
+        self.output.say("1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows")
+        if rows.num_rows > MOST_SHOWN:
+            self.output.warn(
+                f"these are the first {MOST_SHOWN:,} of {rows.num_rows:,} rows; --to csv has them all"
+            )
+
+    def describe(self, name: str) -> None:
+        """Show what there is to read, or the columns of ``name``."""
+        rows = self.session().run(COLUMNS if name else TABLES)
+        if name:
+            kept = [position for position, each in enumerate(rows["name"].to_pylist()) if each == name]
+            if not kept:
+                raise UsageError("there is no such table or view", got=name, todo="\\d lists them")
+            rows = rows.take(kept).drop_columns(["name"])
+        columns = [cell_texts(rows, column) for column in rows.column_names]
+        self.output.table(name, rows.column_names, list(zip(*columns, strict=True)), prose=("comment",))
+
+
+def _longest(texts: list[str]) -> int:
+    return max(map(len, texts), default=0)

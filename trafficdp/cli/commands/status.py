@@ -1,0 +1,59 @@
+"""`trafficdp status`: what the store holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.settings import Settings
+
+
+def status(context: typer.Context) -> None:
+    """Show what the store holds and how much budget is left. For the curator's eyes."""
+    settings: Settings = context.obj
+    workspace = settings.workspace()
+    facts = workspace.status()
+    left = max(0, facts.budget.pico - facts.largest_spent.pico)
+    output = settings.output
+    output.say(f"store            {shorten(facts.store)}")
+    output.say(f"fixes            {facts.fixes:,} of {facts.vehicles:,} vehicles, from {facts.files} files")
+    if facts.derived:
+        output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
+    output.say(
+        f"releases         {facts.releases}"
+        + (f", {facts.unfinished} unfinished" if facts.unfinished else "")
+    )
+    rho = "" if facts.delta is None else "rho "
+    told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
+    output.say(
+        f"budget           {rho}{facts.budget} a vehicle; the busiest has spent {facts.largest_spent}{told}"
+    )
+    for window in facts.windows:
+        output.say(
+            f"{'budget ' + window.name:<16} {window.ceiling} a vehicle; the busiest has spent "
+            f"{window.largest_spent}"
+        )
+    output.say(f"sum of releases  {facts.sum_of_maxima}")
+    budgets = {each.name: str(each.budget) for each in workspace.config.analysts}
+    spent = {each.name: each for each in facts.analysts}
+    analysts = []
+    for name in [*budgets, *(each for each in spent if each not in budgets)]:
+        largest = str(spent[name].largest_spent) if name in spent else "0"
+        charges = spent[name].charges if name in spent else 0
+        budget = budgets.get(name)
+        ceiling = "not in the configuration" if budget is None else f"may spend {budget}"
+        output.say(
+            f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} "
+            + ("question" if charges == 1 else "questions")
+        )
+        analysts.append({"name": name, "budget": budget, "largest_spent": largest, "charges": charges})
+    exact = {
+        name: str(getattr(facts, name)) for name in ("store", "largest_spent", "sum_of_maxima", "budget")
+    }
+    windows = [
+        {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
+        for each in facts.windows
+    ]
+    output.result({**asdict(facts), **exact, "left_pico": left, "analysts": analysts, "windows": windows})

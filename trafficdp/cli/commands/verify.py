@@ -1,0 +1,41 @@
+"""`trafficdp verify`: does a release stand?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.settings import Settings
+from trafficdp.errors import VerificationError
+
+
+def verify(
+    context: typer.Context,
+    release: Annotated[str, typer.Argument(help="Name of the release (r0001) or stream (s0001).")],
+) -> None:
+    """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
+    settings: Settings = context.obj
+    with settings.output.spinner("verifying"):
+        checks = settings.workspace().verify(release)
+    for check in checks:
+        settings.output.say(
+            f"{'ok    ' if check.passed else 'FAILED'} {check.name}"
+            + (f": {check.found}" if check.found else "")
+        )
+    failed = [check for check in checks if not check.passed]
+    settings.output.result(
+        {
+            "release": release,
+            "verified": not failed,
+            "checks": [
+                {"check": check.name, "passed": check.passed, "found": check.found} for check in checks
+            ],
+        }
+    )
+    if failed:
+        raise VerificationError(
+            f"release {release} does not verify",
+            got="; ".join(f"{check.name}: {check.found}" for check in failed),
+            todo="do not use it; restore its files from what was published, or withdraw it",
+        )

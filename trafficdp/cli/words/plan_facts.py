@@ -1,0 +1,174 @@
+"""A plan as plain JSON values: plan.schema.json."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trafficdp.cli.words.plan_numbers import number_facts
+from trafficdp.mechanisms.laplace.ladder import Rung
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.adaptive_map import AdaptiveMap
+from trafficdp.planner.compare.loss_curves import FullCurves
+from trafficdp.planner.growth import Growth
+from trafficdp.planner.map_search import MapOption
+from trafficdp.planner.refusal import judged_statistic
+from trafficdp.privacy.loss import PureDP
+from trafficdp.release.outcomes import Answer, Plan
+
+
+def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
+    """Return the plan as plain JSON values; ``full`` is every accounting, where it was computed."""
+    allocation = result.allocation
+    request = allocation.request
+    statistic = judged_statistic(request)
+    epsilon = float(request.epsilon.epsilon)
+    scale = allocation.chosen.worst_relative_scale(epsilon, request.tolerance)
+    noise = float(allocation.chosen.scales(epsilon)[statistic].max())
+    return {
+        "epsilon": str(request.epsilon),
+        "loss": str(allocation.loss),
+        "chosen": allocation.chosen.name,
+        "reason": allocation.reason,
+        "statistic": statistic.value,
+        "unit": request.bound.unit.value,
+        "map": {
+            "resolution": result.grid.resolution,
+            "slot": result.grid.slot_kind.value,
+            "min_vehicles": request.min_vehicles,
+        },
+        **number_facts(result),
+        "at_worst_error": noise,
+        "floor": allocation.floor,
+        "suggestions": None
+        if result.suggestions is None
+        else {
+            "epsilon": result.suggestions.epsilon,
+            "min_vehicles": result.suggestions.min_vehicles,
+            "resolution": result.suggestions.resolution,
+            "slot": result.suggestions.slot_kind.value if result.suggestions.slot_kind else None,
+        },
+        "budget_left": str(result.budget_left),
+        "affordable": {
+            "vehicles_charged": result.affordable.paying,
+            "vehicles_short": result.affordable.short,
+            "vehicles_with_nothing_left": result.affordable.empty,
+            "epsilon": _text(result.affordable.epsilon),
+            "bins_without_those": result.affordable.bins_without_empty,
+        },
+        "growth": _growth_facts(result.growth),
+        "answer": _answer_facts(result.answer),
+        "adaptive": _adaptive_facts(result.adaptive),
+        "ladder": [_rung_facts(rung, result, statistic, scale, noise) for rung in allocation.rungs],
+        "full_ladder": _full_facts(full),
+    }
+
+
+def _rung_facts(
+    rung: Rung, result: Plan, statistic: Statistic, scale: float, noise: float
+) -> dict[str, object]:
+    request = result.allocation.request
+    errors = rung.errors(float(request.epsilon.epsilon), request.bound)
+    return {
+        "rung": rung.name,
+        "epsilon": rung.epsilon_at(scale, request.tolerance),
+        "at_worst_error": noise,
+        "worst_error": float(errors[statistic].max()),
+        "mean_error": float(errors[statistic].mean()),
+        "by_statistic": {
+            each.value: {"worst_error": float(error.max()), "mean_error": float(np.mean(error))}
+            for each, error in errors.items()
+        },
+    }
+
+
+def _growth_facts(found: Growth | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    return {
+        "epsilon_needed": str(found.needed),
+        "epsilon_there_is": str(found.allowed),
+        "times_as_many_vehicles": found.vehicles,
+        "days_there_are": found.days_there,
+        "days_measured": found.half_days,
+        "epsilon_needed_then": _text(found.half_needed),
+        "days_needed": found.days,
+    }
+
+
+def _adaptive_facts(chosen: AdaptiveMap | None) -> dict[str, object] | None:
+    if chosen is None:
+        return None
+    return {
+        "max_half_width": float(chosen.mosaic.half_width),
+        "coverage": chosen.coverage,
+        "worth": chosen.value,
+        "most_worth_with_noise_of_its_own": chosen.bound,
+        "levels": [
+            {
+                "resolution": level.resolution,
+                "slot": level.slot_kind.value,
+                "bins": level.bins,
+                "coverage": level.coverage,
+            }
+            for level in chosen.levels
+        ],
+    }
+
+
+def _answer_facts(answer: Answer | None) -> dict[str, object] | None:
+    if answer is None:
+        return None
+    return {
+        "max_half_width": answer.half_width,
+        "in_bins": answer.reach.value,
+        "epsilon_for_the_median_bin": _text(answer.median_epsilon),
+        "epsilon_for_every_bin": _text(answer.every_epsilon),
+        "maps": [_option_facts(option, option is answer.chosen) for option in answer.options],
+        "growth_of_the_configured_map": _growth_facts(answer.growth_of_configured),
+    }
+
+
+def _option_facts(option: MapOption, chosen: bool) -> dict[str, object]:
+    return {
+        "resolution": option.grid.resolution,
+        "slot": option.grid.slot_kind.value,
+        "min_vehicles": option.min_vehicles,
+        "bins": option.bins,
+        "share_of_fixes": option.fixes,
+        "half_width": option.half_width,
+        "fits": option.fits,
+        "epsilon_needed": _text(option.epsilon),
+        "chosen": chosen,
+    }
+
+
+def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
+    if full is None:
+        return None
+    return {
+        "statistic": Statistic.MEAN.value,
+        "complete": full.complete,
+        "curves": [
+            {
+                "rung": curve.name,
+                "points": [{"worst_error": error, "epsilon": epsilon} for error, epsilon in curve.points],
+            }
+            for curve in full.curves
+        ],
+        "proofs": [
+            {
+                "worst_error": each.error,
+                "epsilon_per_bin": each.epsilon_per_bin,
+                "bins_of_the_busiest": each.bins_per_user,
+                "clip_user_bins": each.clip_user_bins,
+                "best_bins": each.best_bins,
+                "least_bins": each.least_bins,
+                "blocks_bound": each.blocks_bound,
+            }
+            for each in full.ladders
+        ],
+    }
+
+
+def _text(epsilon: PureDP | None) -> str | None:
+    return None if epsilon is None else str(epsilon)

@@ -1,0 +1,274 @@
+"""A plan for people: tables, and sentences that say what the numbers mean."""
+
+from __future__ import annotations
+
+from trafficdp.cli.words.output import Output
+from trafficdp.mechanisms.consistent.rung import ConsistentRung
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.separate import recipe
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.compare.loss_curves import FullCurves
+from trafficdp.planner.growth import Growth
+from trafficdp.planner.precision import Reach
+from trafficdp.planner.refusal import judged_statistic
+from trafficdp.release.outcomes import Answer, Plan
+
+MEANING = {
+    "basic": "every bin to every vehicle",
+    "grid_count": "the bins of the busiest vehicle",
+    "exact": "each vehicle's own loss",
+    "equal": "own loss, equal noise in all bins",
+    "blocks": "own loss, bins share draws of noise",
+    "moments": "own loss, sums of x and x (U - x)",
+    "moment_blocks": "the same, bins share draws of noise",
+    "clip_user": "the bins that Clip-User leaves (K)",
+    "consistent": "the same, larger hexagons measured too",
+    "suppression": "the fewest bins of any suppression found",
+    "suppressed": "own loss after the best suppression",
+    "joint": "narrower ranges, scales to match",
+    "gaussian": "Gaussian noise, (epsilon, 10^-6)",
+}
+
+
+def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurves | None = None) -> None:
+    """Print the plan for people."""
+    if result.answer is not None:
+        _show_answer(output, result, result.answer)
+    _show_ladder(output, result, facts)
+    if full is not None:
+        _show_full(output, result, full)
+    _show_adaptive(output, result)
+    _show_meaning(output, result, facts)
+    _show_price(output, result)
+    _show_verdict(output, result)
+    output.say("Nothing was spent.")
+
+
+def unit_in_words(result: Plan) -> str:
+    """Return the unit of the judged statistic as people write it."""
+    request = result.allocation.request
+    label = request.bound.unit.label
+    return f"({label})^2" if judged_statistic(request) is Statistic.VARIANCE else label
+
+
+def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
+    unit = unit_in_words(result)
+    which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
+    asked = f"{answer.half_width:.4g} {unit}"
+    if answer.chosen is None:
+        every = "no epsilon" if answer.every_epsilon is None else f"epsilon {answer.every_epsilon}"
+        median = "no epsilon" if answer.median_epsilon is None else f"epsilon {answer.median_epsilon}"
+        output.say(f"A half width of {asked} takes {median} for the median bin, {every} for every bin.")
+        output.say(f"Planned here: {which}.")
+    else:
+        output.table(
+            f"Maps at epsilon {result.allocation.request.epsilon}, half width asked: {asked} in {which}",
+            ["resolution", "slot", "vehicles", "bins", "fixes", "half width", "fits", "would take"],
+            [
+                [
+                    option.grid.resolution,
+                    option.grid.slot_kind.value,
+                    option.min_vehicles,
+                    option.bins,
+                    f"{option.fixes:.0%}",
+                    f"{option.half_width:.3g}",
+                    "chosen" if option is answer.chosen else "yes" if option.fits else "no",
+                    "" if option.epsilon is None else f"epsilon {option.epsilon}",
+                ]
+                for option in answer.options
+            ],
+        )
+        chosen = answer.chosen
+        output.say(
+            f"The finest that fits: resolution = {chosen.grid.resolution}, "
+            f'slot = "{chosen.grid.slot_kind.value}", min_vehicles = {chosen.min_vehicles}. '
+            f"It holds {chosen.fixes:.0%} of the records. (Finest: most bins, among maps that hold half of "
+            "the records.) Write it into [map] to release it."
+        )
+        if answer.growth_of_configured is not None:
+            _show_growth(output, "The configured map", answer.growth_of_configured)
+    output.say("")
+
+
+def _show_ladder(output: Output, result: Plan, facts: dict[str, object]) -> None:
+    request = result.allocation.request
+    rungs = facts["ladder"]
+    rows = [
+        [each["rung"], each["epsilon"], each["worst_error"], each["mean_error"], MEANING[each["rung"]]]
+        for each in (rungs if isinstance(rungs, list) else [])
+    ]
+    output.table(
+        f"{len(rows)} ways to account for one release ({_name(result)}, {unit_in_words(result)})",
+        ["rung", "epsilon", "worst error", "mean error", "charges"],
+        rows,
+        prose=("charges",),
+    )
+    output.say("epsilon: what each would have to spend for the noise of the best")
+    output.say(f"errors: what each would reach with epsilon {request.epsilon}; worst and mean over the bins")
+    output.say("")
+
+
+def _show_adaptive(output: Output, result: Plan) -> None:
+    chosen = result.adaptive
+    if chosen is None:
+        return
+    request = result.allocation.request
+    output.table(
+        f"Hexagons whose intervals are within {float(chosen.mosaic.half_width):.4g} "
+        f"{request.bound.unit.label} on each side",
+        ["resolution", "slot", "numbers", "records"],
+        [
+            [level.resolution, level.slot_kind.value, level.bins, f"{level.coverage:.1%}"]
+            for level in chosen.levels
+        ],
+    )
+    output.say(f"They hold {chosen.coverage:.1%} of the records; the others are withheld.")
+    share = chosen.value / chosen.bound if chosen.bound > 0 else 1.0
+    output.say(
+        "No choice of hexagons with noise of their own is worth more."
+        if share >= 1 - 1e-9
+        else f"This is at least {share:.0%} of what any choice of hexagons with noise of their own is worth."
+    )
+    output.say("")
+
+
+def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
+    """The full ladder at the planned noise (or what is nearest to it)."""
+    noise = float(
+        result.allocation.chosen.scales(float(result.allocation.request.epsilon.epsilon))[
+            Statistic.MEAN
+        ].max()
+    )
+    at = min(full.ladders, key=lambda each: abs(each.error - noise))
+    rows = [
+        [curve.name, dict(curve.points)[at.error], MEANING[curve.name]]
+        for curve in full.curves
+        if at.error in dict(curve.points)
+    ]
+    output.table(
+        f"Every accounting for a map of the means alone, all at the worst error {at.error:.4g} "
+        f"{unit_in_words(result)}",
+        ["accounting", "epsilon", "charges"],
+        rows,
+        prose=("charges",),
+    )
+    proof = (
+        "no bound on suppression was computed (too many pairs, or too little time)"
+        if at.least_bins is None
+        else f"proved: no suppression leaves the busiest vehicle fewer than {at.least_bins} bins "
+        f"(found: {at.best_bins}, Clip-User: {at.clip_user_bins}, without: {at.bins_per_user})"
+    )
+    output.say(f"{proof}; no blocks need less than epsilon {at.blocks_bound:.4g}.")
+    if not full.complete:
+        output.say("The time was up before all points of the curves were computed: see --seconds.")
+    output.say("")
+
+
+def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
+    allocation = result.allocation
+    request = allocation.request
+    statistic, unit, name = judged_statistic(request), unit_in_words(result), _name(result)
+    errors = allocation.errors()[statistic]
+    worst, typical = f"{errors.max():.3g}", f"{errors.mean():.3g}"
+    output.say(
+        f"In plain words: on average, noise puts the published {name} of a bin (a hexagon in a time slot) "
+        f"{typical} {unit} off"
+        + ("" if worst == typical else f", {worst} in the worst bin")
+        + f", on a scale from 0 to {statistic.largest(request.bound.upper):g}."
+    )
+    precision = result.precision
+    output.say(
+        f"Its interval at {request.interval_level:.0%} will be {precision.median:.3g} {unit} to either side "
+        f"in the median bin, {precision.worst:.3g} in the widest."
+    )
+    withheld = int((~allocation.keep).sum())
+    output.say(
+        f"{allocation.occupancy.bins} bins get numbers; {withheld} are withheld, "
+        f"with fewer than {request.min_vehicles} vehicles."
+    )
+    if allocation.recipe.kind == recipe.KIND:
+        output.say(f"Released by {allocation.event.mechanism}, not by a rung of the table.")
+    else:
+        output.say(
+            f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
+            f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
+            f"{allocation.floor:.4g} here."
+        )
+        if isinstance(allocation.chosen, ConsistentRung):
+            words = allocation.chosen.in_words()
+            output.say(f"{words[0].upper()}{words[1:]}.")
+    if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
+        output.say(f"Why: {allocation.reason}.")
+
+
+def _show_price(output: Output, result: Plan) -> None:
+    loss, left, able = result.allocation.loss, result.budget_left, result.affordable
+    output.say(
+        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has at least "
+        f"{left} left."
+    )
+    if result.asked is not None:
+        output.say(f"It is planned for that, the most that all can pay, not for {result.asked} as asked.")
+    if able.short:
+        output.say(
+            f"{able.short} of the {able.paying} vehicles it charges have less left than it would cost "
+            "them: `trafficdp release` is refused, with exit code 3."
+        )
+        if able.epsilon is not None:
+            output.say(
+                f"Each paying its own loss, all of them can pay for epsilon {able.epsilon} "
+                "(--within-budget plans and releases that)."
+            )
+        else:
+            output.say(
+                f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
+                f"{able.bins_without_empty} of the "
+                f"{result.allocation.occupancy.bins} bins are visited by none of those."
+            )
+    elif loss > left:
+        output.say("The vehicle that has least left loses less than that: all can pay.")
+
+
+def _show_verdict(output: Output, result: Plan) -> None:
+    verdict, unit, left = result.verdict, unit_in_words(result), result.budget_left
+    judged = (
+        f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
+    )
+    if verdict.refused:
+        output.say(f"It would be REFUSED: {judged}.")
+    elif result.affordable.short:
+        output.say(f"Were there budget left, it would not be refused: {judged}.")
+    else:
+        output.say(f"It may be released: {judged}.")
+    if result.suggestions is not None:
+        words = result.suggestions.in_words()
+        output.say(f"{words[0].upper()}{words[1:]}.")
+        needed = result.suggestions.epsilon
+        if needed is not None and needed > float(left.epsilon):
+            output.say(f"(Epsilon {needed:.3g} is more than the {left} that every vehicle has left.)")
+    if result.growth is not None:
+        _show_growth(output, "This map", result.growth)
+
+
+def _show_growth(output: Output, what: str, found: Growth) -> None:
+    output.say(
+        f"{what} needs epsilon {found.needed}, where there is {found.allowed}. It would do with "
+        f"{found.vehicles:.2g} times as many vehicles, if every one were joined by others that drive like it."
+    )
+    if found.half_needed is None:
+        return
+    measured = (
+        f"(its first {found.half_days} of {found.days_there} days need {found.half_needed}, "
+        f"all of them {found.needed})"
+    )
+    if found.days is not None:
+        output.say(f"Or about {found.days} days, if they go on to help as so far {measured}.")
+    else:
+        output.say(
+            f"More days of the same vehicles bring nothing, or too little to foretell {measured}: a vehicle "
+            "is protected over all of its days."
+        )
+
+
+def _name(result: Plan) -> str:
+    return judged_statistic(result.allocation.request).value.replace("_", " ")

@@ -1,0 +1,1 @@
+"""The configuration file, one table a file."""

@@ -1,0 +1,1 @@
+"""A release in the formats that other programs read, and the facts they carry."""

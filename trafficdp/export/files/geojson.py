@@ -1,0 +1,174 @@
+"""GeoJSON of a release (RFC 7946), one feature a bin.
+
+No ``crs`` member; rings closed and counter-clockwise; 7 decimals; the bounding box has west > east
+when it crosses the antimeridian, and features that cross it carry their own. ``id`` is the cell, or
+"cell/slot" where a cell has several bins; the property ``h3`` is always the cell alone. A withheld bin is
+there with null numbers, its ``status`` and a ``reason``. Metadata is the one foreign member ``trafficdp``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+from trafficdp.export.files.columns import column_facts, published_statistics, reasons, unit_label
+from trafficdp.export.files.disclosure import disclosed, rfc3339
+from trafficdp.export.files.frame import unique_polygons
+from trafficdp.model.slot import SlotKind
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COORDINATE_DECIMALS = 7
+
+
+def geojson_bytes(release: Release) -> bytes:
+    """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
+    polygons, position = unique_polygons(release)
+    rounded = np.asarray(
+        shapely.transform(polygons, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
+    )
+    shapes = [geometry_members(shape) for shape in rounded]
+    table = geojson_properties(release)
+    names = list(table.columns)
+    ids = feature_ids(release, table)
+    columns = [_json_values(table[name]) for name in names]
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    features = [
+        f'{{"type":"Feature","id":{_dump(identifier)},{shapes[place]},"properties":{_dump(row)}}}'
+        for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
+    ]
+    head = [
+        '"type":"FeatureCollection"',
+        *([f'"bbox":{_dump(bounding_box(rounded))}'] if len(rounded) else []),
+        f'"trafficdp":{_dump(metadata(release))}',
+    ]
+    body = ",\n".join(features)
+    return f'{{{",".join(head)},"features":[\n{body}\n]}}\n'.encode()
+
+
+def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
+    """Return the unique id of every feature: the cell, or "cell/slot" unless there is one slot only."""
+    if release.grid.slot_kind is SlotKind.WHOLE_PERIOD:
+        return [str(cell) for cell in table["h3"]]
+    return [f"{cell}/{slot}" for cell, slot in zip(table["h3"], table["slot"], strict=True)]
+
+
+def geojson_properties(release: Release) -> pd.DataFrame:
+    """Return the published columns that GeoJSON carries, with ``reason`` after ``status``.
+
+    Left out: the recipe's columns (they serve verification), and counts that are not published.
+    """
+    import pandas as pd
+
+    table = published_frame(release)
+    left_out = [
+        f"{statistic.stem}_{name}"
+        for statistic, estimate in release.estimates.items()
+        for name in estimate.recipe
+    ]
+    left_out += [name for name in ("vehicles", "fixes") if table[name].isna().all()]
+    table = table.drop(columns=left_out)
+    reason = [reasons(release)[status] for status in table["status"]]
+    table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
+    return table
+
+
+def _concentrated(release: Release) -> dict[str, object]:
+    """Rho, and the delta at which epsilon follows from it; nothing where the guarantee is pure."""
+    group = release.disclosure.get("guarantee")
+    known = group if isinstance(group, Mapping) else {}
+    return {name: known[name] for name in ("rho", "delta") if name in known}
+
+
+def metadata(release: Release) -> dict[str, object]:
+    """Return the foreign member: what the numbers are and under which promise they were made."""
+    period, facts = release.grid.period, column_facts(release)
+    return {
+        "release": release.id,
+        "created_at": rfc3339(release.created_at),
+        "publisher": disclosed(release, "identity", "publisher"),
+        "place": disclosed(release, "coverage", "place"),
+        "manifest": "manifest.json",
+        "resolution": release.grid.resolution,
+        "period": {"first": period.first.isoformat(), "last": period.last.isoformat()},
+        "time_zone": period.time_zone,
+        "slot_kind": release.grid.slot_kind.value,
+        "privacy": {
+            "definition": disclosed(release, "guarantee", "definition"),
+            "epsilon": disclosed(release, "guarantee", "epsilon"),
+            **_concentrated(release),
+            "privacy_unit": disclosed(release, "unit", "privacy_unit"),
+            "neighbouring_relation": disclosed(release, "unit", "neighbouring_relation"),
+        },
+        "interval_level": release.interval_level,
+        "interval_kind": disclosed(release, "uncertainty", "interval_kind"),
+        "min_vehicles": release.min_vehicles,
+        "statistics": {
+            statistic.column(release.display_unit): {
+                "description": statistic.description,
+                "unit": unit_label(statistic, release.display_unit),
+            }
+            for statistic in published_statistics(release)
+        },
+        "columns": {name: facts[name].description for name in ("slot", "slot_label", "status")},
+        "reasons": reasons(release),
+        **_stream(release),
+    }
+
+
+def _stream(release: Release) -> dict[str, object]:
+    """Which publication of a stream this is; nothing for a release that is made once."""
+    recipe = release.disclosure.get("recipe")
+    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
+    if not isinstance(stream, Mapping):
+        return {}
+    names = ("publication", "as_of", "publish_every_minutes")
+    return {"stream": {name: stream[name] for name in names}}
+
+
+def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> list[float]:
+    """Return [west, south, east, north] of the narrowest box; west > east across the antimeridian.
+
+    The box leaves out the widest gap between the shapes on the circle of longitudes.
+    """
+    boxes = shapely.bounds(shapely.get_parts(np.asarray(polygons, dtype=object)))
+    order = np.argsort(boxes[:, 0], kind="stable")
+    west, east = boxes[order, 0], np.maximum.accumulate(boxes[order, 2])
+    gaps = np.append(west[1:] - east[:-1], west[0] + 360.0 - east[-1])
+    # on a tie the plain box, whose gap is the last
+    widest = len(gaps) - 1 - int(np.argmax(gaps[::-1]))
+    south, north = float(boxes[:, 1].min()), float(boxes[:, 3].max())
+    if widest == len(gaps) - 1 or float(gaps[widest]) <= 0:
+        return [float(west[0]), south, float(east[-1]), north]
+    return [float(west[widest + 1]), south, float(east[widest]), north]
+
+
+def geometry_members(shape: BaseGeometry) -> str:
+    """Return the member ``geometry`` of a feature, after a ``bbox`` of its own where it is cut."""
+    geometry = f'"geometry":{_dump(shapely.geometry.mapping(shape))}'
+    if shape.geom_type == "MultiPolygon":
+        return f'"bbox":{_dump(bounding_box([shape]))},{geometry}'
+    return geometry
+
+
+def _json_values(column: pd.Series) -> list[object]:
+    import pandas as pd
+
+    if pd.api.types.is_float_dtype(column.dtype) and not pd.api.types.is_extension_array_dtype(column.dtype):
+        # + 0.0 turns a negative zero into zero
+        return [value if value == value else None for value in (column.to_numpy() + 0.0).tolist()]
+    missing = column.isna().to_numpy()
+    return [None if gone else value for value, gone in zip(column.tolist(), missing, strict=True)]
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

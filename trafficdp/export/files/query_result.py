@@ -1,0 +1,218 @@
+"""The rows of an analyst's query as CSV, Parquet, JSON and GeoJSON.
+
+JSON knows fewer values than SQL: numbers that are not finite become null, whole numbers beyond 2^53 (H3
+cells) text, decimals numbers, times ISO 8601, blobs hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shapely
+
+from trafficdp._validate import one_of
+from trafficdp.binning.cells import CellArray, cell_text, cells_from_text, polygons_of
+from trafficdp.errors import DataError, UsageError
+from trafficdp.export.files.file import replace_file
+from trafficdp.export.files.geojson import COORDINATE_DECIMALS, bounding_box, geometry_members
+
+CELL_COLUMNS = ("h3", "hex_id", "cell")
+"""Columns that GeoJSON takes its hexagons from, the first of them that is there."""
+_EXACT_IN_JSON = 1 << 53
+
+
+def result_bytes(table: pa.Table, format: str) -> bytes:
+    """Return the rows of ``table`` as one of FORMATS.
+
+    Raises UsageError for an unknown format and for GeoJSON without a column of cells, DataError for
+    values that the format cannot hold.
+    """
+    return _RENDER[one_of(FORMATS, format=format)](table)
+
+
+def write_result(table: pa.Table, format: str, path: Path) -> int:
+    """Write the rows of ``table`` to ``path``, whole or not at all, and return the bytes written.
+
+    Raises what ``result_bytes`` and ``replace_file`` raise.
+    """
+    content = result_bytes(table, format)
+    replace_file(path, content)
+    return len(content)
+
+
+def json_rows(table: pa.Table) -> list[dict[str, object]]:
+    """Return every row as a mapping from column names to JSON values."""
+    columns = [json_values(table, name) for name in table.column_names]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_values(table: pa.Table, name: str) -> list[object]:
+    """Return a column as JSON values. Raises DataError for values beyond what Python can hold."""
+    column = table.column(name)
+    try:
+        values: list[object] = [_json_value(value) for value in column.to_pylist()]
+    except (pa.ArrowException, ValueError, OverflowError, TypeError):
+        raise DataError(
+            f"values of column {name} cannot be written",
+            got=f"type {column.type}",
+            todo=f"write CAST({name} AS VARCHAR) in the query",
+        ) from None
+    if any(isinstance(value, int) and abs(value) > _EXACT_IN_JSON for value in values):
+        # a column is all numbers or all text
+        return [str(value) if isinstance(value, int) else value for value in values]
+    return values
+
+
+def _json_value(value: object) -> object:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (float, Decimal)):
+        return _json_number(value)
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(key): _json_value(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_json_value(part) for part in value]
+    return str(value)
+
+
+def _json_number(value: float | Decimal) -> object:
+    if not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    return float(value)
+
+
+def cell_texts(table: pa.Table, name: str) -> list[str]:
+    """Return a column as text with every digit of its numbers, as tables and CSV show it; null is empty."""
+    if pa.types.is_floating(table.column(name).type):
+        return ["" if value is None else f"{value!r}" for value in table.column(name).to_pylist()]
+    return [_text(value) for value in json_values(table, name)]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _csv(table: pa.Table) -> bytes:
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(table.column_names)
+    writer.writerows(zip(*(cell_texts(table, name) for name in table.column_names), strict=True))
+    return stream.getvalue().encode("utf-8", "replace")
+
+
+def _parquet(table: pa.Table) -> bytes:
+    stream = io.BytesIO()
+    try:
+        pq.write_table(table, stream, compression="zstd")
+    except pa.ArrowException:
+        raise DataError(
+            "Parquet cannot hold this result", todo="CAST the unusual columns AS VARCHAR in the query"
+        ) from None
+    return stream.getvalue()
+
+
+def _json(table: pa.Table) -> bytes:
+    return ("[" + ",\n".join(_dump(row) for row in json_rows(table)) + "]\n").encode("utf-8", "replace")
+
+
+def _geojson(table: pa.Table) -> bytes:
+    """Return one feature a row (RFC 7946): the hexagon of its cell, all columns as properties.
+
+    ``h3`` is among them, as text. A row without a cell has no geometry. ``id`` is the cell, or "cell/slot";
+    rows that these do not tell apart have none.
+    """
+    name = next((name for name in CELL_COLUMNS if name in table.column_names), None)
+    if name is None:
+        raise UsageError(
+            "GeoJSON needs a column of cells",
+            got="columns " + ", ".join(table.column_names),
+            expected="one called " + " or ".join(CELL_COLUMNS),
+            todo="select h3 too, or write CSV",
+        )
+    cells, present = _cells(table.column(name).to_pylist())
+    unique, place = np.unique(cells, return_inverse=True)
+    shapes = np.asarray(
+        shapely.transform(polygons_of(unique), lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0),
+        dtype=object,
+    )
+    geometries = [geometry_members(shape) for shape in shapes]
+    drawn = iter(zip(cell_text(cells), place.tolist(), strict=True))
+    texts: list[str | None] = []
+    members: list[str] = []
+    for there in present:
+        text, index = next(drawn) if there else (None, -1)
+        texts.append(text)
+        members.append(geometries[index] if there else '"geometry":null')
+    identifiers = _identifiers(texts, table)
+    features = [
+        f'{{"type":"Feature",{identifier}{member},"properties":{_dump({"h3": text, **row})}}}'
+        for identifier, member, text, row in zip(
+            identifiers, members, texts, _without(json_rows(table), "h3"), strict=True
+        )
+    ]
+    box = [f'"bbox":{_dump(bounding_box(shapes))}'] if len(shapes) else []
+    head = ",".join(['"type":"FeatureCollection"', *box])
+    body = ",\n".join(features)
+    return f'{{{head},"features":[\n{body}\n]}}\n'.encode("utf-8", "replace")
+
+
+def _cells(values: list[Any]) -> tuple[CellArray, list[bool]]:
+    """Return the cells that are there, and for every value whether it is one."""
+    texts = [
+        value if isinstance(value, str) else _hexadecimal(value) for value in values if value is not None
+    ]
+    return cells_from_text(texts), [value is not None for value in values]
+
+
+def _hexadecimal(value: object) -> str:
+    # what is no whole number spells no cell, and is refused as such
+    return format(int(value), "x") if isinstance(value, (int, Decimal)) and value >= 0 else ""
+
+
+def _identifiers(texts: list[str | None], table: pa.Table) -> list[str]:
+    """Return the ``id`` member of every feature, empty where there is none."""
+    names = [text or "" for text in texts]
+    if len(set(names)) < len(names) and "slot" in table.column_names:
+        slots = json_values(table, "slot")
+        names = [f"{text}/{slot}" if text else "" for text, slot in zip(texts, slots, strict=True)]
+    there = [name for name in names if name]
+    if len(set(there)) < len(there):
+        return [""] * len(names)
+    return [f'"id":{_dump(name)},' if name else "" for name in names]
+
+
+def _without(rows: list[dict[str, object]], name: str) -> list[dict[str, object]]:
+    return [{key: value for key, value in row.items() if key != name} for row in rows]
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+_RENDER: Mapping[str, Callable[[pa.Table], bytes]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+    "geojson": _geojson,
+}
+FORMATS = tuple(_RENDER)
+"""What a result can be written as."""

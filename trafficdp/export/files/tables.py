@@ -1,0 +1,58 @@
+"""The published table as CSV, GeoParquet and GeoPackage; the same release gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trafficdp.export.files.disclosure import rfc3339
+from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.export.files.qgis_style import with_styles
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import Release
+
+LAYER = "trafficdp"
+"""Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""
+
+
+def csv_bytes(release: Release) -> bytes:
+    """Return the CSV of ``release``."""
+    table = published_frame(release).rename(columns={"h3": "hex_id"})
+    text: str = table.to_csv(index=False, lineterminator="\r\n")
+    return text.encode()
+
+
+def geoparquet_bytes(release: Release) -> bytes:
+    """Return the GeoParquet file of ``release``."""
+    stream = io.BytesIO()
+    to_geodataframe(release).set_crs("OGC:CRS84", allow_override=True).to_parquet(
+        stream, index=False, schema_version="1.1.0", write_covering_bbox=True, compression="zstd"
+    )
+    return stream.getvalue()
+
+
+def gpkg_bytes(release: Release) -> bytes:
+    """Return the GeoPackage of ``release``."""
+    moment = rfc3339(release.created_at).replace("Z", ".000Z")
+    stream = io.BytesIO()
+    # in memory: a disk that is full must only ever be met where the file is to lie
+    with _dated(moment):
+        to_geodataframe(release).to_file(
+            stream, driver="GPKG", layer=LAYER, engine="pyogrio", promote_to_multi=True
+        )
+        return with_styles(stream.getvalue(), release, LAYER, moment)
+
+
+@contextmanager
+def _dated(moment: str) -> Iterator[None]:
+    import pyogrio
+
+    # GDAL stamps "last_change" with the clock unless told otherwise
+    name = "OGR_CURRENT_DATE"
+    before = pyogrio.get_gdal_config_option(name)
+    pyogrio.set_gdal_config_options({name: moment})
+    try:
+        yield
+    finally:
+        pyogrio.set_gdal_config_options({name: before})

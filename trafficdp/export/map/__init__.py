@@ -1,0 +1,1 @@
+"""A release drawn: the page with the map, outlines, pictures."""

@@ -1,0 +1,242 @@
+"""The offline map: one HTML file with everything in it, which asks no network for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import DataError
+from trafficdp.export.files.classes import (
+    ABSENT,
+    COLOURS,
+    HATCHED,
+    PLAIN,
+    UNINFORMATIVE,
+    WIDTH_COLOURS,
+    WIDTHS,
+    WITHHELD,
+    breaks_of,
+    hatch_limit,
+    width_breaks,
+)
+from trafficdp.export.files.columns import published_statistics, reasons, unit_label, withheld_because
+from trafficdp.export.files.disclosure import disclosed
+from trafficdp.export.files.frame import unique_polygons
+from trafficdp.export.map.drawing import Drawing
+from trafficdp.export.map.payload import pack, thousandths
+from trafficdp.export.map.templating import fill_template
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import BinStatus, Release
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Column = tuple[str, npt.ArrayLike]
+_BRIEF = {
+    Statistic.MEAN: "Mean",
+    Statistic.VARIANCE: "Variance",
+    Statistic.VEHICLE_MEAN: "Mean by vehicle",
+}
+_LABELS = {
+    Statistic.MEAN: "Mean speed (over GPS fixes)",
+    Statistic.VARIANCE: "Variance of speed (over GPS fixes)",
+    Statistic.VEHICLE_MEAN: "Mean speed (every vehicle weighs the same)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LegendClass:
+    """One line of a legend: the class letter, and the values in words."""
+
+    letter: str
+    text: str
+
+
+@dataclass(frozen=True)
+class StatisticView:
+    """One statistic as the template and the script need it. Breaks, widths and limit are in ``unit``."""
+
+    number: int
+    column: str
+    stem: str
+    label: str
+    brief: str
+    description: str
+    unit: str
+    limit: float
+    breaks: tuple[float, ...]
+    width_breaks: tuple[float, ...]
+    classes: tuple[LegendClass, ...]
+    widths: tuple[LegendClass, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a class letter is painted: a colour, and an ink for hatching, dots or crosses (or None)."""
+
+    colour: str
+    ink: str | None
+
+
+def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
+    """Return the map of ``release`` as UTF-8 HTML; the same release gives the same bytes.
+
+    Shapes and numbers are packed columns (``payload``), painted on a canvas: 20,000 cells stay smooth. With
+    ``live_seconds`` the page asks for ``live.geojson`` beside it that often, and for nothing else; without
+    it, it asks for nothing at all. Raises DataError without disclosure or without bins.
+    """
+    groups = {name: release.disclosure[name] for name in _needed_groups(release)}
+    if not release.bins:
+        raise DataError("the release has no bins, so there is nothing to draw")
+    polygons, position = unique_polygons(release)
+    drawing = Drawing.of(polygons)
+    table = published_frame(release)
+    views = [
+        _statistic_view(release, number, each) for number, each in enumerate(published_statistics(release))
+    ]
+    slots = [int(slot) for slot in np.unique(release.slot)]
+    parts, numbers = pack(
+        _shapes(drawing, polygons, np.unique(release.cell)) | _numbers(release, slots, table, position)
+    )
+    level = format(100 * release.interval_level, ".6g")
+    looks = {letter: asdict(look) for letter, look in LOOKS.items()}
+    data = {
+        "statuses": [status.value for status in BinStatus],
+        "reasons": [reasons(release)[status.value] for status in BinStatus],
+        "level": level,
+        "slots": [release.slots[slot].label for slot in slots],
+        "looks": looks,
+        "statistics": [
+            {
+                "column": view.column,
+                "stem": view.stem,
+                "brief": view.brief,
+                "unit": view.unit,
+                "limit": view.limit,
+                "breaks": view.breaks,
+                "widths": view.width_breaks,
+            }
+            for view in views
+        ],
+        "parts": [asdict(part) for part in parts],
+    }
+    if live_seconds is not None:
+        data["live"] = live_seconds
+        data["projection"] = {
+            "west": drawing.west,
+            "north": drawing.north,
+            "cut": drawing.cut,
+            "units": drawing.units_per_degree,
+            "squeeze": drawing.squeeze,
+            "margin": drawing.margin,
+        }
+    text = fill_template(
+        "map.html",
+        withheld=withheld_because(release),
+        groups=groups,
+        drawing=drawing,
+        outline=drawing.outline(release.grid.area.geometry),
+        statistics=views,
+        slots=data["slots"],
+        looks=looks,
+        level=level,
+        live=live_seconds is not None,
+        data=data,
+        numbers=numbers,
+    )
+    return text.encode()
+
+
+def _needed_groups(release: Release) -> tuple[str, ...]:
+    for group, field in (("identity", "publisher"), ("coverage", "place"), ("unit", "not_protected")):
+        disclosed(release, group, field)
+    disclosed(release, "guarantee", "in_words")
+    disclosed(release, "honesty", "counts_revealed")
+    return ("identity", "coverage", "unit", "guarantee", "honesty")
+
+
+def _shapes(
+    drawing: Drawing, polygons: npt.NDArray[np.object_], cell: npt.NDArray[np.uint64]
+) -> dict[str, Column]:
+    rings = drawing.rings(polygons)
+    step = rings.steps()
+    return {
+        "h3_high": ("u4", cell >> np.uint64(32)),
+        "h3_low": ("u4", cell & np.uint64(0xFFFFFFFF)),
+        "rings": ("u1", rings.a_polygon),
+        "corners": ("u1", rings.corners),
+        "dx": ("i4", step[:, 0]),
+        "dy": ("i4", step[:, 1]),
+    }
+
+
+def _numbers(
+    release: Release, slots: list[int], table: pd.DataFrame, position: npt.NDArray[np.int64]
+) -> dict[str, Column]:
+    """The columns of every slot: ``cell_s``, counts where they are public, and every statistic's numbers."""
+    codes = {status.value: number for number, status in enumerate(BinStatus)}
+    columns: dict[str, Column] = {}
+    for place, slot in enumerate(slots):
+        rows = np.flatnonzero(release.slot == slot)
+        columns[f"cell_{place}"] = ("u4", position[rows])
+        for name, counts in (("vehicles", release.vehicles), ("fixes", release.fixes)):
+            if counts is not None:
+                columns[f"{name}_{place}"] = ("u4", counts[rows])
+        for number, statistic in enumerate(published_statistics(release)):
+            stem, column = f"_{place}_{number}", statistic.column(release.display_unit)
+            for name, suffix in (("value", ""), ("low", "_low"), ("high", "_high")):
+                columns[name + stem] = thousandths(table[column + suffix].to_numpy()[rows])
+            status = table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
+            columns["status" + stem] = ("u1", np.array([codes[each] for each in status], dtype=np.int64))
+    return columns
+
+
+def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
+    unit = release.display_unit
+    breaks, widths = (find(statistic, release.bound, unit) for find in (breaks_of, width_breaks))
+    return StatisticView(
+        number=number,
+        column=statistic.column(unit),
+        stem=statistic.stem,
+        label=_LABELS[statistic],
+        brief=_BRIEF[statistic],
+        description=statistic.description,
+        unit=unit_label(statistic, unit),
+        limit=hatch_limit(statistic, release.bound, unit),
+        breaks=breaks,
+        width_breaks=widths,
+        classes=_legend(PLAIN, breaks),
+        widths=_legend(WIDTHS, widths),
+    )
+
+
+def _legend(letters: str, breaks: tuple[float, ...]) -> tuple[LegendClass, ...]:
+    limits = [format(each, "g") for each in breaks]
+    texts = [f"under {limits[0]}"]
+    texts += [f"{low} to {high}" for low, high in pairwise(limits)]
+    texts += [f"{limits[-1]} and more"]
+    return tuple(LegendClass(letter, text) for letter, text in zip(letters, texts, strict=True))
+
+
+def _ink(number: int) -> str:
+    """Colour of hatch lines that stands out from class ``number``: white on dark, black on light."""
+    return "#ffffff" if number < len(COLOURS) // 2 else "#000000"
+
+
+LOOKS: Mapping[str, Look] = (
+    {letter: Look(colour, None) for letter, colour in zip(PLAIN, COLOURS, strict=True)}
+    | {HATCHED[number]: Look(colour, _ink(number)) for number, colour in enumerate(COLOURS)}
+    | {letter: Look(colour, None) for letter, colour in zip(WIDTHS, WIDTH_COLOURS, strict=True)}
+    | {
+        WITHHELD: Look("#c4c4c4", "#4d4d4d"),
+        UNINFORMATIVE: Look("#ffffff", "#4d4d4d"),
+        ABSENT: Look("#ffffff", None),
+    }
+)
+"""Of every class letter. The script knows hatching, dots (withheld) and crosses (uninformative)."""

@@ -1,0 +1,50 @@
+"""Where a cell lies, in words a reader can follow on the map: so far in this direction from its middle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import shapely
+
+from trafficdp.export.map.drawing import Drawing
+
+FloatArray = npt.NDArray[np.float64]
+KILOMETRES_PER_DEGREE = 111.195
+_SECTORS = ("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east")
+
+
+@dataclass(frozen=True)
+class Centres:
+    """Middle of every cell in drawing units, shape (C,), and the radius of a circle that fits into it."""
+
+    x: FloatArray
+    y: FloatArray
+    radius: FloatArray
+
+
+def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_]) -> Centres:
+    """Return the middles of ``polygons`` (shape (C,)); of one that is cut, that of its larger part."""
+    parts, owner = shapely.get_parts(polygons, return_index=True)
+    order = np.lexsort((-shapely.area(parts), owner))
+    largest = order[np.unique(owner[order], return_index=True)[1]]
+    points = shapely.get_coordinates(shapely.centroid(parts[largest]))
+    longitude = np.where(points[:, 0] < drawing.cut, points[:, 0] + 360.0, points[:, 0])
+    x = (longitude - drawing.west) * drawing.squeeze * drawing.units_per_degree + drawing.margin
+    y = (drawing.north - points[:, 1]) * drawing.units_per_degree + drawing.margin
+    area = shapely.area(parts[largest]) * drawing.squeeze * drawing.units_per_degree**2
+    # the inscribed circle of a hexagon of area A has radius sqrt(A / (2 sqrt 3)); 0.95 for those askew
+    return Centres(x, y, 0.95 * np.sqrt(area / (2 * math.sqrt(3))))
+
+
+def place_in_words(drawing: Drawing, x: float, y: float, radius: float) -> str:
+    """Return "4.1 km north-east", seen from the middle of the map, or "in the middle"."""
+    east, north = x - drawing.width / 2, drawing.height / 2 - y
+    distance = math.hypot(east, north)
+    if distance < radius:
+        return "in the middle"
+    sector = _SECTORS[round(math.atan2(north, east) / (math.pi / 4)) % 8]
+    kilometres = distance / drawing.units_per_degree * KILOMETRES_PER_DEGREE
+    return f"{kilometres:.{1 if kilometres < 10 else 0}f} km {sector}"

@@ -1,0 +1,1 @@
+"""A release told: what can be said for certain, and the page that says it."""

@@ -1,0 +1,144 @@
+"""Intervals that hold all at once, so that bins can be compared with one another.
+
+**Theorem (Bonferroni).** Let bin i of K compared bins have an interval that misses its truth with
+probability at most e_i, and let the e_i add up to at most a. Then with probability at least 1 - a every
+interval holds its truth; on that event *every* statement that follows from the intervals is true, however
+many are made and however they were chosen by looking at the numbers: bin i is slower than bin j if
+high_i < low_j. Which bins are compared is decided by their status, hence by public counts alone. No
+independence is used. The truth is the sample statistic of the clipped speeds in the data.
+
+From the release's interval at level 1 - a0 to error e < a0: both ends move outward by h(e) - h(a0), h the
+law's half width. That is sound where an end was clamped to [0, R] too, since the truth lies there; and
+where a variance was cut to mean (U - mean), since the published interval takes the cut downward only.
+
+**Average.** For independent noises the average of n truths lies within ``sum_half_width`` (plus the average
+bias) of the average of the n unclamped estimates r_i. Of those only bounds are known: r_i = v_i inside the
+range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An end of the average's interval
+that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
+items are independent only given their block, has a bound of its own there.
+
+All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
+be checked by eye.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import BinStatus, Release
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Certain:
+    """Numbers of the bins ``rows`` (positions in the release) with simultaneous intervals, display unit."""
+
+    rows: IntArray
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One number with its interval, low <= value <= high."""
+
+    value: float
+    low: float
+    high: float
+
+
+def compared_rows(release: Release, statistic: Statistic) -> IntArray:
+    """Return the bins that are compared: those with a number that is neither constant nor uninformative."""
+    return np.flatnonzero(release.estimates[statistic].status == BinStatus.RELEASED.value)
+
+
+def simultaneous(release: Release, statistic: Statistic, error: float) -> Certain | None:
+    """Return the intervals of all compared bins, each missing its truth with at most ``error``.
+
+    None when the release does not say how its noise is distributed. ``error`` must not exceed that of the
+    release's own intervals; else those are returned.
+    """
+    law = law_of(release, statistic)
+    if law is None:
+        return None
+    rows = compared_rows(release, statistic)
+    law = law.at(rows)
+    own = 1 - release.interval_level
+    half = law.half_width(min(error, own))
+    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
+    wider = np.maximum(half - law.half_width(own), 0.0)
+    if isinstance(law, CombinedLaw):
+        # published intervals may lie around other numbers
+        low, high, wider = value, value, half
+    largest = statistic.largest(release.bound.upper) * factor
+    digits = decimals(statistic, release.display_unit)
+    return Certain(
+        rows,
+        value,
+        outward_down(np.maximum(low - wider, 0.0), digits),
+        outward_up(np.minimum(high + wider, largest), digits),
+    )
+
+
+def average(release: Release, statistic: Statistic, certain: Certain, error: float) -> Interval | None:
+    """Return the average over the compared bins, each counting once; it misses with at most ``error``.
+
+    ... beyond the error of ``certain``, on whose intervals it may fall back. None without bins or law.
+    """
+    law = law_of(release, statistic)
+    if law is None or not len(certain.rows):
+        return None
+    law = law.at(certain.rows)
+    lowest, highest = unclamped(release, statistic, certain.rows)
+    half = average_half_width([law], error)
+    digits = decimals(statistic, release.display_unit)
+    low = max(float(lowest.mean()) - half, float(certain.low.mean()))
+    high = min(float(highest.mean()) + half, float(certain.high.mean()))
+    value = float(certain.value.mean())
+    return Interval(
+        value, float(outward_down(np.array(low), digits)), float(outward_up(np.array(high), digits))
+    )
+
+
+def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return bounds of the estimates before they were clamped, display unit; infinite where unknown."""
+    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    value, upper = estimate.value[rows], float(release.bound.upper)
+    limit = np.full(len(rows), statistic.largest(upper))
+    mean = release.estimates.get(Statistic.MEAN)
+    if statistic is Statistic.VARIANCE and mean is not None:
+        limit = np.minimum(limit, mean.value[rows] * (upper - mean.value[rows]))
+    at_limit = value >= limit * (1 - 1e-9)
+    return (
+        np.where(value <= 0, -np.inf, value * factor),
+        np.where(at_limit, np.inf, value * factor),
+    )
+
+
+def decimals(statistic: Statistic, unit: SpeedUnit) -> int:
+    """Return how many decimals a report shows: two for means in m/s, else one."""
+    return 2 if unit is SpeedUnit.METRES_PER_SECOND and statistic.power == 1 else 1
+
+
+def outward_down(ends: FloatArray, digits: int) -> FloatArray:
+    """Return lower ends rounded down; never minus zero."""
+    return np.asarray(np.floor(ends * 10.0**digits) / 10.0**digits + 0.0)
+
+
+def outward_up(ends: FloatArray, digits: int) -> FloatArray:
+    """Return upper ends rounded up."""
+    return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
+
+
+def _factor(release: Release, statistic: Statistic) -> float:
+    return float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)

@@ -1,0 +1,167 @@
+"""What changed from an earlier release to a later one: the difference with an interval of its own.
+
+Both releases drew their noise independently. Write r and r' for the unclamped estimates of a bin, later and
+earlier: r - t = s Z + beta and r' - t' = s' Z' + beta' with |beta| <= bias.
+
+**Theorem.** With h = H(0.9 e) + s d + s' d' + bias + bias', H the half width of two continuous Laplace noises
+and d the lattice shifts (``noise.sum_tail``; for block noise h is the sum of the two half widths at 0.45 e),
+and g, g' the half widths of the two by themselves at error 0.05 e, the following hold together with
+probability at least 1 - e:
+
+    |t - t' - (r - r')| <= h,    |t - r| <= g,    |t' - r'| <= g'.
+
+Where r or r' is known only to lie beyond the end of its range (``certainty.unclamped``), the first gives
+one end only and the other two, with t and t' in [0, R], the other. The interval is the intersection; it
+always holds the published difference. H is narrower than the sum of two intervals: for equal scales b at
+e = 0.001 it is 8.7 b, where two intervals at e/2 take 15.2 b. Over the K common bins each gets e = a/K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.export.report.certainty import (
+    Interval,
+    compared_rows,
+    decimals,
+    outward_down,
+    outward_up,
+    unclamped,
+)
+from trafficdp.export.report.noise_law import average_half_width, difference_half_width, law_of
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import Release
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+_SHARE_OF_DIFFERENCE = 0.9
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Later minus earlier for the common bins ``rows`` (positions in the later release), display unit."""
+
+    rows: IntArray
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    average: Interval
+
+
+def refuse_incomparable(release: Release, earlier: Release) -> None:
+    """Raise UsageError, naming what differs, unless the two measure the same thing at two times."""
+    if release.id == earlier.id:
+        raise UsageError("a release cannot be compared with itself", got=release.id)
+    if release.grid.slot_kind in (SlotKind.DAY, SlotKind.CALENDAR_HOUR):
+        raise UsageError(
+            "slots on the calendar do not come back, so there is nothing to compare",
+            got=f"slots of kind {release.grid.slot_kind.value}",
+            expected="a whole period, or slots that recur",
+        )
+    facts = [_facts(each) for each in (release, earlier)]
+    for name, (ours, theirs) in {name: (facts[0][name], facts[1][name]) for name in facts[0]}.items():
+        if ours != theirs:
+            raise UsageError(
+                f"the releases differ in their {name}, so their numbers cannot be compared",
+                got=f"{ours} in {release.id} and {theirs} in {earlier.id}",
+                expected="two releases that measure the same thing",
+            )
+    if earlier.grid.period.first > release.grid.period.first:
+        raise UsageError(
+            "the release to compare with is the later one",
+            got=f"{earlier.id} from {earlier.grid.period.first} on",
+            expected=f"one that starts no later than {release.grid.period.first}",
+            todo=f"exchange the two: report {earlier.id} --against {release.id}",
+        )
+
+
+def common_rows(release: Release, earlier: Release, statistic: Statistic) -> tuple[IntArray, IntArray]:
+    """Return the positions, in either release, of the bins that are compared in both."""
+    if statistic not in release.estimates or statistic not in earlier.estimates:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    ours, theirs = (compared_rows(each, statistic) for each in (release, earlier))
+    place = _keys(earlier, theirs).get_indexer(_keys(release, ours))
+    return ours[place >= 0], theirs[place[place >= 0]]
+
+
+def changes(
+    release: Release, earlier: Release, statistic: Statistic, error: float, average_error: float
+) -> Changes | None:
+    """Return the changes of all common bins, each missing with at most ``error``, and their average.
+
+    The average misses with at most ``average_error`` beyond that. None when nothing is common or a release
+    does not say how its noise is distributed. Raises what ``refuse_incomparable`` raises.
+    """
+    refuse_incomparable(release, earlier)
+    rows, old_rows = common_rows(release, earlier, statistic)
+    if not len(rows):
+        return None
+    law, old_law = law_of(release, statistic), law_of(earlier, statistic)
+    if law is None or old_law is None:
+        return None
+    factor = float(earlier.display_unit.factor_to(release.display_unit) ** statistic.power)
+    law, old = law.at(rows), old_law.at(old_rows).times(factor)
+    low, high = unclamped(release, statistic, rows)
+    old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
+    single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
+    own, others = law.half_width(single), old.half_width(single)
+    half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
+    to_unit = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    reach = statistic.largest(release.bound.upper) * to_unit
+    lowest = np.maximum(
+        low - old_high - half, np.maximum(low - own, 0.0) - np.minimum(old_high + others, reach)
+    )
+    highest = np.minimum(
+        high - old_low + half, np.minimum(high + own, reach) - np.maximum(old_low - others, 0.0)
+    )
+    value = _values(release, statistic, rows) - _values(earlier, statistic, old_rows) * factor
+    digits = decimals(statistic, release.display_unit)
+    spread = average_half_width([law, old], average_error)
+    average_low = max(float((low - old_high).mean()) - spread, float(lowest.mean()))
+    average_high = min(float((high - old_low).mean()) + spread, float(highest.mean()))
+    return Changes(
+        rows,
+        value,
+        outward_down(lowest, digits),
+        outward_up(highest, digits),
+        Interval(
+            float(value.mean()),
+            float(outward_down(np.array(average_low), digits)),
+            float(outward_up(np.array(average_high), digits)),
+        ),
+    )
+
+
+def _facts(release: Release) -> dict[str, object]:
+    grid, bound = release.grid, release.bound
+    return {
+        "study area": grid.area.hash[:12],
+        "resolution": list(grid.resolutions) if grid.mosaic is not None else grid.resolution,
+        "slots": grid.slot_kind.value,
+        "day parts": [part.name for part in grid.day_parts] if grid.slot_kind is SlotKind.DAY_PART else None,
+        "longer slots": None if grid.mosaic is None else sorted(grid.mosaic.longer),
+        "selection of records": grid.selection.key,
+        "time zone": grid.period.time_zone,
+        "display unit": release.display_unit.label,
+        "speed bound": f"{float(bound.upper * bound.unit.metres_per_second):.6g} m/s",
+    }
+
+
+def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
+    import pandas as pd
+
+    return pd.MultiIndex.from_arrays([release.cell[rows], release.slot[rows]])
+
+
+def _values(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
+    factor = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    return release.estimates[statistic].value[rows] * factor

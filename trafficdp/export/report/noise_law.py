@@ -1,0 +1,358 @@
+"""How a published statistic's noise is distributed, as far as public facts say it: for wider intervals.
+
+A release carries one interval a bin at one level. To compare bins, or two releases, one needs intervals at
+other levels: these follow from the noise's law, whose exact parameters are published beside the numbers.
+All numbers here are in the release's display unit, to the statistic's power; estimates are meant before
+they are clamped to their range; each lies within noise and a bias of the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammainccinv
+
+from trafficdp.export.report.moment_block_law import MomentBlockLaw
+from trafficdp.mechanisms.laplace.baseline import rounding_bias
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.block_combination import combination_half_width
+from trafficdp.noise.block_tail import block_half_width
+from trafficdp.noise.sum_tail import (
+    block_sum_half_width,
+    lattice_shift,
+    one_sided_sum_half_width,
+    sum_half_width,
+    two_noises_half_width,
+)
+from trafficdp.noise.tail import half_width
+from trafficdp.privacy.release import Release
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+_LATTICE = ("lattice_scale", "lattice_spacing")
+_PRODUCTS = ("product_scale", "product_spacing")
+_PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
+_BLOCKS = ("block_scale", "block", "half_width", "shift")
+
+
+class NoiseLaw(Protocol):
+    """What is known of the noise of G bins."""
+
+    @property
+    def bias(self) -> FloatArray:
+        """Largest |estimate - noise - truth|, shape (G,)."""
+
+    def half_width(self, error: float) -> FloatArray:
+        """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
+
+    def at(self, rows: IntArray) -> NoiseLaw:
+        """Return the law of some bins."""
+
+    def times(self, factor: float) -> NoiseLaw:
+        """Return the law in another unit: all lengths times ``factor``."""
+
+    def average_half_width(self, error: float) -> float:
+        """Return h with P(|average of the noises| > h) <= ``error``, without bias."""
+
+
+@dataclass(frozen=True)
+class LatticeLaw:
+    """Independent noises s Z, Z discrete Laplace: ``lattice_scale`` B, ``step`` s. See NoiseLaw."""
+
+    lattice_scale: FloatArray
+    step: FloatArray
+    bias: FloatArray
+
+    @property
+    def scale(self) -> FloatArray:
+        """Laplace scale s B of every bin."""
+        return self.lattice_scale * self.step
+
+    @property
+    def shift(self) -> FloatArray:
+        """How far s Z can lie above continuous Laplace noise of the same scale (``noise.sum_tail``)."""
+        return lattice_shift(self.lattice_scale) * self.step
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
+
+    def at(self, rows: IntArray) -> LatticeLaw:
+        """See NoiseLaw."""
+        return LatticeLaw(self.lattice_scale[rows], self.step[rows], self.bias[rows])
+
+    def times(self, factor: float) -> LatticeLaw:
+        """See NoiseLaw."""
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw."""
+        return sum_half_width(self.scale / len(self.scale), error)
+
+
+@dataclass(frozen=True)
+class BlockLaw:
+    """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block_tail``.
+
+    ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
+    """
+
+    block: IntArray
+    width: IntArray
+    size: IntArray
+    scale: FloatArray
+    step: FloatArray
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        if not len(self.width):
+            return np.zeros(0)
+        return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
+
+    def at(self, rows: IntArray) -> BlockLaw:
+        """See NoiseLaw."""
+        block, width, size = (each[rows] for each in (self.block, self.width, self.size))
+        return BlockLaw(block, width, size, self.scale[rows], self.step[rows], self.bias[rows])
+
+    def times(self, factor: float) -> BlockLaw:
+        """See NoiseLaw."""
+        return replace(self, step=self.step * factor, bias=self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. For bins that all have noise."""
+        weight = self.step / len(self.step)
+        return block_sum_half_width(weight, self.width, self.block, self.size, self.scale, error)
+
+
+@dataclass(frozen=True)
+class MomentsLaw:
+    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.mean_variance.estimates``). See
+    NoiseLaw.
+
+    ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.
+    """
+
+    mean: LatticeLaw
+    products: LatticeLaw
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        half = two_noises_half_width(self.mean.scale, self.products.scale, error)
+        return half + self.mean.shift + self.products.shift + self.bias
+
+    def at(self, rows: IntArray) -> MomentsLaw:
+        """See NoiseLaw."""
+        return MomentsLaw(self.mean.at(rows), self.products.at(rows), self.bias[rows])
+
+    def times(self, factor: float) -> MomentsLaw:
+        """See NoiseLaw."""
+        return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. What the mean's noise does may have one sign in all bins."""
+        number = len(self.bias)
+        one_sided = self.mean.scale / number, self.mean.shift / number
+        return one_sided_sum_half_width(*one_sided, self.products.scale / number, error)
+
+
+@dataclass(frozen=True)
+class CombinedLaw:
+    """Block noise of which some numbers are combinations, by consistency with larger hexagons. See NoiseLaw.
+
+    ``plain`` is exact where ``spread`` is 0 and holds the blocks of all bins. ``spread`` bounds sqrt(v) of
+    ``noise.block_combination``, which grows no faster than lengths do: that of a sum of combinations of one
+    block is at most the sum of theirs, so averages are bounded without their weights. Half widths are around
+    the consistent numbers; published intervals may lie around those before consistency.
+    """
+
+    plain: BlockLaw
+    spread: FloatArray
+
+    @property
+    def bias(self) -> FloatArray:
+        """See NoiseLaw."""
+        return self.plain.bias
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        half, own = self.plain.half_width(error), np.flatnonzero(self.spread > 0)
+        if len(own):
+            scale = float(self.plain.scale[own].max())
+            found = combination_half_width(self.spread[own], self.plain.size[own], scale, error)
+            half[own] = found + self.bias[own]
+        return half
+
+    def at(self, rows: IntArray) -> CombinedLaw:
+        """See NoiseLaw."""
+        return CombinedLaw(self.plain.at(rows), self.spread[rows])
+
+    def times(self, factor: float) -> CombinedLaw:
+        """See NoiseLaw."""
+        return CombinedLaw(self.plain.times(factor), self.spread * factor)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. By the same bound as ``block_sum_half_width``, first way."""
+        plain = self.plain
+        first, which = np.unique(plain.block, return_index=True, return_inverse=True)[1:]
+        blocks = len(first)
+        if not blocks:
+            return 0.0
+        own = np.where(self.spread > 0, 0.0, plain.width * plain.step) ** 2 / 3
+        spread = np.sqrt(np.bincount(which, weights=own, minlength=blocks))
+        spread += np.bincount(which, weights=self.spread, minlength=blocks)
+        farthest = gammainccinv(plain.size[first] + 1.0, error / (2 * blocks)) * (1 + 1e-9)
+        reach = spread / len(self.spread) * (plain.scale[first] * farthest + 1.5)
+        return float(np.sqrt(2 * np.sum(reach**2) * np.log(4 / error)) * (1 + 1e-9))
+
+
+def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
+    """Return the law of ``statistic``'s noise over all bins; None where the release does not publish it.
+
+    Where a bin is withheld or needs no noise, its step is 0.
+    """
+    recipe = release.estimates[statistic].recipe
+    if all(name in recipe for name in _LATTICE):
+        return _lattice_law(release, statistic)
+    if all(name in recipe for name in _PRODUCTS):
+        return _moments_law(release, statistic)
+    if all(name in recipe for name in _PRODUCT_BLOCKS):
+        return _moment_block_law(release, statistic)
+    if all(name in recipe for name in _BLOCKS):
+        law = _block_law(release, statistic)
+        parent = _parents(release) if statistic is Statistic.MEAN else None
+        return law if parent is None else _combined_law(release, law, parent >= 0)
+    return None
+
+
+def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:
+    """Return h with P(|estimate - estimate' - (truth - truth')| > h) <= ``error``, shape (G,).
+
+    The noises are independent. For two lattices as in ``noise.sum_tail``; else each gets half the error.
+    """
+    if isinstance(first, LatticeLaw) and isinstance(second, LatticeLaw):
+        half = two_noises_half_width(first.scale, second.scale, error)
+        return half + first.shift + second.shift + first.bias + second.bias
+    return first.half_width(error / 2) + second.half_width(error / 2)
+
+
+def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
+    """Return h with P(|average of all estimates - that of the truths| > h) <= ``error``: all laws added.
+
+    Each law adds its noise, with either sign, over as many bins as it has. The laws are independent of one
+    another: lattices are bounded together, else each gets an equal part of the error.
+    """
+    bias = float(sum(law.bias.mean() for law in laws))
+    lattices = [law for law in laws if isinstance(law, LatticeLaw)]
+    if len(lattices) == len(laws):
+        scales = np.concatenate([law.scale / len(law.scale) for law in lattices])
+        return sum_half_width(scales, error) + bias
+    return sum(law.average_half_width(error / len(laws)) for law in laws) + bias
+
+
+def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
+    estimate = release.estimates[statistic]
+    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _LATTICE)
+    noisy = np.nan_to_num(scale) > 0
+    lattice_scale = np.where(noisy, scale, 0.0)
+    factor = _factor(release, statistic)
+    step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
+    # a sum floored to multiples of a spacing is published at the middle of the step
+    bias = rounding_bias(statistic, release.bound) * factor + np.where(spacing > 1, step / 2, 0.0)
+    return LatticeLaw(lattice_scale, step, bias)
+
+
+def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
+    estimate, unit = release.estimates[statistic], release.bound.unit.factor_to(release.display_unit)
+    mean = _lattice_law(release, Statistic.MEAN)
+    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _PRODUCTS)
+    noisy = np.nan_to_num(scale) > 0
+    none = np.zeros(len(scale))
+    # a step of the mean is q/N, of the average of products q^2/N times the spacing
+    step = np.where(noisy, mean.step * float(release.bound.step * unit) * spacing, 0.0)
+    bias = np.where(noisy, rounding_bias(statistic, release.bound) * _factor(release, statistic), 0.0)
+    return MomentsLaw(
+        LatticeLaw(
+            np.where(noisy, mean.lattice_scale, 0.0), mean.step * float(release.bound.upper * unit), none
+        ),
+        LatticeLaw(np.where(noisy, scale, 0.0), step, none),
+        bias + np.where(noisy & (spacing > 1), step / 2, 0.0),
+    )
+
+
+def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
+    recipe, unit = release.estimates[statistic].recipe, release.bound.unit.factor_to(release.display_unit)
+    mean = _block_law(release, Statistic.MEAN)
+    block, width, shift = (np.asarray(recipe[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
+    noisy = block >= 0
+    mean_shift = np.asarray(release.estimates[Statistic.MEAN].recipe["shift"], dtype=np.int64)
+    # a step of the mean is 2^-shift q/N, of the average of products 2^-shift q^2/N
+    step = np.where(noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.bound.step * unit), 0.0)
+    upper = float(release.bound.upper * unit)
+    first = np.where(noisy, upper * mean.step * mean.width, 0.0)
+    second = step * width
+    bias = rounding_bias(statistic, release.bound) * _factor(release, statistic)
+    floored = np.where(shift < 0, step / 2, 0.0) + np.where(mean_shift < 0, upper * mean.step / 2, 0.0)
+    return MomentBlockLaw(
+        mean.size,
+        first * mean.scale,
+        second * mean.scale,
+        np.asarray(2 * (first + second), dtype=np.float64),
+        np.where(noisy, bias + floored, 0.0),
+    )
+
+
+def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
+    estimate = release.estimates[statistic]
+    block = np.asarray(estimate.recipe["block"], dtype=np.int64)
+    recipes = [each.recipe for each in release.estimates.values()]
+    everything = np.concatenate([recipe["block"] for recipe in recipes if "block" in recipe])
+    sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
+    parent = _parents(release)
+    if parent is not None:
+        # the parents of means are drawn in their blocks, and not published
+        of_mean = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+        first = np.unique(parent, return_index=True)[1]
+        np.add.at(sizes, of_mean[first[parent[first] >= 0]], 1)
+    noisy = block >= 0
+    size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
+    width = np.where(noisy, np.asarray(estimate.recipe["half_width"], dtype=np.int64), 1)
+    scale = np.where(noisy, np.asarray(estimate.recipe["block_scale"], dtype=np.float64), 1.0)
+    # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
+    factor = _factor(release, statistic)
+    step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
+    floored = np.asarray(estimate.recipe["shift"], dtype=np.int64) < 0
+    bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
+    return BlockLaw(block, width, size, scale, step, bias)
+
+
+def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool_]) -> CombinedLaw | None:
+    """The law where some means are combinations; None where their bias is not known."""
+    estimate = release.estimates[Statistic.MEAN]
+    if int(np.asarray(estimate.recipe["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
+        return None
+    # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
+    absolute = estimate.noise_scale * _factor(release, Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
+    spread = np.where(combined, np.sqrt(1.5) * absolute, 0.0)
+    return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread)
+
+
+def _parents(release: Release) -> IntArray | None:
+    """The number of every bin's parent, -1 for none; None where no parents were drawn."""
+    facts = release.disclosure.get("recipe")
+    parents = facts.get("parents") if isinstance(facts, Mapping) else None
+    if not isinstance(parents, Mapping) or not parents.get("half_width"):
+        return None
+    block = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+    result = np.full(len(block), -1, dtype=np.int64)
+    result[block >= 0] = parents["of"]
+    return result
+
+
+def _factor(release: Release, statistic: Statistic) -> float:
+    return float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)

@@ -1,0 +1,1 @@
+"""One foreign convention a file: its bytes to records."""

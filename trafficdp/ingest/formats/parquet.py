@@ -1,0 +1,233 @@
+"""Parquet and GeoParquet with a declared mapping of columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import shapely
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.formats.csv import check_columns, declared_columns
+from trafficdp.ingest.formats.parquet_pages import unpacked_sizes
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
+from trafficdp.ingest.records import Records
+from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
+from trafficdp.ingest.vehicle_key import identifiers_to_text
+from trafficdp.model.source import SourceDeclaration
+
+if TYPE_CHECKING:
+    import pyproj
+
+FloatArray = npt.NDArray[np.float64]
+
+_BATCH_ROWS = 1 << 18
+_LARGEST_PAGE = 256 << 20
+"""A page is unpacked whole. Writers make pages of about 1 MiB."""
+_BYTES_A_NUMBER = 8
+_LONGITUDE_LATITUDE = "OGC:CRS84"
+
+
+def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+    """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
+
+    The position is ``latitude`` and ``longitude``, or ``geometry``: a column of WKB points. GeoParquet
+    without a reference system means longitude and latitude (OGC:CRS84); another system is converted.
+    Raises DataError when the file is not Parquet, has no rows, or lacks a column, ConfigError when the
+    source does not declare them.
+    """
+    if not file.is_parquet:
+        raise DataError(f"{file.name} is not a Parquet file")
+    place = ("geometry",) if "geometry" in source.columns else ("latitude", "longitude")
+    columns = declared_columns(source, ("vehicle", "time", *place))
+    try:
+        footer = pyarrow.parquet.read_metadata(file.path)
+        schema, total = footer.schema.to_arrow_schema(), footer.num_rows
+        wanted = list(dict.fromkeys(columns.values()))
+        check_columns(file, wanted, schema.names)
+        for name, column in columns.items():
+            _refuse_nested(file, name, schema.field(column).type)
+        if total == 0:
+            raise DataError(f"{file.name} has no rows")
+        _refuse_large_pages(file, footer.schema, wanted)
+        system = _reference_system(file, schema, columns["geometry"]) if "geometry" in columns else None
+        # texts stay in dictionaries until it is known how long they are
+        with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=wanted) as parquet:
+            rows = unpacked = 0
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted):
+                batch.validate(full=True)
+                unpacked += sum(_unpacked_bytes(column) for column in batch.columns)
+                file.check_unpacked(unpacked)
+                yield _records(file, source, columns, batch, system)
+                rows += batch.num_rows
+                file.tell_progress(file.size * rows // total)
+            if rows != total:
+                raise _damaged(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        # Arrow's own text may quote values
+        raise _damaged(file, type(error).__name__) from None
+
+
+def _refuse_nested(file: InputFile, name: str, kind: pa.DataType) -> None:
+    """Raise DataError for a column whose entries may be of any size, before one is unpacked."""
+    if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
+        raise _wrong_type(file, name, kind, "text, numbers, times or points as WKB")
+
+
+def _refuse_large_pages(file: InputFile, schema: pyarrow.parquet.ParquetSchema, columns: list[str]) -> None:
+    unpacked = 0
+    numbers = [number for number, path in enumerate(schema.names) if path in columns]
+    with open(file.path, "rb") as stream:
+        try:
+            for size in unpacked_sizes(stream, numbers):
+                unpacked += size
+                if size > _LARGEST_PAGE:
+                    raise DataError(
+                        f"{file.name} has a page that is too large to unpack",
+                        got=f"{size} bytes",
+                        expected=f"{_LARGEST_PAGE} bytes at most",
+                        todo="write it with smaller pages or row groups",
+                    )
+                file.check_unpacked(unpacked)
+        except ValueError:
+            raise _damaged(file) from None
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    """Return how many bytes a column takes with every text written out; numbers count 8."""
+    if not pa.types.is_dictionary(column.type):
+        return _BYTES_A_NUMBER * len(column)
+    texts = pc.binary_length(pc.cast(column.dictionary, pa.large_binary()))
+    return int(pc.sum(texts.take(column.indices)).as_py() or 0) + _BYTES_A_NUMBER * len(column)
+
+
+def _damaged(file: InputFile, got: str | None = None) -> DataError:
+    return DataError(f"{file.name} is a damaged Parquet file", got=got, todo="fetch it again")
+
+
+def _records(
+    file: InputFile,
+    source: SourceDeclaration,
+    columns: dict[str, str],
+    batch: pa.RecordBatch,
+    system: pyproj.CRS | None,
+) -> Records:
+    times = _times(file, source, batch.column(columns["time"]))
+    if "geometry" in columns:
+        latitude, longitude = _points(file, batch.column(columns["geometry"]), system)
+    else:
+        latitude = _numbers(file, "latitude", batch.column(columns["latitude"]))[0]
+        longitude = _numbers(file, "longitude", batch.column(columns["longitude"]))[0]
+    if "speed" in columns:
+        speed, unreadable = _numbers(file, "speed", batch.column(columns["speed"]))
+    else:
+        speed, unreadable = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+    vehicle = identifiers_to_text(
+        batch.column(columns["vehicle"]), where=f"column {columns['vehicle']} of {file.name}"
+    )
+    return Records(
+        vehicle=pc.dictionary_encode(vehicle),
+        times=times,
+        latitude=latitude,
+        longitude=longitude,
+        speed=speed,
+        speed_unreadable=unreadable,
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _times(file: InputFile, source: SourceDeclaration, column: pa.Array) -> Times:
+    column = _plain(column)
+    if pa.types.is_timestamp(column.type):
+        return timestamps_to_times(column, source.time_zone)
+    if _is_text(column.type):
+        return text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return numeric_to_times(column, source.time_format)
+    raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
+
+
+def _numbers(file: InputFile, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    column = _plain(column)
+    kind = column.type
+    if _is_text(kind):
+        return text_to_numbers(pc.cast(column, pa.string()))
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if numeric or pa.types.is_null(kind):
+        return numeric_to_numbers(column)
+    raise _wrong_type(file, name, column.type, "numbers")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _wrong_type(file: InputFile, name: str, kind: pa.DataType, expected: str) -> DataError:
+    return DataError(f"the {name} column of {file.name} has the wrong type", got=str(kind), expected=expected)
+
+
+def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj.CRS | None:
+    """Return the reference system of a geometry column, None for longitude and latitude in WGS84."""
+    import pyproj
+
+    try:
+        geo = json.loads((schema.metadata or {}).get(b"geo", b"{}"))
+        facts: dict[str, Any] = geo.get("columns", {}).get(column, {})
+        if "crs" not in facts:
+            return None
+        if facts["crs"] is None:
+            raise DataError(
+                f"{file.name} says that the reference system of {column} is unknown",
+                todo="write it with its reference system, or as columns latitude and longitude",
+            )
+        system = pyproj.CRS.from_user_input(facts["crs"])
+    except (ValueError, AttributeError, TypeError, RecursionError, pyproj.exceptions.CRSError) as error:
+        raise DataError(
+            f"the GeoParquet metadata of {file.name} cannot be read",
+            got="JSON that is nested too deeply" if isinstance(error, RecursionError) else None,
+            expected="a JSON object as in GeoParquet 1.1",
+            todo="write the points in OGC:CRS84 (longitude, latitude)",
+        ) from error
+    # GeoParquet stores x = longitude first, whatever the authority's order of axes
+    same = system.equals(pyproj.CRS(_LONGITUDE_LATITUDE), ignore_axis_order=True) or system.equals(
+        pyproj.CRS("EPSG:4326"), ignore_axis_order=True
+    )
+    return None if same else system
+
+
+def _points(file: InputFile, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
+    """Return (latitude, longitude) of points in WKB, NaN where there is none."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    column = _plain(column)
+    kind = column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise _wrong_type(file, "geometry", kind, "points as WKB")
+    shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    is_point = (shapely.get_type_id(shapes) == shapely.GeometryType.POINT) & ~shapely.is_empty(shapes)
+    x, y = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)
+    x[is_point], y[is_point] = shapely.get_x(shapes[is_point]), shapely.get_y(shapes[is_point])
+    if system is not None:
+        import pyproj
+
+        try:
+            to_degrees = pyproj.Transformer.from_crs(system, _LONGITUDE_LATITUDE, always_xy=True)
+            x, y = to_degrees.transform(x, y)
+        except pyproj.exceptions.ProjError as error:
+            raise DataError(
+                f"the points of {file.name} cannot be converted to longitude and latitude",
+                got=system.name,
+                todo="write them in OGC:CRS84",
+            ) from error
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    return np.where(np.isfinite(y), y, np.nan), np.where(np.isfinite(x), x, np.nan)

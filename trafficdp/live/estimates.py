@@ -1,0 +1,153 @@
+"""From noisy sums to published numbers: means and variances of every bin so far, with intervals.
+
+With N fixes, X the noisy sum of x and Y that of x (S - x), in steps: mean m = X/N and variance
+v = m (S - m) - Y/N, clipped to [0, S] and [0, m (S - m)] (Bhatia and Davis).
+
+*Intervals.* X - sum x is a sum of ``terms`` independent discrete Laplace draws, of either sign: it exceeds
+h_X with probability at most 1 - level (``noise.laplace_sum``). For the variance, h_X and h_Y are both taken
+at 1 - (1 - level)/2; m (S - m) is monotone on either side of S/2, so over [m - h_X/N, m + h_X/N] its
+extremes are at the ends or at S/2; the interval is the range of the difference. Rounding speeds to the step
+q is added as a bias (q/2 for means, U q/2 + q^2/4 for variances). All of it holds at every publication by
+itself, not at all of them at once.
+
+*Expected error*, worst case over the truth: for the mean that of the clamped sum; m (S - m) moves at most S
+times as far as m, so a variance is off by at most S times the mean's error and that of Y/N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.mechanisms.laplace.baseline import rounding_bias
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum
+from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.stream.allowance import Allowance
+from trafficdp.stream.service import MEAN, SQUARE, Closed
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def estimates_of(
+    closed: Closed,
+    statistics: Sequence[Statistic],
+    allowance: Allowance,
+    bound: ContributionBound,
+    *,
+    interval_level: float,
+    min_vehicles: int,
+    uninformative_above: float,
+) -> dict[Statistic, Estimate]:
+    """Return the estimates over all bins of ``closed``, NaN and WITHHELD below ``min_vehicles``.
+
+    ``statistics`` are MEAN, VARIANCE or both. ``uninformative_above``: as in a release.
+    """
+    makers = {Statistic.MEAN: _mean, Statistic.VARIANCE: _variance}
+    keep = closed.vehicles >= min_vehicles
+    return {
+        statistic: _withheld(
+            makers[statistic](closed, allowance, bound, interval_level, uninformative_above), keep
+        )
+        for statistic in Statistic
+        if statistic in statistics
+    }
+
+
+def _mean(
+    closed: Closed, allowance: Allowance, bound: ContributionBound, level: float, share: float
+) -> Estimate:
+    upper, step = float(bound.upper), float(bound.step)
+    fixes = closed.fixes.astype(np.float64)
+    bias = rounding_bias(Statistic.MEAN, bound)
+    value = np.clip(closed.sums[:, MEAN] * step / fixes, 0.0, upper)
+    half = _half(allowance.mean_scale, closed, level) * step / fixes + bias
+    error = np.minimum(_sum_error(allowance.mean_scale, closed, upper / step) * step + bias, upper)
+    return Estimate(
+        statistic=Statistic.MEAN,
+        value=value,
+        low=np.clip(value - half, 0.0, upper),
+        high=np.clip(value + half, 0.0, upper),
+        noise_scale=allowance.mean_scale * step / fixes,
+        expected_error=error,
+        status=_status(error, share * upper),
+        recipe=_recipe(allowance.mean_scale, closed),
+    )
+
+
+def _variance(
+    closed: Closed, allowance: Allowance, bound: ContributionBound, level: float, share: float
+) -> Estimate:
+    steps, square = float(bound.steps), float(bound.step) ** 2
+    reach = Statistic.VARIANCE.largest(float(bound.upper))
+    fixes = closed.fixes.astype(np.float64)
+    bias = rounding_bias(Statistic.VARIANCE, bound)
+    both = 1 - (1 - level) / 2
+    mean = np.clip(closed.sums[:, MEAN] / fixes, 0.0, steps)
+    second = np.clip(closed.sums[:, SQUARE] / fixes, 0.0, steps * steps / 4)
+    far = _half(allowance.mean_scale, closed, both) / fixes
+    lowest, highest = np.maximum(mean - far, 0.0), np.minimum(mean + far, steps)
+    ends = np.stack([lowest * (steps - lowest), highest * (steps - highest)])
+    across = (lowest <= steps / 2) & (steps / 2 <= highest)
+    most = np.where(across, steps * steps / 4, ends.max(axis=0))
+    off = _half(allowance.square_scale, closed, both) / fixes
+    value = np.clip(mean * (steps - mean) - second, 0.0, mean * (steps - mean)) * square
+    low = np.clip((ends.min(axis=0) - second - off) * square - bias, 0.0, reach)
+    high = np.clip((most - second + off) * square + bias, 0.0, reach)
+    error = _sum_error(allowance.square_scale, closed, steps * steps / 4)
+    error = (error + steps * _sum_error(allowance.mean_scale, closed, steps)) * square + bias
+    error = np.minimum(error, reach)
+    # the variance of one fix is 0, whatever its speed
+    one = closed.fixes == 1
+    value, low, high, error = (np.where(one, 0.0, each) for each in (value, low, high, error))
+    scale = np.where(one, 0.0, allowance.square_scale * square / fixes)
+    status = _status(error, share * reach)
+    status[one] = BinStatus.CONSTANT.value
+    return Estimate(
+        statistic=Statistic.VARIANCE,
+        value=value,
+        low=np.minimum(low, value),
+        high=np.maximum(high, value),
+        noise_scale=scale,
+        expected_error=error,
+        status=status,
+        recipe=_recipe(allowance.square_scale, closed),
+    )
+
+
+def _half(scale: int, closed: Closed, level: float) -> FloatArray:
+    return half_width_of_sum(np.full(len(closed.fixes), float(scale)), closed.terms, level)
+
+
+def _sum_error(scale: int, closed: Closed, reach: float) -> FloatArray:
+    """The expected error of a noisy sum over N, in steps, clamped to [0, reach]; rounding of integers in."""
+    fixes = closed.fixes.astype(np.float64)
+    noise = clamped_sum_error(scale / fixes, closed.terms, reach)
+    return np.minimum(noise + closed.terms / fixes, reach)
+
+
+def _status(error: FloatArray, limit: float) -> npt.NDArray[np.object_]:
+    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
+    status[error > limit] = BinStatus.UNINFORMATIVE.value
+    return status
+
+
+def _recipe(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:
+    """The columns that price a vehicle again: every node's scale, and how many draws the number carries."""
+    ones = np.ones(len(closed.fixes), dtype=np.int64)
+    return {"lattice_scale": ones * float(scale), "lattice_spacing": ones, "noise_terms": closed.terms}
+
+
+def _withheld(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
+    numbers = {
+        name: np.where(keep, getattr(estimate, name), np.nan)
+        for name in ("value", "low", "high", "noise_scale", "expected_error")
+    }
+    status = np.where(keep, estimate.status, BinStatus.WITHHELD.value).astype(object)
+    recipe = dict(estimate.recipe)
+    recipe["lattice_scale"] = np.where(keep, recipe["lattice_scale"].astype(np.float64), np.nan)
+    recipe["noise_terms"] = np.where(keep, recipe["noise_terms"], 0)
+    return Estimate(statistic=estimate.statistic, status=status, recipe=recipe, **numbers)

@@ -1,0 +1,110 @@
+"""A file of a stream: its records cleaned, numbered and binned, ready to be taken."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.slots import slots_of
+from trafficdp.engine.duckdb_reduce import step_parameters
+from trafficdp.errors import DataError
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.read import choose_source, read_file
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.live.order import StreamOrder
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.store import vault_stream
+from trafficdp.store.vault import Vault
+from trafficdp.stream.service import Batch
+
+IntArray = npt.NDArray[np.int64]
+NOT_READ = "not_read"
+
+
+@dataclass(frozen=True, repr=False)
+class Arrival:
+    """A file as it was read: pseudonyms and the rest of a batch, or why it could not be read.
+
+    ``report`` is JSON for the curator's eyes, outside the guarantee.
+    """
+
+    name: str
+    digest: str
+    report: str
+    refused: str | None
+    fixes: pa.Table | None
+
+
+class Reader:
+    """Reads files as a stream's order declares; remembers squares of cells from file to file."""
+
+    def __init__(self, order: StreamOrder, sources: tuple[SourceDeclaration, ...], key: VehicleKey) -> None:
+        self._order, self._sources, self._key = order, sources, key
+        self._cells = CellTable(order.grid.area.geometry.bounds, order.grid.resolution)
+        parameters = step_parameters(order.bound)
+        units = list(SpeedUnit)
+        self._top, self._denominator = parameters["top"], parameters["denominator"]
+        self._numerator = np.array([parameters[f"numerator_{unit.value}"] for unit in units])
+        self._cap = np.array([parameters[f"cap_{unit.value}"] for unit in units])
+        self._units = pa.array([unit.value for unit in units])
+
+    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+        """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
+        try:
+            chosen = source or choose_source(Path(path.name), self._sources)
+            found = read_file(path, chosen, self._order.grid.area, self._key)
+        except DataError as error:
+            report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)
+            return Arrival(path.name, digest, report, str(error), None)
+        return Arrival(path.name, digest, found.report.to_json(), None, found.fixes.table)
+
+    def batch(self, vault: Vault, arrival: Arrival) -> Batch:
+        """Return the fixes of a file; numbers new vehicles (inside the caller's transaction)."""
+        table = arrival.fixes
+        if table is None or not table.num_rows:
+            none = np.zeros(0, dtype=np.int64)
+            return Batch(none, none, none, none, none)
+        vehicle = table.column("vehicle").combine_chunks()
+        if isinstance(vehicle, pa.ChunkedArray):
+            vehicle = pa.concat_arrays(vehicle.chunks)
+        time_us = table.column("time_us").to_numpy()
+        horizon, grid = self._order.horizon, self._order.grid
+        step = horizon.step_of(time_us)
+        inside = (step >= 0) & (step < horizon.steps)
+        cell = np.zeros(len(time_us), dtype=np.int64)
+        slot = np.zeros(len(time_us), dtype=np.int64)
+        latitude, longitude = (table.column(name).to_numpy()[inside] for name in ("latitude", "longitude"))
+        cell[inside] = self._cells.cells_of(latitude, longitude).astype(np.int64)
+        slot[inside] = slots_of(time_us[inside], grid.slot_kind, grid.period.time_zone, grid.day_parts)
+        return Batch(vault_stream.number_vehicles(vault, vehicle), time_us, cell, slot, self._steps(table))
+
+    def _steps(self, table: pa.Table) -> IntArray:
+        """Speeds clipped to [0, U] and rounded to steps: the formula of engine/duckdb_reduce.py."""
+        unit = pc.index_in(pc.cast(table.column("speed_unit"), pa.string()), value_set=self._units)
+        code = unit.to_numpy()
+        centi = table.column("speed_centi").to_numpy()
+        capped = np.minimum(np.maximum(centi, 0), self._cap[code])
+        scaled = np.minimum(capped * self._numerator[code], self._top)
+        return np.asarray((2 * scaled + self._denominator) // (2 * self._denominator), dtype=np.int64)
+
+
+def digest_of(path: Path, key: VehicleKey) -> str | None:
+    """Return the digest of a file's bytes under ``key``; None for one that cannot be read now."""
+    try:
+        return key.digest(InputFile(path).sha256())
+    except DataError:
+        return None
+
+
+def in_order_of_time(batch: Batch) -> Batch:
+    """Return the fixes by their instants; those of the same instant stay in their order."""
+    order = np.argsort(batch.time_us, kind="stable")
+    return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))

@@ -1,0 +1,400 @@
+"""The door of a stream: charge once, take what arrives, commit, publish. Nothing lost, nothing counted twice.
+
+1. The stream's epsilon is entered in the ledger before the first fix is read; every vehicle is charged it in
+   the transaction that holds its first accepted fix.
+2. A batch of fixes and everything that follows from it - sums with their drawn noise, accounts, counts, how
+   far its file was read, ledger entries and values of the steps that it closed - is one transaction.
+3. Only then are files and `released.duckdb` renewed, from the committed values.
+
+So a process that dies at any instant left either all of a batch or nothing of it. The next one goes on where
+the last committed batch ended, and publishes what was committed: no fix is read twice, no noise that anybody
+has seen is drawn again, nothing is charged twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.config.file import Config
+from trafficdp.errors import UsageError
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.live.charge import charged_stream, running_stream
+from trafficdp.live.files import Arrival, Reader, in_order_of_time
+from trafficdp.live.order import StreamOrder, release_of
+from trafficdp.live.placing import place_newest, placed
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.noise.source import NoiseSource, SecureNoise
+from trafficdp.noise.token import new_token
+from trafficdp.privacy.budget import left
+from trafficdp.privacy.ledger import GENESIS, LedgerRow
+from trafficdp.privacy.release import LedgerReference
+from trafficdp.privacy.release_codec import encode
+from trafficdp.release.curator import Curator
+from trafficdp.release.publication import folder_of
+from trafficdp.store import vault_ledger, vault_stream
+from trafficdp.stream.service import FATES, Batch, Closed, Stream
+
+BOUNDARIES = ("charged", "batch taken", "batch committed", "head written", "files placed")
+"""The named instants of a stream, in order. Tests die at each of them."""
+PAGE_SECONDS = 30
+"""How often the live page asks for a newer map."""
+
+
+def reached(boundary: str) -> None:
+    """Do nothing. Called at every one of BOUNDARIES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a stream stands. ``fates`` counts fixes by what became of them; for the curator's eyes."""
+
+    release_id: str
+    publications: int
+    as_of: datetime | None
+    fates: dict[str, int]
+    folder: Path
+    ended: bool
+
+
+@dataclass
+class _Running:
+    """A stream in memory, as of ``generation`` batches in the vault."""
+
+    order: StreamOrder
+    charge: LedgerReference
+    reader: Reader
+    placed: int
+    stream: Stream | None = None
+    generation: int = -1
+    digest: str = GENESIS
+    kept: tuple[int, ...] = ()
+
+
+class LiveStream:
+    """The one stream of a store that is running. Every call takes the store's lock by itself.
+
+    ``curators`` opens the store that ``key`` belongs to. ``again`` begins another stream, with a charge of
+    its own, where one that asked the same is over.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Path,
+        key: VehicleKey,
+        curators: Callable[[str], AbstractContextManager[Curator]],
+        *,
+        again: bool = False,
+    ) -> None:
+        self._config, self._store, self.key = config, store, key
+        self._curators, self._again = curators, again
+        self._running: _Running | None = None
+
+    def begin(self) -> Progress:
+        """Charge the stream, or go on with the one that is charged; place what was committed before.
+
+        Raises as ``charge.charged_stream``.
+        """
+        with self._curators("stream") as curator:
+            self._open(curator)
+            self._place(curator)
+            return self._progress(curator)
+
+    @property
+    def order(self) -> StreamOrder:
+        """What the stream was charged for."""
+        return self._state.order
+
+    @property
+    def over_at(self) -> datetime:
+        """From when on no fix can count any more: the end of the last step, and the lateness."""
+        horizon = self.order.horizon
+        return self.order.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
+
+    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+        """Read a file as the stream's configuration declares it; nothing is written."""
+        return self._state.reader.read(path, digest, source)
+
+    def met(self, digest: str) -> bool:
+        """Return whether the file of this digest was taken to its end."""
+        with self._curators("stream") as curator:
+            return self._met(curator, digest)
+
+    def take(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
+        """Take files one after another, then publish; a file that was taken before changes nothing.
+
+        ``live``: fixes ahead of the wall clock are left out.
+        """
+        with self._curators("stream") as curator:
+            self._open(curator)
+            for arrival in arrivals:
+                if not self._met(curator, arrival.digest):
+                    batch, file = self._begin_file(curator, [arrival], arrival.digest)
+                    self._take(curator, batch, file, len(batch), live=live)
+            self._place(curator)
+            return self._progress(curator)
+
+    def replay(
+        self,
+        arrivals: Sequence[Arrival],
+        due_us: Callable[[int], int | None],
+        wait: Callable[[], None],
+        tell: Callable[[Progress], None],
+    ) -> None:
+        """Play files in the order of their instants.
+
+        ``due_us`` is given the first instant and says up to when fixes are due now (None: all of them);
+        where none is, ``wait`` is called with the store free for others. ``tell`` hears of every stretch. A
+        replay of the same files that was interrupted goes on where it was.
+        """
+        digest = self.key.digest("\n".join(each.digest for each in arrivals))
+        with self._curators("stream") as curator:
+            self._open(curator)
+            batch, file = self._begin_file(curator, arrivals, digest)
+        batch = in_order_of_time(batch)
+        while not file.done:
+            due = due_us(int(batch.time_us[0])) if len(batch) else None
+            stop = len(batch) if due is None else int(np.searchsorted(batch.time_us, due, side="right"))
+            if stop <= file.rows_taken and stop < len(batch):
+                wait()
+                continue
+            with self._curators("stream") as curator:
+                self._open(curator)
+                file = self._take(curator, batch, file, stop, live=False)
+                self._place(curator)
+                tell(self._progress(curator))
+
+    def end(self) -> Progress:
+        """Publish the steps that are still open and end the stream: nothing can be added afterwards.
+
+        Ends whatever stream runs, under whatever configuration. Raises UsageError when none does; to end
+        again the one that this object ended changes nothing.
+        """
+        with self._curators("stream") as curator:
+            self._open(curator, running=True)
+            if self._ended(curator):
+                return self._progress(curator)
+            with self._unmaking():
+                closings = []
+                while self._stream.due(everything=True):
+                    closed = self._stream.close(self._noise())
+                    closings += [] if closed is None else [closed]
+                self._commit(curator, closings, None, ended=True)
+            self._place(curator)
+            return self._progress(curator)
+
+    def _noise(self) -> NoiseSource:
+        return SecureNoise()
+
+    @property
+    def _state(self) -> _Running:
+        if self._running is None:
+            raise UsageError("the stream has not begun", todo="call begin first")
+        return self._running
+
+    @property
+    def _stream(self) -> Stream:
+        stream = self._state.stream
+        if stream is None:
+            raise UsageError("the stream is not loaded", todo="call begin first")
+        return stream
+
+    def _open(self, curator: Curator, *, running: bool = False) -> None:
+        """Have in memory what the vault has, loaded unless it is there already."""
+        vault = curator.vault
+        if self._running is None:
+            vault.check_key(self.key.fingerprint)
+            curator.check_not_behind()
+            for each in vault_stream.all_streams(vault):
+                # what a process that died had committed, and not yet placed
+                before = placed(self._store, each.release_id)
+                place_newest(curator, each.release_id, before, PAGE_SECONDS)
+            if running:
+                stored, order = running_stream(curator)
+            else:
+                stored, order = charged_stream(curator, self._config, again=self._again, reached=reached)
+            charge = vault_ledger.rows(vault)[stored.sequence - 1]
+            self._running = _Running(
+                order=order,
+                charge=LedgerReference(charge.sequence, charge.head_hash),
+                reader=Reader(order, self._config.sources, self.key),
+                placed=placed(self._store, order.release_id),
+            )
+        state = self._running
+        if state.stream is None or state.generation != vault_stream.generation_of(
+            vault, state.order.release_id
+        ):
+            state.generation, parts = vault_stream.load_parts(vault, state.order.release_id)
+            state.stream = state.order.stream_from(parts)
+            state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
+            state.kept = ()
+
+    def _unmaking(self) -> AbstractContextManager[None]:
+        return _Unmaking(self._state)
+
+    def _ended(self, curator: Curator) -> bool:
+        return vault_stream.stream_named(curator.vault, self.order.release_id).ended
+
+    def _met(self, curator: Curator, digest: str) -> bool:
+        found = vault_stream.file_progress(curator.vault, self.order.release_id, digest)
+        return found is not None and found.done
+
+    def _begin_file(
+        self, curator: Curator, arrivals: Sequence[Arrival], digest: str
+    ) -> tuple[Batch, vault_stream.FileProgress]:
+        """Return all fixes of ``arrivals`` and how far they were taken; notes them as one file."""
+        if self._ended(curator):
+            raise UsageError(f"the stream {self.order.release_id} is over", todo="nothing can be added to it")
+        vault, name = curator.vault, self.order.release_id
+        with vault.transaction("beginning a file"):
+            file = vault_stream.file_progress(vault, name, digest)
+            if file is None:
+                reports = [json.loads(each.report) for each in arrivals]
+                text = json.dumps(reports if len(reports) > 1 else reports[0], sort_keys=True)
+                names = ", ".join(each.name for each in arrivals)
+                file = vault_stream.begin_file(vault, name, names, digest, text, datetime.now(UTC))
+            parts = [self._state.reader.batch(vault, each) for each in arrivals]
+        columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
+        return Batch(*columns), file
+
+    def _take(
+        self, curator: Curator, batch: Batch, file: vault_stream.FileProgress, stop: int, *, live: bool
+    ) -> vault_stream.FileProgress:
+        """Take the rows of ``batch`` from where the file stands up to ``stop``; return where it stands."""
+        now_us = int(datetime.now(UTC).timestamp() * 1e6) if live else None
+        part = Batch(*(getattr(batch, name)[:stop] for name in _COLUMNS))
+        with self._unmaking():
+            self._stream.meet(part.vehicle[file.rows_taken :])
+            self._permit(curator)
+            while True:
+                row = self._stream.take(part, file.rows_taken, now_us)
+                closings = []
+                while self._stream.due():
+                    closed = self._stream.close(self._noise())
+                    closings += [] if closed is None else [closed]
+                reached("batch taken")
+                file = replace(file, rows_taken=row, done=row == len(batch))
+                self._commit(curator, closings, file)
+                if row >= stop:
+                    return file
+
+    def _permit(self, curator: Curator) -> None:
+        """Say who can pay, by what other releases have left every vehicle."""
+        windows = self._config.policy.windows(self.order.created_at)
+        spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
+        self._stream.permit(left(windows, spent) >= self.order.epsilon.pico)
+
+    def _commit(
+        self,
+        curator: Curator,
+        closings: Sequence[Closed],
+        file: vault_stream.FileProgress | None,
+        *,
+        ended: bool = False,
+    ) -> None:
+        state, stream, vault = self._state, self._stream, curator.vault
+        name, entry = state.order.release_id, None
+        with vault.transaction("keeping the stream"):
+            new = np.sort(stream.charge())
+            loss = np.full(len(new), state.order.epsilon.pico, dtype=np.int64)
+            vault_ledger.add_charges(vault, state.charge.sequence, new, loss)
+            for closed in closings:
+                entry = self._add_publication(curator, closed)
+            if ended:
+                facts = {"kind": "stream_end", "release": name, "at": _now()}
+                entry = vault_ledger.add_entry(vault, facts)
+                vault_stream.end_stream(vault, name)
+            state.generation += 1
+            opened, kept = stream.state()
+            vault_stream.save_part(vault, name, "opened", state.generation, opened)
+            signature = (len(stream.vehicles), len(stream.bins), stream.closed, int(stream.charged.sum()))
+            if signature != state.kept:
+                digest = np.frombuffer(state.digest.encode(), dtype=np.uint8)
+                vault_stream.save_part(vault, name, "kept", state.generation, {**kept, "digest": digest})
+            if file is not None:
+                vault_stream.advance_file(vault, name, file)
+        state.kept = signature
+        reached("batch committed")
+        if entry is not None:
+            curator.head.write(entry)
+            reached("head written")
+
+    def _add_publication(self, curator: Curator, closed: Closed) -> LedgerRow:
+        state, vault = self._state, curator.vault
+        name = state.order.release_id
+        vault_stream.add_counts(vault, name, closed.step, closed.journal)
+        state.digest = next_digest(state.digest, closed.step, closed.journal)
+        number = vault_stream.newest_publication(vault, name) + 1
+        facts, bins = encode(release_of(state.order, closed, number, state.charge, new_token()))
+        text = json.dumps(facts, allow_nan=False)
+        stored = vault_stream.StoredPublication(name, number, 0, closed.step, text, bins)
+        entry = vault_ledger.add_entry(
+            vault,
+            {
+                "kind": "stream_publication",
+                "release": name,
+                "number": number,
+                "step": closed.step,
+                "at": _now(),
+                "counts_sha256": state.digest,
+                "values_sha256": stored.values_sha256,
+            },
+        )
+        vault_stream.add_publication(vault, replace(stored, sequence=entry.sequence))
+        return entry
+
+    def _place(self, curator: Curator) -> None:
+        state = self._state
+        before, state.placed = (
+            state.placed,
+            place_newest(curator, state.order.release_id, state.placed, PAGE_SECONDS),
+        )
+        if state.placed != before:
+            reached("files placed")
+
+    def _progress(self, curator: Curator) -> Progress:
+        order, stream = self.order, self._stream
+        return Progress(
+            release_id=order.release_id,
+            publications=vault_stream.newest_publication(curator.vault, order.release_id),
+            as_of=order.as_of(stream.closed - 1) if stream.closed else None,
+            fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
+            folder=folder_of(self._store, order.release_id),
+            ended=self._ended(curator),
+        )
+
+
+class _Unmaking(AbstractContextManager[None]):
+    """After an error, what memory holds may be ahead of the vault: it is loaded again."""
+
+    def __init__(self, state: _Running) -> None:
+        self._state = state
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self._state.stream = None
+
+
+_COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")
+
+
+def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
+    names = ("cell", "slot", "vehicle", "fixes", "position")
+    rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    return hashlib.sha256(f"{before}\n{step}\n".encode() + rows.astype("<i8").tobytes()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).replace(microsecond=0).isoformat()

@@ -1,0 +1,204 @@
+"""Does a stream stand? Recomputed from the vault's counts and the published files, trusting neither.
+
+What every vehicle lost is computed anew: its fixes in the journal of counts, the nodes that hold them by
+their positions, and the noise scales *in the published file*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._durable import read_regular
+from trafficdp.bounding.rank import rank_in_sorted
+from trafficdp.errors import VerificationError
+from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.export.write import LIVE, MANIFEST
+from trafficdp.live.order import StreamOrder
+from trafficdp.live.streaming import next_digest
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.ledger import GENESIS, LedgerRow
+from trafficdp.privacy.loss import PICO, decimal_text
+from trafficdp.privacy.release import Release
+from trafficdp.release.curator import Curator
+from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.publication import published, stream_fact
+from trafficdp.store import vault_ledger, vault_stream
+from trafficdp.store.released import publications_match
+from trafficdp.stream.signed_counter import signed_nodes_touched
+
+IntArray = npt.NDArray[np.int64]
+
+
+def verify_stream(curator: Curator, release_id: str) -> list[Check]:
+    """Return every check of a stream.
+
+    Raises UsageError when there is none of that name, VerificationError before its first publication.
+    """
+    stored = vault_stream.stream_named(curator.vault, release_id)
+    return run_checks(_ExaminedStream(curator, stored).checks())
+
+
+class _ExaminedStream(Examined):
+    """One stream under examination."""
+
+    def __init__(self, curator: Curator, stored: vault_stream.StoredStream) -> None:
+        super().__init__(curator, stored.release_id, stored.sequence)
+        self._stored = stored
+        self._order = StreamOrder.from_json(stored.facts)
+        self._publications = vault_stream.publications(curator.vault, stored.release_id)
+        if not self._publications:
+            raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
+        self._newest = self._publications[-1]
+        counts = vault_stream.counts_of(curator.vault, stored.release_id, self._newest.step)
+        self._counts = {name: counts.column(name).to_numpy().astype(np.int64) for name in counts.column_names}
+
+    def checks(self) -> NamedChecks:
+        """Yield names and checks, in an order that a reader can follow."""
+        yield "the ledger is not behind its head or any manifest", self._not_behind
+        yield "the ledger's charge is the order that was executed", self._order_is_charged
+        yield "every vehicle that was counted is charged the stream's epsilon", self._accounts
+        yield "every publication is the one in the ledger", self._in_ledger
+        yield "the counts are those that the publications were made from", self._digests
+        yield "positions number the elements of every bin without a gap", self._positions
+        yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
+        yield "every file says what was committed", self._files
+        yield "the published scales cost no vehicle more than epsilon", self._losses
+        yield "the state's accounts are not below the recomputed ones", self._state_accounts
+        yield "released.duckdb holds the same publications", self._released
+
+    def _order_is_charged(self) -> str | None:
+        facts = self._charge.facts
+        digest = hashlib.sha256(self._stored.facts.encode()).hexdigest()
+        same = (
+            facts.get("kind") == "stream"
+            and facts.get("order_sha256") == digest
+            and facts.get("release") == self._stored.release_id
+            and facts.get("epsilon_pico") == self._order.epsilon.pico
+        )
+        return None if same else "another order than the one in the ledger"
+
+    def _accounts(self) -> str | None:
+        vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
+        if not bool(np.all(loss == self._order.epsilon.pico)):
+            return "other accounts"
+        uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
+        return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
+
+    def _pinned_publications(self) -> list[LedgerRow]:
+        name = self._stored.release_id
+        return [
+            row
+            for row in self._ledger
+            if row.facts["kind"] == "stream_publication" and row.facts["release"] == name
+        ]
+
+    def _in_ledger(self) -> str | None:
+        pinned = {
+            int(str(row.facts["number"])): (row.sequence, str(row.facts["values_sha256"]))
+            for row in self._pinned_publications()
+        }
+        found = {each.number: (each.sequence, each.values_sha256) for each in self._publications}
+        wrong = sorted(
+            number for number in pinned.keys() | found.keys() if pinned.get(number) != found.get(number)
+        )
+        return f"{len(wrong)} publications differ, the first is number {wrong[0]}" if wrong else None
+
+    def _digests(self) -> str | None:
+        stated = {
+            int(str(row.facts["number"])): row.facts["counts_sha256"] for row in self._pinned_publications()
+        }
+        digest = GENESIS
+        steps = self._counts["step"]
+        for publication in self._publications:
+            here = slice(*np.searchsorted(steps, [publication.step, publication.step + 1]))
+            journal = {name: values[here] for name, values in self._counts.items()}
+            digest = next_digest(digest, publication.step, {**journal, "vehicle": journal["vehicle_id"]})
+            if digest != stated.get(publication.number):
+                return f"other counts at publication {publication.number}"
+        counted = {each.step for each in self._publications}
+        return (
+            None if set(np.unique(steps).tolist()) == counted else "counts of a step that was not published"
+        )
+
+    def _positions(self) -> str | None:
+        places = np.unique(
+            np.stack([self._counts[name] for name in ("cell", "slot", "step", "position")], axis=1), axis=0
+        )
+        _, bin_of = np.unique(places[:, :2], axis=0, return_inverse=True)
+        right = rank_in_sorted(bin_of) + 1
+        return None if np.array_equal(places[:, 3], right) else "an element counted twice or left out"
+
+    def _manifest_valid(self) -> str | None:
+        manifest = self._manifest()
+        validate_manifest(manifest)
+        if stream_fact(manifest, "publication") != self._newest.number:
+            return "another publication than the newest"
+        if manifest["guarantee"]["epsilon"] != decimal_text(self._order.epsilon.pico):
+            return "another epsilon than was charged"
+        return None
+
+    def _release(self) -> Release:
+        return published(self._newest).release
+
+    def _files(self) -> str | None:
+        wrong = names_differing(differing(self._listed_files(), self._found_files()) - {MANIFEST})
+        if wrong:
+            return wrong
+        document = json.loads(read_regular(self._folder / LIVE).decode("utf-8"))
+        said = document["trafficdp"].get("stream", {}).get("publication")
+        return None if said == self._newest.number else f"{LIVE} is of another publication"
+
+    def _published_scale(self) -> tuple[int, int | None]:
+        """The scales in the published cells: of sums of x, and of x (S - x) where there are any."""
+        import pandas as pd
+
+        table = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
+        scales = []
+        for statistic in (Statistic.MEAN, Statistic.VARIANCE):
+            column = f"{statistic.stem}_lattice_scale"
+            found = np.unique(table[column].dropna().to_numpy()) if column in table else np.zeros(0)
+            if len(found) > 1 or (len(found) and not float(found[0]).is_integer()):
+                raise VerificationError("the published scales are not one whole number")
+            scales.append(int(found[0]) if len(found) else None)
+        allowance = self._order.allowance
+        mean = allowance.mean_scale if scales[0] is None else scales[0]
+        return mean, scales[1]
+
+    def _touched(self) -> tuple[IntArray, IntArray]:
+        arity, heights = self._order.tree
+        nodes = self._counts["fixes"] * signed_nodes_touched(self._counts["position"], arity, heights)
+        vehicle, which = np.unique(self._counts["vehicle_id"], return_inverse=True)
+        touched = np.zeros(len(vehicle), dtype=np.int64)
+        np.add.at(touched, which, nodes)
+        return vehicle, touched
+
+    def _losses(self) -> str | None:
+        mean, second = self._published_scale()
+        steps = self._order.bound.steps
+        # at S times the first scale or more, the second sum is free; below, both are paid in full
+        price = Fraction(steps, mean)
+        if second is not None and second < steps * mean:
+            price += Fraction(steps * steps, 4 * second)
+        _, touched = self._touched()
+        worst = Fraction(int(touched.max(initial=0))) * price
+        if worst * PICO > self._order.epsilon.pico:
+            return f"a loss of {float(worst):.6g} where {self._order.epsilon} was charged"
+        return None
+
+    def _state_accounts(self) -> str | None:
+        _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
+        stream = self._order.stream_from(parts)
+        vehicle, touched = self._touched()
+        place = stream.vehicles.find(vehicle)
+        low = int(np.count_nonzero((place < 0) | (stream.touches[place] < touched)))
+        return f"{low} accounts say too little" if low else None
+
+    def _released(self) -> str | None:
+        same = publications_match(self._curator.store, [published(each) for each in self._publications])
+        return None if same else "other rows than were published"

@@ -1,0 +1,1 @@
+"""Block noise: statistics that the same vehicles share pay once."""

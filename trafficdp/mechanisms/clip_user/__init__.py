@@ -1,0 +1,1 @@
+"""Clip-User: vehicles leave the bins in which they cost most (paper 003)."""

@@ -1,0 +1,152 @@
+"""Clip-User: fewer bins a user, without a larger worst error. Companion of paper 003 (arXiv 2405.06261).
+
+Every bin is released with the same epsilon, so the loss is K epsilon with K the most bins of a user. The
+algorithm takes users with K bins, in order, out of the bin where that harms least, as long as no bin's
+error (worst-case bias + noise) exceeds E, the worst error without any clipping; when all are down to
+K - 1 it goes on, else it takes the last round back and stops.
+
+Departures: 003 does not print its pseudo-code, this realises its description; a bin is never emptied,
+because releasing a constant is "cheaper" than any data as soon as E >= U/2 (erratum E11). All decisions
+read public counts only. Deterministic: users and bins are put in canonical order first, so that their names
+do not matter; users in that order, ties by fewer samples, then by bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import positive
+from trafficdp.mechanisms.blocks.canonical_occupancy import in_canonical_order
+from trafficdp.mechanisms.clip_user.error import bin_error
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """Which (bin, user) pairs stay: ``kept`` (shape (P,)); ``bins_per_user`` is K, the most that remain."""
+
+    kept: npt.NDArray[np.bool_]
+    bins_per_user: int
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The errors that may not grow: for every statistic the worst error of any bin without clipping."""
+
+    statistics: tuple[Statistic, ...]
+    upper: float
+    epsilon: float
+    error: tuple[float, ...]
+
+    def excess(self, dropped: IntArray, samples: IntArray, largest: IntArray) -> FloatArray:
+        """Return max over statistics of error / ceiling, for bins in the given state; > 1 is too much."""
+        worst = np.zeros(np.broadcast(dropped, samples, largest).shape)
+        for statistic, ceiling in zip(self.statistics, self.error, strict=True):
+            error = bin_error(statistic, dropped, samples, largest, self.upper, self.epsilon)
+            worst = np.maximum(worst, error / ceiling if ceiling > 0 else np.where(error > 0, np.inf, 0.0))
+        return worst
+
+
+def ceiling(
+    occupancy: Occupancy, bound: ContributionBound, epsilon: float, statistics: Sequence[Statistic]
+) -> Ceiling:
+    """Return E: each statistic's largest U m*/(N eps) (or its variance form) over bins, nothing dropped."""
+    positive(epsilon=epsilon)
+    upper = float(bound.upper)
+    none = np.zeros(occupancy.bins, dtype=np.int64)
+    errors = tuple(
+        float(
+            bin_error(
+                statistic, none, occupancy.samples_per_bin, occupancy.largest_count_per_bin, upper, epsilon
+            ).max()
+        )
+        for statistic in statistics
+    )
+    return Ceiling(tuple(statistics), upper, epsilon, errors)
+
+
+def clip_user(
+    occupancy: Occupancy,
+    bound: ContributionBound,
+    epsilon: float,
+    statistics: Sequence[Statistic] = (Statistic.MEAN,),
+) -> Suppression:
+    """Return the suppression that Clip-User finds at ``epsilon`` a bin for the given statistics.
+
+    The loss is then K * epsilon a statistic (or the exact ledger with the kept counts, never more).
+    Raises UsageError for an epsilon that is not positive.
+    """
+    ordered = in_canonical_order(occupancy, bound)
+    limit = ceiling(ordered.occupancy, bound, epsilon, statistics)
+    found = _greedy(ordered.occupancy, limit)
+    return Suppression(ordered.to_given(found.kept), found.bins_per_user)
+
+
+def _greedy(occupancy: Occupancy, limit: Ceiling) -> Suppression:
+    state = _State(occupancy)
+    most = int(occupancy.bins_per_user.max(initial=0))
+    while most > 0:
+        before = state.kept.copy()
+        for user in np.flatnonzero(state.bins_left == most):
+            if not state.drop_cheapest(int(user), limit):
+                return Suppression(before, most)
+        most -= 1
+    return Suppression(state.kept, most)
+
+
+class _State:
+    """Kept pairs, and for every bin what an error needs: samples dropped and the two largest kept counts."""
+
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._samples = occupancy.samples_per_bin
+        self._count = occupancy.count
+        self._bin = occupancy.bin_index
+        self.kept = np.ones(occupancy.pairs, dtype=np.bool_)
+        self.bins_left = occupancy.bins_per_user.copy()
+        self._dropped = np.zeros(occupancy.bins, dtype=np.int64)
+        # pairs by user, and the pairs of every bin (they lie together)
+        order = np.argsort(occupancy.user_index, kind="stable")
+        ends = np.cumsum(occupancy.bins_per_user)
+        self._pairs_of = [
+            order[end - size : end] for size, end in zip(occupancy.bins_per_user, ends, strict=True)
+        ]
+        self._bin_start = np.searchsorted(self._bin, np.arange(occupancy.bins + 1))
+        self._largest = np.zeros(occupancy.bins, dtype=np.int64)
+        self._second = np.zeros(occupancy.bins, dtype=np.int64)
+        for each in range(occupancy.bins):
+            self._refresh(each)
+
+    def drop_cheapest(self, user: int, limit: Ceiling) -> bool:
+        """Take ``user`` out of the bin where that harms least; False when every choice breaks the limit."""
+        pairs = self._pairs_of[user]
+        pairs = pairs[self.kept[pairs]]
+        bins, counts = self._bin[pairs], self._count[pairs]
+        dropped = self._dropped[bins] + counts
+        largest = np.where(counts == self._largest[bins], self._second[bins], self._largest[bins])
+        excess = limit.excess(dropped, self._samples[bins], largest)
+        excess[dropped >= self._samples[bins]] = np.inf
+        best = np.lexsort((bins, counts, excess))[0]
+        # a hair of slack: E itself was computed with the same roundings
+        if not excess[best] <= 1 + 1e-12:
+            return False
+        pair = pairs[best]
+        self.kept[pair] = False
+        self.bins_left[user] -= 1
+        self._dropped[bins[best]] += counts[best]
+        self._refresh(int(bins[best]))
+        return True
+
+    def _refresh(self, each: int) -> None:
+        pairs = slice(self._bin_start[each], self._bin_start[each + 1])
+        counts = np.sort(self._count[pairs][self.kept[pairs]])
+        self._largest[each] = counts[-1] if len(counts) else 0
+        self._second[each] = counts[-2] if len(counts) > 1 else 0

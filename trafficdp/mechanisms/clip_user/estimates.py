@@ -1,0 +1,157 @@
+"""Estimates of bins that some vehicles were left out of: centre imputation, bias in interval and error.
+
+D of the N fixes of a bin are left out (by public counts), n = N - D are kept. What is released:
+
+===========  ==================================================  ==========================
+statistic    number                                              bias at worst, exactly
+===========  ==================================================  ==========================
+mean         (sum of the kept + D U/2) / N                       U D / (2 N)
+vehicle mean (sum of kept vehicles' means + (L - L') U/2) / L    U (L - L') / (2 L)
+variance     that of the kept                                    U^2 j (N - j)/N^2, j = min(D, floor(N/2))
+===========  ==================================================  ==========================
+
+(Clip-User, arXiv 2405.06261, averages the kept alone: bias U D/N and sensitivity U m/n, both larger.) A
+vehicle that is left out of a bin pays nothing for it; a kept one moves the mean by U m/N. Proof: what is left
+out does not enter; given the draw of ``laplace.baseline`` on the kept fixes, all else is arithmetic with
+public counts. The bias of a mean is largest when all that is left out is 0, or all is U; that of the
+variance: ``bounding.count_cap``. Intervals of the kept statistic, shrunk with it, are widened by the bias,
+and so is the expected error, by the triangle inequality.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.lattice import Lattice, steps_per_unit
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import BinStatus, Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """A bin's number from that of its kept fixes: share * kept + offset, off by ``bias``; shape (G,)."""
+
+    share: FloatArray
+    offset: FloatArray
+    bias: FloatArray
+
+
+def kept_occupancy(occupancy: Occupancy, kept: BoolArray) -> Occupancy:
+    """Return the counts of the pairs where ``kept`` (shape (P,)) is true; every bin must keep one."""
+    return Occupancy(
+        cell=occupancy.cell,
+        slot=occupancy.slot,
+        bin_index=occupancy.bin_index[kept],
+        user_index=occupancy.user_index[kept],
+        count=occupancy.count[kept],
+        users=occupancy.users,
+    )
+
+
+def imputed(statistic: Statistic, occupancy: Occupancy, rest: Occupancy, bound: ContributionBound) -> Imputed:
+    """Return how the statistic of all of ``occupancy`` is estimated from that of ``rest``, its kept pairs."""
+    upper = float(bound.upper)
+    if statistic is Statistic.VARIANCE:
+        dropped = occupancy.samples_per_bin - rest.samples_per_bin
+        bias = dropped_variance_bias(dropped, occupancy.samples_per_bin, upper)
+        return Imputed(np.ones(occupancy.bins), np.zeros(occupancy.bins), bias)
+    share = (
+        rest.samples_per_bin / occupancy.samples_per_bin
+        if statistic is Statistic.MEAN
+        else rest.users_per_bin / occupancy.users_per_bin
+    )
+    centre = (1 - share) * upper / 2
+    return Imputed(share, centre, centre)
+
+
+def noise_scale(
+    statistic: Statistic, occupancy: Occupancy, rest: Occupancy, bound: ContributionBound, lattice: Lattice
+) -> FloatArray:
+    """Return the Laplace scale of the published number, shape (G,)."""
+    scale = lattice.scale * lattice.spacing / steps_per_unit(statistic, rest, bound)
+    result: FloatArray = scale * imputed(statistic, occupancy, rest, bound).share
+    return result
+
+
+def suppressed_error(
+    statistic: Statistic, occupancy: Occupancy, rest: Occupancy, bound: ContributionBound, scale: FloatArray
+) -> FloatArray:
+    """Return the worst-case expected error of the clamped number at Laplace ``scale``, without rounding."""
+    by = imputed(statistic, occupancy, rest, bound)
+    noise = baseline.expected_error(statistic, scale / by.share, float(bound.upper)) * by.share
+    return np.minimum(noise + by.bias, statistic.largest(bound.upper))
+
+
+def suppressed_status(
+    statistic: Statistic, error: FloatArray, bound: ContributionBound, uninformative_above: float
+) -> npt.NDArray[np.object_]:
+    """Return what a number with that ``error`` is worth: 0 means that it can only be one number."""
+    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
+    status[error > uninformative_above * statistic.largest(bound.upper)] = BinStatus.UNINFORMATIVE.value
+    status[error == 0] = BinStatus.CONSTANT.value
+    return status
+
+
+def suppressed_half_width(
+    statistic: Statistic,
+    occupancy: Occupancy,
+    rest: Occupancy,
+    bound: ContributionBound,
+    lattice: Lattice,
+    level: float,
+) -> FloatArray:
+    """Return how far an interval reaches before it is clamped, shape (G,)."""
+    by = imputed(statistic, occupancy, rest, bound)
+    half = baseline.interval_half_width(statistic, rest, bound, lattice, level)
+    result: FloatArray = half * by.share + by.bias
+    return result
+
+
+def suppressed_estimate(
+    kept: Estimate,
+    occupancy: Occupancy,
+    rest: Occupancy,
+    bound: ContributionBound,
+    uninformative_above: float,
+) -> Estimate:
+    """Return the estimate of all fixes from ``kept``, that of the kept ones."""
+    statistic = kept.statistic
+    by = imputed(statistic, occupancy, rest, bound)
+    reach = statistic.largest(bound.upper)
+    scale = kept.noise_scale * by.share
+    certain = suppressed_error(statistic, occupancy, rest, bound, scale)
+    return Estimate(
+        statistic=statistic,
+        value=kept.value * by.share + by.offset,
+        low=np.clip(kept.low * by.share + by.offset - by.bias, 0.0, reach),
+        high=np.clip(kept.high * by.share + by.offset + by.bias, 0.0, reach),
+        noise_scale=scale,
+        expected_error=np.minimum(kept.expected_error * by.share + by.bias, reach),
+        status=suppressed_status(statistic, certain, bound, uninformative_above),
+        recipe=kept.recipe,
+    )
+
+
+def kept_contributions(contributions: Contributions, kept: BoolArray) -> Contributions:
+    """Return the sums of the pairs where ``kept`` is true."""
+    return type(contributions)(
+        occupancy=kept_occupancy(contributions.occupancy, kept),
+        total=contributions.total[kept],
+        total_of_squares=contributions.total_of_squares[kept],
+        vehicle=contributions.vehicle,
+        bound=contributions.bound,
+    )

@@ -1,0 +1,1 @@
+"""Block noise whose hexagons add up to their parents."""

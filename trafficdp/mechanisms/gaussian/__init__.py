@@ -1,0 +1,1 @@
+"""Laplace noise's twin under zCDP."""

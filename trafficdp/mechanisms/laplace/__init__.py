@@ -1,0 +1,1 @@
+"""Laplace noise on integers: the baseline, its lattice, the accountings of papers."""

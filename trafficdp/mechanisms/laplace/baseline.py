@@ -1,0 +1,302 @@
+"""Baseline: Laplace noise at the exact user-level sensitivity of every bin, all bins jointly accounted.
+
+Paper 003 ("Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets"), Baseline:
+mean_g + Lap(b_g), value clipped to [0, U]; and the variance by the sensitivity of its companion
+(arXiv 2405.06261), reconstructed exactly. We depart from the paper in three ways: the noise is discrete
+Laplace on exact integers (no floating-point leakage); scales b_g are free a bin (the paper fixes
+b_g = U m*_g / (N_g eps)); and the loss is each vehicle's own, with mean and variance priced jointly.
+
+Theorem (REPLACE_USER_VALUES). Releasing S_g + Z_g and N_g Q_g - S_g^2 + W_g for all bins with
+independent discrete Laplace Z_g, W_g of scales B_g, C_g multiplies the probability of any outcome, when
+the values of vehicle l change, by at most exp(sum_g J_g(m[g, l])), J the joint cost of
+``bounding.sensitivity``: the ratio of the probabilities of one lattice point is at most
+exp(|dS|/B + |dV|/C), and bins hold disjoint samples. Clamping afterwards is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
+from trafficdp.mechanisms.known_error import NoiseTerm
+from trafficdp.mechanisms.laplace.integer_laplace import HEADROOM, checked_epsilon
+from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
+from trafficdp.mechanisms.promise import ASSUMPTIONS
+from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.tail import half_width
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.release import BinStatus, Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
+    from trafficdp.sensitive.samples import Samples
+
+FloatArray = npt.NDArray[np.float64]
+Noise = Callable[[FloatArray], npt.NDArray[np.int64]]
+NAME = "baseline"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The Laplace mechanism of every statistic at its grid sensitivity: b_g = D*_g / epsilon_g."""
+
+    name = NAME
+    citation = (
+        "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets (003), "
+        "Baseline; variance by arXiv 2405.06261"
+    )
+    statistics = tuple(Statistic)
+    idealised = False
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> PrivacyEvent:
+        """See Mechanism: exact personal losses (Theorem A)."""
+        return event(occupancy, bound, {statistic: lattice_for(statistic, occupancy, bound, epsilon)})
+
+    def expected_error(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """See Mechanism: noise at the worst truth, and the rounding of speeds to the step."""
+        lattice = lattice_for(statistic, occupancy, bound, epsilon)
+        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        return lattice_error(statistic, occupancy, bound, lattice, bias)
+
+    def noise_terms(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
+        lattice = lattice_for(statistic, occupancy, bound, epsilon)
+        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        return (lattice_term(statistic, occupancy, bound, lattice, bias),)
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+    ) -> FloatArray:
+        """See Mechanism."""
+        one: FloatArray = self.estimates(samples, statistic, epsilon, noise, 1)[0]
+        return one
+
+    def estimates(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
+    ) -> FloatArray:
+        """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
+        lattice = lattice_for(statistic, samples.occupancy, samples.bound, epsilon)
+        return noisy_moments(statistic, samples.contributions(), lattice, noise, runs)
+
+
+def lattice_for(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, epsilon: FloatArray
+) -> Lattice:
+    """Return the noise that costs every bin's largest user ``epsilon[g]`` (infinite: no noise)."""
+    largest = largest_sensitivity(statistic, occupancy, bound)
+    with np.errstate(over="ignore"):
+        scale = largest / checked_epsilon(epsilon, occupancy) * (1 + HEADROOM)
+    lattice = to_lattice(statistic, occupancy, bound, scale)
+    # scales are rounded up, even from 0
+    return Lattice(np.where(np.isinf(epsilon), 0.0, lattice.scale), lattice.spacing)
+
+
+def lattice_error(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+) -> FloatArray:
+    """Return the expected error of ``noisy_moments`` at the worst truth within ``bias`` of its centre."""
+    term = lattice_term(statistic, occupancy, bound, lattice, bias)
+    return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
+
+
+def lattice_term(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+) -> NoiseTerm:
+    """Return the error of ``noisy_moments`` around a truth within ``bias`` of its centre."""
+    per_unit = steps_per_unit(statistic, occupancy, bound)
+    flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+    return NoiseTerm(lattice.scale, lattice.spacing / per_unit, bias + flooring)
+
+
+def noisy_moments(
+    statistic: Statistic, contributions: Contributions, lattice: Lattice, noise: NoiseSource, runs: int
+) -> FloatArray:
+    """Return ``runs`` noisy values of the statistic, clamped to its range, shape (runs, G)."""
+    per_unit = steps_per_unit(statistic, contributions.occupancy, contributions.bound)
+    spacing = lattice.spacing.astype(object)
+    floored = exact_integer(statistic, contributions) // spacing
+    drawn = noise.discrete_laplace(np.tile(lattice.scale, runs)).reshape(runs, -1)
+    centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
+    raw = ((floored + drawn.astype(object)) * spacing).astype(np.float64) + centre
+    result: FloatArray = np.clip(raw / per_unit, 0.0, statistic.largest(contributions.bound.upper))
+    return result
+
+
+def largest_sensitivity(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+    """Return D*_g, the sensitivity of ``statistic`` in every bin (its unit, shape (G,))."""
+    upper = float(bound.upper)
+    largest, samples = occupancy.largest_count_per_bin, occupancy.samples_per_bin
+    if statistic is Statistic.MEAN:
+        return mean_sensitivity(largest, samples, upper)
+    if statistic is Statistic.VARIANCE:
+        return variance_sensitivity(largest, samples, upper)
+    return vehicle_mean_sensitivity(occupancy.users_per_bin, upper)
+
+
+def event(
+    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice]
+) -> PrivacyEvent:
+    """Return what a joint release with this noise promises; values are not needed."""
+    return PrivacyEvent(
+        mechanism=NAME,
+        statistics=tuple(lattices),
+        relation=NeighbouringRelation.REPLACE_USER_VALUES,
+        unit="vehicle",
+        bins=occupancy.bins,
+        sensitivity={s: largest_sensitivity(s, occupancy, bound) for s in lattices},
+        bound=bound,
+        assumptions=ASSUMPTIONS,
+        loss_per_user=loss_per_user(occupancy, bound, lattices),
+    )
+
+
+def expected_error(statistic: Statistic, scale: FloatArray, upper: float) -> FloatArray:
+    """Return the worst case over the truth of E|clipped estimate - truth|: b (1 - e^(-R/(2b))).
+
+    R is the statistic's range (U, or U^2/4). Saturates at R/2: noise without end is no worse than a
+    constant. Discrete Laplace of the same scale has less absolute error (1/sinh(1/B) <= B).
+    """
+    reach = statistic.largest(upper)
+    with np.errstate(divide="ignore"):
+        return np.where(scale > 0, -scale * np.expm1(-reach / (2 * scale)), 0.0)
+
+
+def statistic_status(
+    statistic: Statistic, scale: FloatArray, upper: float, uninformative_above: float
+) -> npt.NDArray[np.object_]:
+    """Return a BinStatus value for every Laplace scale: what a number with that noise is worth."""
+    error = expected_error(statistic, scale, upper)
+    status = np.full(scale.shape, BinStatus.RELEASED.value, dtype=object)
+    status[error > uninformative_above * statistic.largest(upper)] = BinStatus.UNINFORMATIVE.value
+    status[scale == 0] = BinStatus.CONSTANT.value
+    return status
+
+
+def release(
+    contributions: Contributions,
+    lattices: Mapping[Statistic, Lattice],
+    noise: Noise,
+    *,
+    interval_level: float,
+    uninformative_above: float,
+) -> dict[Statistic, Estimate]:
+    """Draw the noise once and return the estimates of all bins (shape (G,)), MEAN before VARIANCE.
+
+    ``noise`` is ``noise.secure.discrete_laplace`` for a release. ``uninformative_above`` is the share of
+    the range R = U (or U^2/4) from which an expected error marks the number as UNINFORMATIVE.
+    The intervals hold the sample statistic of the clipped speeds, two-sided, with at least
+    ``interval_level``; rounding to the step is added as a bias (q/2 for means, U q/2 + q^2/4 for
+    variances, s/2 for a spacing s).
+    """
+    estimates: dict[Statistic, Estimate] = {}
+    for statistic in sorted(lattices, key=list(Statistic).index):
+        estimates[statistic] = _estimate(
+            statistic,
+            contributions,
+            lattices[statistic],
+            noise,
+            interval_level,
+            uninformative_above,
+            estimates.get(Statistic.MEAN),
+        )
+    return estimates
+
+
+def _estimate(
+    statistic: Statistic,
+    contributions: Contributions,
+    lattice: Lattice,
+    noise: Noise,
+    level: float,
+    uninformative_above: float,
+    mean: Estimate | None,
+) -> Estimate:
+    occupancy, bound = contributions.occupancy, contributions.bound
+    upper = float(bound.upper)
+    per_unit = steps_per_unit(statistic, occupancy, bound)
+    spacing = lattice.spacing.astype(object)
+    noisy = exact_integer(statistic, contributions) // spacing + noise(lattice.scale).astype(object)
+    centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
+    raw = ((noisy * spacing).astype(np.float64) + centre) / per_unit
+    bias = rounding_bias(statistic, bound) + centre / per_unit
+    half = interval_half_width(statistic, occupancy, bound, lattice, level)
+    scale = lattice.scale * lattice.spacing / per_unit
+
+    reach = statistic.largest(upper)
+    inside = np.clip(raw, 0.0, reach)
+    low, high = np.clip(inside - half, 0.0, reach), np.clip(inside + half, 0.0, reach)
+    value = inside
+    if statistic is Statistic.VARIANCE and mean is not None:
+        # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy too.
+        value = np.minimum(inside, mean.value * (upper - mean.value))
+        low = np.minimum(low, value)
+    error = np.where(scale > 0, np.minimum(expected_error(statistic, scale, upper) + bias, reach), 0.0)
+    status = statistic_status(statistic, scale, upper, uninformative_above)
+    recipe = {"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing}
+    return Estimate(statistic, value, low, high, scale, error, status, recipe)
+
+
+def interval_half_width(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, level: float
+) -> FloatArray:
+    """Return the half width of every bin's interval before clamping (statistic's unit, shape (G,)).
+
+    The lattice tail at ``level`` and the worst bias of rounding and flooring; 0 without noise.
+    """
+    per_unit = steps_per_unit(statistic, occupancy, bound)
+    flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
+    half = half_width(lattice.scale, level) * lattice.spacing / per_unit
+    return np.where(lattice.scale > 0, half + (rounding_bias(statistic, bound) + flooring), 0.0)
+
+
+def exact_integer(statistic: Statistic, contributions: Contributions) -> npt.NDArray[np.object_]:
+    """Return the exact integer of every bin (Python ints, shape (G,)); see ``lattice``."""
+    occupancy = contributions.occupancy
+    if statistic is Statistic.VEHICLE_MEAN:
+        rounded = (2 * contributions.total + occupancy.count) // (2 * occupancy.count)
+        return _sum_per_bin(occupancy, rounded).astype(object)
+    total = _sum_per_bin(occupancy, contributions.total).astype(object)
+    if statistic is Statistic.MEAN:
+        return total
+    squares = _sum_per_bin(occupancy, contributions.total_of_squares).astype(object)
+    samples = occupancy.samples_per_bin.astype(object)
+    result: npt.NDArray[np.object_] = samples * squares - total * total
+    return result
+
+
+def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
+    """Return how far rounding values to the step q can move the statistic: q/2, q, or U q/2 + q^2/4.
+
+    Means move by at most q/2; a vehicle mean is rounded once more. Var(x + e) - Var(x) is at most
+    2 sd(x) sd(e) + Var(e) with sd(x) <= U/2 and sd(e) <= q/2.
+    """
+    step, upper = bound.step, bound.upper
+    exact = {
+        Statistic.MEAN: step / 2,
+        Statistic.VEHICLE_MEAN: step,
+        Statistic.VARIANCE: upper * step / 2 + step * step / Fraction(4),
+    }
+    return float(exact[statistic])
+
+
+def _sum_per_bin(occupancy: Occupancy, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    total = np.zeros(occupancy.bins, dtype=np.int64)
+    np.add.at(total, occupancy.bin_index, values)
+    return total

@@ -1,0 +1,1 @@
+"""Mean and variance from two sums that pay once."""

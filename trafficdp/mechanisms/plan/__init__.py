@@ -1,0 +1,1 @@
+"""PLAN and what it is compared with (paper 004)."""

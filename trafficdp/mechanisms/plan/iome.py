@@ -1,0 +1,114 @@
+"""IOME over all bins at once: every vehicle's vector rotated, clipped to one length, noise of one size.
+
+Huang, Liang, Yi, "Instance-optimal Mean Estimation Under Differential Privacy", NeurIPS 2021, which paper 004
+compares PLAN with; ``iome_vectors`` has its steps. The vectors of sparse visits are as in ``plan``, centred
+in public: of the L vehicles that were anywhere, vehicle l has
+
+    z[l, g] = (L / N_g) (S[g, l] - m[g, l] U/2)  where it was,  0 where it was not,
+
+and (1/L) sum_l z[l] + U/2 is exactly the vector of bin means. No vector is longer than half of
+B_l = |L m[g, l] U / N_g|_2, so that u = max_l B_l / 2 is a public range of lengths, in which C is searched.
+After the rotation there is no telling who was where: the private centre is subtracted from all.
+
+Theorem (REPLACE_USER_VALUES). rho-zCDP: a vehicle's values decide its own row alone, so that one rank changes
+in every coordinate and one among the lengths, and clipped to C the sum changes by 2 C at most. A vehicle that
+was somewhere pays rho in full, any other nothing.
+
+The rotation needs L rows of d = 2^ceil(log2 G) numbers: cities of more than LARGEST_CELLS are refused, when
+they are priced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.plan.iome_vectors import mean_in_place, padded_columns
+from trafficdp.mechanisms.plan.plan import largest_lengths, masked_vectors
+from trafficdp.mechanisms.promise import require_statistic
+from trafficdp.mechanisms.zcdp_promise import zcdp_promise
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_event import ZCDPEvent
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
+
+FloatArray = npt.NDArray[np.float64]
+LARGEST_CELLS = 1 << 26
+"""L d: 0.5 GB of numbers."""
+
+
+@dataclass(frozen=True)
+class IOME:
+    """IOME for bin means."""
+
+    name = "iome"
+    citation = (
+        "Huang, Liang, Yi: Instance-optimal Mean Estimation Under Differential Privacy, NeurIPS 2021, "
+        "as run in arXiv 2306.08745"
+    )
+    statistics = (Statistic.MEAN,)
+    idealised = False
+
+    def event(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> ZCDPEvent:
+        """See ZCDPMechanism: rho for every vehicle that was anywhere.
+
+        Raises UsageError for a city of more than LARGEST_CELLS.
+        """
+        require_statistic(self.name, statistic, self.statistics)
+        _shape(occupancy)
+        loss = np.where(occupancy.bins_per_user > 0, ZCDP.of(rho).pico, 0)
+        return zcdp_promise(self.name, statistic, occupancy, bound, loss.astype(np.int64))
+
+    def expected_error(
+        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> FloatArray:
+        """See ZCDPMechanism. No formula: what clipping costs depends on values; the whole range."""
+        require_statistic(self.name, statistic, self.statistics)
+        return np.full(occupancy.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
+
+    def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
+        """See ZCDPMechanism. An infinite ``rho`` clips nothing and adds no noise."""
+        require_statistic(self.name, statistic, self.statistics)
+        occupancy, upper = samples.occupancy, float(samples.bound.upper)
+        total: FloatArray = samples.contributions().total.astype(np.float64) * float(samples.bound.step)
+        if rho == np.inf or occupancy.bins == 0:
+            sums = np.bincount(occupancy.bin_index, total, occupancy.bins)
+            return np.asarray(sums / occupancy.samples_per_bin, dtype=np.float64)
+        # a little less, so that the parts never add up to more
+        rho = float(ZCDP.of(rho).rho) * (1 - 2.0**-40)
+        rows, columns = _shape(occupancy)
+        middle = np.full(occupancy.bins, upper / 2)
+        own_row = np.cumsum(occupancy.bins_per_user > 0) - 1
+        # both count all vehicles for L, which is no matter to the mean
+        vectors = np.zeros((rows, columns))
+        vectors[own_row[occupancy.user_index], occupancy.bin_index] = masked_vectors(occupancy, total, middle)
+        vectors *= rows / occupancy.users
+        reach = float(largest_lengths(occupancy, np.ones(occupancy.bins), upper).max())
+        reach *= rows / occupancy.users / 2
+        mean = middle + mean_in_place(vectors, reach, rho, noise)[: occupancy.bins]
+        return np.asarray(np.clip(mean, 0.0, upper), dtype=np.float64)
+
+
+def _shape(occupancy: Occupancy) -> tuple[int, int]:
+    """Vehicles that were anywhere, and coordinates after padding; UsageError when they are too many."""
+    rows, columns = int((occupancy.bins_per_user > 0).sum()), padded_columns(occupancy.bins)
+    if rows * columns > LARGEST_CELLS:
+        raise UsageError(
+            "the city is too large for iome, which rotates every vehicle's vector of all bins",
+            got=f"{rows} vehicles, {occupancy.bins} bins",
+            expected=f"at most {LARGEST_CELLS:,} for their product, bins rounded up to a power of 2",
+            todo="name plan_public_scaling, choose a coarser resolution, a longer slot or a larger "
+            "min_vehicles",
+        )
+    return rows, columns

@@ -1,0 +1,1 @@
+"""Every statistic by a mechanism of its own, frozen and read back."""

@@ -1,0 +1,1 @@
+"""Mechanisms tried in cities that are simulated from public counts."""

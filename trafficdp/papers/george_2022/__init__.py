@@ -1,0 +1,1 @@
+"""Continual mean estimation (paper 002) and what beats it."""

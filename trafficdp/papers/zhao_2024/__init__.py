@@ -1,0 +1,1 @@
+"""Huber's mean for vectors (paper 001)."""

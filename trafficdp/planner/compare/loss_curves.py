@@ -1,0 +1,110 @@
+"""Loss against error: what every accounting must spend for one worst noise, over a range of it.
+
+``rung_curves`` compares the rungs a release can execute, for all statistics of the request. ``full_curves``
+compares every accounting of ``full_ladder`` for a map of the means alone, solvers included; it takes as long
+as it is given. Errors are the largest expected absolute noise of the judged statistic over the bins, bias
+included where a rung has one, before anything is clamped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trafficdp._validate import positive
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks.rung import blocks_of
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.compare.full_ladder import MEANS, FullLadder, Limits, full_ladder
+from trafficdp.planner.refusal import judged_statistic
+
+SPAN = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Multiples of the planned noise that curves run over."""
+ACCOUNTINGS = (
+    "basic",
+    "grid_count",
+    "clip_user",
+    "suppression",
+    "exact",
+    "suppressed",
+    "equal",
+    "blocks",
+    "joint",
+    "gaussian",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """``points`` (error, epsilon) of one accounting, errors rising."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FullCurves:
+    """Every accounting for the means alone; ``ladders`` are what was computed, errors rising.
+
+    ``complete``: whether the time allowed for all of them.
+    """
+
+    curves: tuple[Curve, ...]
+    ladders: tuple[FullLadder, ...]
+    complete: bool
+
+
+def rung_curves(allocation: Allocation) -> tuple[Curve, ...]:
+    """Return a curve for every rung of ``allocation``; none where nothing needs noise."""
+    statistic = judged_statistic(allocation.request)
+    noise = _largest_noise(allocation, statistic)
+    if noise <= 0:
+        return ()
+    curves = []
+    for rung in allocation.rungs:
+        at_one = float(rung.scales(1.0)[statistic].max())
+        curves.append(Curve(rung.name, tuple((share * noise, at_one / (share * noise)) for share in SPAN)))
+    return tuple(curves)
+
+
+def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int, int], None]) -> FullCurves:
+    """Return every accounting of the means alone, around the noise of ``allocation``.
+
+    ``seconds`` bounds every solver call and what is begun; the planned noise comes first. ``computed`` is
+    told (done, all) points. Raises UsageError when the judged statistic is not the mean.
+    """
+    positive(seconds=seconds)
+    occupancy, bound = allocation.occupancy, allocation.request.bound
+    if judged_statistic(allocation.request) is not Statistic.MEAN:
+        raise UsageError("the full ladder is about means", todo='add "mean" to [map] statistics')
+    noise = _largest_noise(allocation, Statistic.MEAN)
+    # what a bin of the paper spends for the planned noise in its worst bin
+    share = occupancy.largest_count_per_bin / occupancy.samples_per_bin
+    centre = float(share.max()) * float(bound.upper) / noise
+    began = time.monotonic()
+    blocks = blocks_of(occupancy, bound, MEANS)
+    limits = Limits(relaxation_seconds=seconds / 8, milp_seconds=seconds / 20)
+    ladders: list[FullLadder] = []
+    # from the middle outwards
+    order = sorted(SPAN, key=lambda each: (max(each, 1 / each), each))
+    for number, multiple in enumerate(order):
+        if ladders and time.monotonic() - began > seconds:
+            break
+        ladders.append(full_ladder(occupancy, bound, centre / multiple, limits=limits, blocks=blocks))
+        computed(number + 1, len(order))
+    ladders.sort(key=lambda each: each.error)
+    return FullCurves(
+        tuple(_curve(name, ladders) for name in ACCOUNTINGS), tuple(ladders), len(ladders) == len(SPAN)
+    )
+
+
+def _largest_noise(allocation: Allocation, statistic: Statistic) -> float:
+    epsilon = float(allocation.request.epsilon.epsilon)
+    return float(allocation.chosen.scales(epsilon)[statistic].max(initial=0.0))
+
+
+def _curve(name: str, ladders: list[FullLadder]) -> Curve:
+    points = ((each.error, getattr(each, name)) for each in ladders)
+    return Curve(name, tuple((error, float(epsilon)) for error, epsilon in points if epsilon is not None))

@@ -1,0 +1,372 @@
+"""The one door: takes values, gives a release. Charge first, noise second, files last.
+
+1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Order.
+2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
+3. Files are renamed in, `released.duckdb` is swapped, and transaction 3 notes it in the ledger.
+
+Whatever dies in between, the next command that opens the vault finishes the work (``recover``): under
+the same Order, without a new charge. A crash costs neither privacy nor budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.engine.duckdb_samples import read_samples
+from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
+from trafficdp.export.files.columns import FileFacts, unit_label
+from trafficdp.export.files.manifest import build_manifest
+from trafficdp.export.write import MANIFEST
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.noise.source import SecureNoise
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.refusal import Verdict, judge
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
+from trafficdp.pricing.check import check_recipe
+from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.ledger import GENESIS, accounts_hash
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.release import LedgerReference, Release
+from trafficdp.privacy.release_codec import decode, encode
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
+from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.release.assembly import carry_out
+from trafficdp.release.order import Order
+from trafficdp.release.publication import (
+    folder_of,
+    ledger_reference,
+    manifests,
+    place_files,
+    rebuild_released,
+    remove_files,
+    sweep,
+)
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
+from trafficdp.store import (
+    contribution_cache,
+    loss_kind,
+    vault_analysts,
+    vault_ledger,
+    vault_releases,
+    vault_stream,
+)
+from trafficdp.store.head import Head, require
+from trafficdp.store.lock import store_lock
+from trafficdp.store.vault import Vault, require_vault
+from trafficdp.store.vault_fixes import DataVersion
+
+BOUNDARIES = (
+    "charged",
+    "head written",
+    "values drawn",
+    "values committed",
+    "files placed",
+    "released swapped",
+    "published",
+)
+"""The named instants between steps of a release, in order. Tests die at each of them."""
+
+WITHDRAWAL_BOUNDARIES = ("withdrawal committed", "withdrawal remembered", "cells removed", "files removed")
+"""The same of a withdrawal."""
+
+
+def reached(boundary: str) -> None:
+    """Do nothing. Called at every one of BOUNDARIES and WITHDRAWAL_BOUNDARIES."""
+
+
+@dataclass(frozen=True)
+class Curator:
+    """The only one who sees values and gives releases. Use it under the store's lock."""
+
+    store: Path
+    vault: Vault
+    head: Head
+
+    def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
+        """Return the statistics of every (vehicle, bin), from the cache where it has them."""
+        kept = contribution_cache.load(self.vault, grid, bound, version)
+        if kept is not None:
+            return kept
+        fresh: Contributions = reduce_fixes(self.vault.connection, grid, bound, version.ingest_id)
+        with self.vault.transaction("keeping the contributions"):
+            contribution_cache.save(self.vault, grid, bound, version, fresh)
+        return fresh
+
+    def check_not_behind(self) -> None:
+        """Raise StoreBehindError when the ledger is older than its head or than any manifest here.
+
+        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says.
+        """
+        ledger = vault_ledger.rows(self.vault)
+        vault_ledger.check_accounts(self.vault, ledger)
+        self.head.check(ledger)
+        for name, manifest in manifests(self.store).items():
+            sequence, head_hash = ledger_reference(manifest)
+            require(ledger, sequence, head_hash, f"the manifest of release {name}")
+
+    def release(
+        self,
+        allocation: Allocation | ZCDPAllocation,
+        contributions: Contributions,
+        policy: BudgetPolicy | ZCDPBudget,
+        write_order: Callable[[str, int], Order],
+        *,
+        force: bool,
+        analyst: Analyst | None = None,
+    ) -> Release:
+        """Charge every vehicle, draw the noise, publish; return the release.
+
+        ``write_order`` is given the name of the release and the sum of the maxima of all charges before
+        (whole numbers of 10^-12 of the store's kind).
+
+        The charge bears the name of ``analyst``, whose own budget must allow it as well.
+        Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError, StoreBehindError and,
+        when a second computation finds that the charge does not cover a loss, AllocationError before
+        anything is written.
+        """
+        verdict = judge(allocation)
+        if verdict.refused and not force:
+            raise too_little(verdict, allocation.request.bound)
+        if allocation.event.idealised and not allocation.request.allow_idealised:
+            raise UsageError(
+                "this noise has no exact sampler",
+                got=allocation.event.mechanism,
+                todo="release with --allow-idealised-noise, which the manifest records",
+            )
+        loss_kind.require_kind(self.vault, policy.kind)
+        if (policy.kind is LossKind.ZCDP) is not isinstance(allocation.event, ZCDPEvent):
+            raise UsageError(
+                "the release and the budget count in different kinds of loss",
+                expected=f"a release in {policy.kind.quantity}",
+            )
+        self.check_not_behind()
+        vehicle, loss = contributions.vehicle, allocation.event.loss_per_user
+        with self.vault.transaction("charging the release"):
+            number = len(vault_releases.all_releases(self.vault)) + 1
+            before = vault_ledger.totals(self.vault)
+            order = write_order(f"r{number:04d}", before.sum_of_maxima)
+            vault_ledger.require_budget(self.vault, vehicle, loss, policy, order.created_at)
+            if analyst is not None:
+                vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
+            self._require_unseen(order.release_id)
+            self._rehearse(order, contributions)
+            text = order.to_json()
+            _require_covered(text, contributions.occupancy, loss)
+            entry = vault_ledger.add_entry(
+                self.vault,
+                {
+                    "kind": "charge",
+                    "release": order.release_id,
+                    "at": order.created_at.isoformat(),
+                    policy.kind.pico_key: allocation.loss.pico,
+                    "vehicles_charged": int(np.count_nonzero(loss)),
+                    "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
+                    "order_sha256": hashlib.sha256(text.encode()).hexdigest(),
+                    "data_version": order.data_version,
+                    **policy.facts(),
+                    "forced": verdict.refused,
+                    **({} if analyst is None else {"analyst": analyst.name}),
+                },
+            )
+            vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss)
+            vault_releases.add_charged(self.vault, order.release_id, entry.sequence, text)
+        reached("charged")
+        self.head.write(entry)
+        reached("head written")
+        return self._finish(vault_releases.release_named(self.vault, order.release_id))
+
+    def recover(self) -> list[str]:
+        """Finish what an earlier process began; return the names of the releases that were finished.
+
+        Raises StoreBehindError for a vault that is behind: from an old backup, the noise of a release whose
+        values are out already would be drawn a second time.
+        """
+        sweep(self.store)
+        self.head.sweep()
+        stored_releases = vault_releases.all_releases(self.vault)
+        unfinished = [each for each in stored_releases if not each.finished]
+        ledger = vault_ledger.rows(self.vault)
+        if unfinished or self.head.lags(ledger):
+            self.check_not_behind()
+            # before anything else can be seen of a charge, it is remembered outside the store
+            self.head.write(ledger[-1])
+        for stored in unfinished:
+            self._finish(stored)
+        withdrawn = [each.release_id for each in stored_releases if each.withdrawn]
+        if any(folder_of(self.store, name).exists() for name in withdrawn):
+            self.tidy()
+        return [each.release_id for each in unfinished]
+
+    def withdraw(self, release_id: str, at: datetime) -> None:
+        """Take a release back: its files and cells go, its charge stays. Raises UsageError if it is gone."""
+        stored = vault_releases.release_named(self.vault, release_id)
+        if stored.withdrawn:
+            raise UsageError("this release is withdrawn already", got=release_id)
+        self.check_not_behind()
+        with self.vault.transaction("withdrawing the release"):
+            entry = vault_ledger.add_entry(
+                self.vault, {"kind": "withdrawal", "release": release_id, "at": at.isoformat()}
+            )
+            vault_releases.mark_withdrawn(self.vault, release_id)
+        reached("withdrawal committed")
+        self.head.write(entry)
+        reached("withdrawal remembered")
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Make files and `released.duckdb` agree with the vault (withdrawn releases have no files).
+
+        The folder goes last: while it is there, ``recover`` knows that the work is not done.
+        """
+        self._swap_released()
+        reached("cells removed")
+        for stored in vault_releases.all_releases(self.vault):
+            if stored.withdrawn:
+                remove_files(self.store, stored.release_id)
+        reached("files removed")
+
+    def order_of(self, release_id: str) -> Order:
+        """Return the order that a release was charged for; raise UsageError when there is no such release."""
+        return Order.from_json(vault_releases.release_named(self.vault, release_id).allocation)
+
+    def load(self, release_id: str) -> Release:
+        """Return a release from its committed values; raise UsageError when it has none."""
+        stored = vault_releases.release_named(self.vault, release_id)
+        if stored.facts is None or stored.bins is None:
+            raise UsageError(
+                "this release is not finished", got=release_id, todo="run any command that writes"
+            )
+        return decode(json.loads(stored.facts), stored.bins)
+
+    def _finish(self, stored: vault_releases.StoredRelease) -> Release:
+        if stored.facts is None:
+            self._draw(stored)
+        release = self.load(stored.release_id)
+        files = place_files(self.store, release)
+        reached("files placed")
+        with self.vault.transaction("noting the publication"):
+            vault_releases.mark_published(self.vault, release.id)
+            entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
+            self._swap_released()
+            reached("released swapped")
+        self.head.write(entry)
+        reached("published")
+        return release
+
+    def _draw(self, stored: vault_releases.StoredRelease) -> None:
+        self._require_unseen(stored.release_id)
+        order = Order.from_json(stored.allocation)
+        charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
+        everything = self._values(order)
+        ledger = LedgerReference(charge.sequence, charge.head_hash)
+        release = carry_out(order, everything, SecureNoise(), ledger)
+        reached("values drawn")
+        facts, bins = encode(release)
+        with self.vault.transaction("committing the noisy values"):
+            vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
+        reached("values committed")
+
+    def _values(self, order: Order, known: Contributions | None = None) -> Values:
+        """Return what the recipe of ``order`` works on; every single value is read only if it asks."""
+        version = DataVersion(order.ingest_id, order.data_version)
+
+        def samples() -> Samples:
+            return read_samples(self.vault.connection, order.grid, order.bound, order.ingest_id)
+
+        return Values(known or self.contributions(order.grid, order.bound, version), samples)
+
+    def _require_unseen(self, release_id: str) -> None:
+        """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
+
+        They came from a later vault than this one, and drawing the noise again would spend twice.
+        """
+        folder = folder_of(self.store, release_id)
+        if folder.exists():
+            raise StoreBehindError(
+                "the vault knows no values of a release that has files",
+                got=str(folder),
+                todo="restore the newest backup of the store, or move away a folder that is not a release",
+            )
+
+    def _rehearse(self, order: Order, contributions: Contributions) -> None:
+        """Raise before the charge what would fail after it: the order on speeds that are all 0."""
+        silent = Values(contributions, _unread).silenced()
+        release = carry_out(order, silent, SecureNoise(), LedgerReference(1, GENESIS))
+        build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
+
+    def _swap_released(self) -> None:
+        finished = [
+            (decode(json.loads(stored.facts), stored.bins), stored.withdrawn)
+            for stored in vault_releases.all_releases(self.vault)
+            if stored.facts is not None and stored.bins is not None and stored.finished
+        ]
+        streams = [
+            publication
+            for stream in vault_stream.all_streams(self.vault)
+            for publication in vault_stream.publications(self.vault, stream.release_id)
+        ]
+        rebuild_released(self.store, finished, streams)
+
+
+@contextmanager
+def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterator[Curator]:
+    """Open a store under its lock and close it at the end of the block; ``purpose`` is what others are told.
+
+    Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
+    """
+    require_vault(store)
+    with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
+        yield Curator(store, vault, Head.beside(key_file, vault.store_id))
+
+
+def _unread() -> Samples:
+    raise TypeError("a rehearsal reads no value")
+
+
+def _require_covered(text: str, occupancy: Occupancy, loss: npt.NDArray[np.int64]) -> None:
+    """Raise AllocationError unless ``loss`` covers what the order, as it is frozen, costs every vehicle.
+
+    A second opinion (``pricing.check``): from the counts of all bins and the frozen recipe alone.
+    """
+    order = Order.from_json(text)
+    keep = occupancy.users_per_bin >= order.min_vehicles
+    keep &= order.grid.may_publish(occupancy.cell, occupancy.slot)
+    check_recipe(order.recipe, occupancy.select(keep), order.bound, loss)
+
+
+def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
+    return {
+        "kind": "publication",
+        "release": release.id,
+        "at": release.created_at.isoformat(),
+        "files": {name: facts.sha256 for name, facts in sorted(files.items())},
+    }
+
+
+def too_little(
+    verdict: Verdict, bound: ContributionBound, todo: str | None = None, what: str = "release"
+) -> UninformativeReleaseError:
+    """Return the error that a release (or an answer) of ``verdict`` is refused with."""
+    unit = unit_label(verdict.statistic, bound.unit)
+    return UninformativeReleaseError(
+        f"the {what} would say too little",
+        got=f"a median expected error of {verdict.median_error:.3g} {unit}",
+        expected=f"at most {verdict.threshold:.3g} {unit}",
+        todo=todo,
+    )

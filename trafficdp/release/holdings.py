@@ -1,0 +1,128 @@
+"""What a store holds: its releases, its fixes, what was spent. For the curator's eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from trafficdp.config.file import Config
+from trafficdp.errors import DataError, UsageError
+from trafficdp.model.grid import Grid
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
+from trafficdp.release.curator import Curator
+from trafficdp.release.outcomes import ReleaseSummary, Status, WindowSpending
+from trafficdp.release.publication import folder_of
+from trafficdp.release.publishing_facts import Occasion, source_facts
+from trafficdp.store import vault_analysts, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.vault import Vault
+
+
+def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
+    """Return the version of the data that a plan is made from.
+
+    Raises UsageError for an empty store and for another study area than that of the first file.
+    """
+    version = vault_fixes.data_version(vault)
+    if version.ingest_id == 0:
+        raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
+    pin_area(vault, config.grid.area.hash, dry_run=True)
+    return version
+
+
+def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
+    """Return every charged release, in order."""
+    entries = {row.sequence: row.facts for row in vault_ledger.rows(curator.vault)}
+    return [
+        ReleaseSummary(
+            id=stored.release_id,
+            status="withdrawn" if stored.withdrawn else "published" if stored.published else "unfinished",
+            sequence=stored.sequence,
+            epsilon=_loss(entries[stored.sequence]),
+            created_at=str(entries[stored.sequence]["at"]),
+            folder=folder_of(store, stored.release_id),
+        )
+        for stored in vault_releases.all_releases(curator.vault)
+    ]
+
+
+def _loss(charge: Mapping[str, object]) -> PureDP | ZCDP:
+    if LossKind.ZCDP.pico_key in charge:
+        return ZCDP(int(str(charge[LossKind.ZCDP.pico_key])))
+    return PureDP(int(str(charge[LossKind.PURE.pico_key])))
+
+
+def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, at: datetime) -> Status:
+    """Return what the store holds; the budget of ``policy`` is shown in the windows that hold ``at``."""
+    version = vault_fixes.data_version(curator.vault)
+    counts = vault_fixes.count_fixes(curator.vault, version.ingest_id)
+    releases = vault_releases.all_releases(curator.vault)
+    spent = vault_ledger.totals(curator.vault)
+    loss = type(policy.total)
+    return Status(
+        store=store,
+        fixes=counts.fixes,
+        vehicles=counts.vehicles,
+        derived=counts.derived,
+        files=version.ingest_id,
+        data_version=version.name,
+        releases=len(releases),
+        unfinished=sum(not each.finished for each in releases),
+        largest_spent=loss(spent.largest),
+        sum_of_maxima=loss(spent.sum_of_maxima),
+        budget=policy.total,
+        delta=policy.delta if isinstance(policy, ZCDPBudget) else None,
+        analysts=tuple(vault_analysts.spending(curator.vault)),
+        windows=tuple(
+            WindowSpending(
+                window.name, window.ceiling, loss(vault_ledger.largest_spent_in(curator.vault, window))
+            )
+            for window in policy.windows(at)
+            if window.end is not None
+        ),
+    )
+
+
+def occasion_of(
+    config: Config, vault: Vault, version: vault_fixes.DataVersion, grid: Grid, at: datetime
+) -> Occasion:
+    """Return what a release at ``at`` is about: ``grid`` of the data ``version``."""
+    speeds = vault_fixes.speed_provenance(vault, version.ingest_id)
+    checks = vault_fixes.unit_checks(vault, version.ingest_id)
+    sources = tuple(
+        source_facts(declaration, name, speeds.get(name, "reported"), checks[name])
+        for name, declaration in vault_fixes.declarations(vault, version.ingest_id)
+    )
+    return Occasion(
+        publisher=config.city.publisher,
+        place=config.city.name,
+        grid=grid,
+        display_unit=config.map.display_unit,
+        publish_counts=config.map.publish_counts,
+        budget=config.policy.total,
+        policy=config.policy,
+        data_version=version,
+        sources=sources,
+        created_at=at.replace(microsecond=0),
+    )
+
+
+def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
+    """Raise DataError unless the store was filled under the ``area`` with this hash, or is empty.
+
+    Rows outside it were rejected and cannot come back. Unless ``dry_run``, an empty store is pinned to it.
+    """
+    pinned = vault.fact("area_hash")
+    if pinned is None and not dry_run:
+        vault.set_fact("area_hash", area)
+    if pinned is not None and pinned != area:
+        raise DataError(
+            "the study area is not the one this store was filled under",
+            got=f"an area with hash {area[:12]}",
+            expected=f"the area with hash {pinned[:12]}",
+            todo="restore [city] study_area, or ingest everything into a new store",
+        )

@@ -1,0 +1,189 @@
+"""What the calls of a workspace give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trafficdp.export.files.frame import to_geodataframe
+from trafficdp.ingest.report import FileReport
+from trafficdp.model.grid import Grid
+from trafficdp.planner.adaptive_map import AdaptiveMap
+from trafficdp.planner.affordable import Affordable
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.growth import Growth
+from trafficdp.planner.map_search import MapOption
+from trafficdp.planner.precision import Precision, Reach
+from trafficdp.planner.refusal import Verdict
+from trafficdp.planner.suggest import Suggestions
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
+from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss import PureDP, decimal_text
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import Release
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.store.vault_analysts import AnalystSpending
+
+if TYPE_CHECKING:
+    import geopandas
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """What became of one file: its report, how many fixes were new, and whether it was there before."""
+
+    report: FileReport
+    file: str
+    added: int
+    already_there: bool
+
+
+@dataclass(frozen=True)
+class ReleasedMap:
+    """A published release: its numbers, and where its files are."""
+
+    release: Release
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Name of the release."""
+        return self.release.id
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the published table, one row a bin."""
+        return published_frame(self.release)
+
+    def to_geodataframe(self) -> geopandas.GeoDataFrame:
+        """Return the published table with the hexagons, in WGS84."""
+        return to_geodataframe(self.release)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found for a half width that was asked for (judged statistic's unit).
+
+    ``median_epsilon`` and ``every_epsilon`` are the least that bring the median bin's interval, and every
+    bin's, within it (None: none does, or another map was looked for). ``options`` are the maps that were
+    looked at, ``chosen`` the finest that fits; ``growth_of_configured`` says how far the counts of the
+    configured map would have to grow for it to fit.
+    """
+
+    half_width: float
+    reach: Reach
+    median_epsilon: PureDP | None
+    every_epsilon: PureDP | None
+    options: tuple[MapOption, ...]
+    chosen: MapOption | None
+    growth_of_configured: Growth | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused.
+
+    ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
+    map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
+    grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
+    ``adaptive`` only for a map of several resolutions.
+    """
+
+    allocation: Allocation
+    verdict: Verdict
+    suggestions: Suggestions | None
+    budget_left: PureDP
+    grid: Grid
+    precision: Precision
+    affordable: Affordable
+    growth: Growth | None = None
+    answer: Answer | None = None
+    asked: PureDP | None = None
+    adaptive: AdaptiveMap | None = None
+
+    @property
+    def loss(self) -> PureDP:
+        """The epsilon that the release would charge: the largest loss of any vehicle."""
+        return self.allocation.loss
+
+
+@dataclass(frozen=True)
+class ZCDPPlan:
+    """The same in a store that counts in rho. ``short`` vehicles could not pay.
+
+    ``epsilon`` is what the loss implies at ``delta``, ``epsilon_of_sum`` with all releases before it.
+    """
+
+    allocation: ZCDPAllocation
+    verdict: Verdict
+    precision: Precision
+    budget_left: ZCDP
+    short: int
+    delta: str
+    epsilon: Fraction
+    epsilon_of_sum: Fraction
+
+    @property
+    def loss(self) -> ZCDP:
+        """The rho that the release would charge: the largest loss of any vehicle."""
+        return self.allocation.loss
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSummary:
+    """One line about a release. ``epsilon`` is its loss, rho in a store that counts in rho."""
+
+    id: str
+    status: str
+    sequence: int
+    epsilon: PureDP | ZCDP
+    created_at: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpending:
+    """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
+
+    name: str
+    ceiling: PureDP | ZCDP
+    largest_spent: PureDP | ZCDP
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the store holds, for the curator. ``analysts`` are those that were ever charged.
+
+    ``delta`` only where losses are rho: at which epsilon is told.
+    ``windows`` are the ceilings of the present year and month, where the budget has any.
+    """
+
+    store: Path
+    fixes: int
+    vehicles: int
+    derived: int
+    files: int
+    data_version: str
+    releases: int
+    unfinished: int
+    largest_spent: PureDP | ZCDP
+    sum_of_maxima: PureDP | ZCDP
+    budget: PureDP | ZCDP
+    analysts: tuple[AnalystSpending, ...] = ()
+    windows: tuple[WindowSpending, ...] = ()
+    delta: str | None = None
+
+    @property
+    def quantity(self) -> str:
+        """What losses count: epsilon or rho."""
+        return "rho" if isinstance(self.budget, ZCDP) else "epsilon"
+
+    @property
+    def in_epsilon(self) -> str | None:
+        """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
+        if self.delta is None or not isinstance(self.largest_spent, ZCDP):
+            return None
+        epsilon = decimal_text(zcdp_to_approx(self.largest_spent, self.delta).pico)
+        return f"epsilon {epsilon} at delta {self.delta}"

@@ -1,0 +1,321 @@
+"""The questions of `plan`, answered from public counts and the vehicles' accounts. Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import positive
+from trafficdp.config.file import Config
+from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.export.files.columns import unit_label
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.planner.adaptive_map import AdaptiveSettings, allocate_on, choose_mosaic
+from trafficdp.planner.affordable import Affordable, affordable
+from trafficdp.planner.allocation import Allocation, Request
+from trafficdp.planner.growth import Growth, growth
+from trafficdp.planner.map_search import MapOption, finest, nearest, search
+from trafficdp.planner.precision import Reach, least_epsilon, precision, rounded_up
+from trafficdp.planner.refusal import judge, judged_statistic, passing_epsilon
+from trafficdp.planner.suggest import suggest
+from trafficdp.privacy.budget import left
+from trafficdp.privacy.loss import PureDP
+from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.outcomes import Answer, Plan
+from trafficdp.release.saved_plan import SavedPlan
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import saved_plans, vault_ledger
+from trafficdp.store.vault_fixes import DataVersion
+
+IntArray = npt.NDArray[np.int64]
+LookedAt = Callable[[Grid], None]
+"""Told of every map before it is looked at, for a progress bar."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a plan besides its epsilon.
+
+    ``half_width`` (judged statistic's unit): intervals of the median bin, or of every bin (``reach``), must
+    be that narrow; alone, the least epsilon is looked for, with ``search_maps`` the finest map at the
+    epsilon there is. ``within_budget``: the largest epsilon that every vehicle can pay, if that is less.
+    ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
+    """
+
+    half_width: float | None = None
+    reach: Reach = Reach.MEDIAN
+    search_maps: bool = False
+    within_budget: bool = False
+    suggestions: bool = True
+    saved: str | None = None
+    save: str | None = None
+
+
+class Planning:
+    """Plans of one configuration on one version of the data, under the store's lock."""
+
+    def __init__(
+        self,
+        curator: Curator,
+        config: Config,
+        version: DataVersion,
+        looked_at: LookedAt | None = None,
+    ) -> None:
+        self._curator = curator
+        self._config = config
+        self._version = version
+        self._looked_at = looked_at or (lambda grid: None)
+
+    def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
+        """Return the answer and the occupancy of all bins of its map.
+
+        Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
+        epsilon is named and none is looked for, and UninformativeReleaseError when no map fits.
+        """
+        if question.save is not None:
+            saved_plans.checked_name(question.save)
+        plan, occupancy = self._asked(epsilon, question)
+        if question.save is not None:
+            frozen = SavedPlan.of(
+                question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
+            )
+            saved_plans.save(self._curator.store, question.save, frozen.text)
+        return plan, occupancy
+
+    def contributions(self) -> Contributions:
+        """Return those of the configured map, which may have no bins."""
+        return self._curator.contributions(self._config.grid, self._config.bound, self._version)
+
+    def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
+        if question.saved is not None:
+            if epsilon is not None or question.within_budget:
+                raise UsageError(
+                    "a saved plan has its own epsilon",
+                    got="another wish beside it",
+                    todo="release it as it is, or plan and save again",
+                )
+            return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
+        request = self._request(epsilon, question)
+        if question.half_width is not None:
+            positive(max_half_width=question.half_width)
+            if self._config.map.adaptive is not None:
+                raise UsageError(
+                    "an adaptive map has its half width in the configuration",
+                    got=f"{question.half_width:g} for this plan",
+                    todo="change [map] max_half_width, or remove [map] resolutions",
+                )
+            if question.search_maps:
+                return self._finest_map(request, question, question.half_width)
+            return self._least(request, question, question.half_width)
+        if self._config.map.adaptive is not None:
+            return self._adaptive(request, question, self._config.map.adaptive)
+        return self._at(self._config.grid, request, question)
+
+    def _adaptive(
+        self, request: Request, question: Question, settings: AdaptiveSettings
+    ) -> tuple[Plan, Occupancy]:
+        """The map of several resolutions; at a smaller epsilon it is another, until every vehicle can pay."""
+        fine = self._contributions(self._config.grid).occupancy
+        asked = None
+        while True:
+            chosen = choose_mosaic(self._config.grid, fine, settings, request)
+            grid = replace(self._config.grid, mosaic=chosen.mosaic)
+            plan, occupancy = self._at(grid, request, question)
+            if plan.asked is None:
+                return replace(plan, adaptive=chosen, asked=asked), occupancy
+            asked = asked or plan.asked
+            request = replace(request, epsilon=plan.allocation.request.epsilon)
+
+    def _request(self, epsilon: PureDP | None, question: Question) -> Request:
+        if epsilon is None and self._config.epsilon is None and question.half_width is not None:
+            # where the search for the least epsilon begins does not matter
+            return self._config.request(PureDP.of(1))
+        return self._config.request(epsilon)
+
+    def _at(
+        self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
+    ) -> tuple[Plan, Occupancy]:
+        here = self._contributions(grid)
+        allocation = allocate_on(grid, here.occupancy, request)
+        remainders = self._left(here)
+        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
+        asked = None
+        if question.within_budget and able.epsilon is not None and able.epsilon < request.epsilon:
+            asked, request = request.epsilon, replace(request, epsilon=able.epsilon)
+            allocation = allocate_on(grid, here.occupancy, request)
+            able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
+        return self._told(grid, question, allocation, remainders, able, answer, asked), here.occupancy
+
+    def _told(
+        self,
+        grid: Grid,
+        question: Question,
+        allocation: Allocation,
+        remainders: IntArray,
+        able: Affordable,
+        answer: Answer | None = None,
+        asked: PureDP | None = None,
+    ) -> Plan:
+        request, verdict = allocation.request, judge(allocation)
+        advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
+        paying = allocation.event.loss_per_user > 0
+        return Plan(
+            allocation=allocation,
+            verdict=verdict,
+            suggestions=suggest(grid, request, self._occupancy) if advised else None,
+            budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
+            grid=grid,
+            precision=precision(allocation),
+            affordable=able,
+            growth=self._growth_of_refused(grid, request) if advised and answer is None else None,
+            answer=answer,
+            asked=asked,
+        )
+
+    def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Occupancy]:
+        """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
+        saved.require_data(self._version.name)
+        grid = saved.grid
+        if grid.area.hash != self._config.grid.area.hash:
+            raise UsageError("the plan was made for another study area", todo="plan again, and save it")
+        here = self._contributions(grid)
+        request = self._config.request(saved.epsilon)
+        allocation = saved.allocation(here.occupancy, request, partial(allocate_on, grid))
+        remainders = self._left(here)
+        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, allocation.request))
+        return self._told(grid, question, allocation, remainders, able), here.occupancy
+
+    def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+        """The least epsilon for the configured map, for the median bin and for every bin."""
+        grid = self._config.grid
+        occupancy = self._contributions(grid).occupancy
+        at = _allocating(grid, occupancy, request)
+        # an error of the map itself is told before any search
+        at(request.epsilon)
+        needed = {reach: least_epsilon(at, request.epsilon, width, reach) for reach in Reach}
+        found = needed[question.reach]
+        if found is None:
+            raise UninformativeReleaseError(
+                "no epsilon makes the intervals so narrow",
+                got=f"a half width of {width:g} {self._unit(request)}",
+                expected="one that is wider than the rounding of speeds alone",
+                todo="ask for a wider one, or choose a smaller speed_step",
+            )
+        answer = Answer(width, question.reach, needed[Reach.MEDIAN], needed[Reach.EVERY], (), None, None)
+        plan, occupancy = self._at(grid, replace(request, epsilon=found), question, answer)
+        if found > plan.budget_left and PureDP(0) < plan.budget_left:
+            wider = growth(grid, found, plan.budget_left, self._needed_for(request, width, question.reach))
+            plan = replace(plan, growth=wider)
+        return plan, occupancy
+
+    def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+        """The finest map that is precise enough at the epsilon there is."""
+        # an empty study area is told before any search
+        self._contributions(self._config.grid)
+        options = search(self._config.grid, request, width, question.reach, self._occupancy, self._looked_at)
+        chosen = finest(options)
+        if chosen is None:
+            raise self._nothing_fits(request, question, width, options)
+        answer = Answer(width, question.reach, None, None, tuple(options), chosen, None)
+        here = next(
+            (option for option in options if option.grid == self._config.grid and not option.fits), None
+        )
+        if here is not None and here.epsilon is not None:
+            needed_on = self._needed_for(request, width, question.reach)
+            answer = replace(
+                answer,
+                growth_of_configured=growth(self._config.grid, here.epsilon, request.epsilon, needed_on),
+            )
+        asked = replace(request, min_vehicles=chosen.min_vehicles)
+        return self._at(chosen.grid, asked, question, answer)
+
+    def _nothing_fits(
+        self, request: Request, question: Question, width: float, options: list[MapOption]
+    ) -> UninformativeReleaseError:
+        unit = self._unit(request)
+        near = nearest(options)
+        narrowest = min(options, key=lambda option: option.half_width, default=None)
+        ways = []
+        if narrowest is not None:
+            ways.append(
+                f"at epsilon {request.epsilon} the narrowest is {narrowest.half_width:.3g} {unit}, "
+                f"with {_settings(narrowest)}"
+            )
+        if near is not None and near.epsilon is not None:
+            ways.append(f"{width:g} {unit} would take epsilon {near.epsilon}, with {_settings(near)}")
+            wider = growth(
+                near.grid, near.epsilon, request.epsilon, self._needed_for(request, width, question.reach)
+            )
+            ways.append(f"or {wider.vehicles:.2g} times as many vehicles that drive like these")
+        return UninformativeReleaseError(
+            "no map is that precise at that epsilon",
+            got=f"epsilon {request.epsilon} and a half width of {width:g} {unit}",
+            todo="; ".join(ways) or "gather more vehicles",
+        )
+
+    def _growth_of_refused(self, grid: Grid, request: Request) -> Growth | None:
+        """How far the counts would have to grow for the refused map to pass."""
+
+        def needed_on(candidate: Grid) -> PureDP | None:
+            with suppress(UsageError):
+                found = passing_epsilon(self._occupancy(candidate), request)
+                return None if found is None else PureDP.of(rounded_up(found))
+            return None
+
+        needed = needed_on(grid)
+        return None if needed is None else growth(grid, needed, request.epsilon, needed_on)
+
+    def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], PureDP | None]:
+        def needed_on(candidate: Grid) -> PureDP | None:
+            occupancy = self._occupancy(candidate)
+            if not bool(np.any(occupancy.users_per_bin >= request.min_vehicles)):
+                return None
+            return least_epsilon(_allocating(candidate, occupancy, request), request.epsilon, width, reach)
+
+        return needed_on
+
+    def _left(self, here: Contributions) -> IntArray:
+        windows = self._config.policy.windows(datetime.now(UTC))
+        return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
+
+    def _contributions(self, grid: Grid) -> Contributions:
+        return with_fixes(self._curator.contributions(grid, self._config.bound, self._version), grid)
+
+    def _occupancy(self, grid: Grid) -> Occupancy:
+        return self._curator.contributions(grid, self._config.bound, self._version).occupancy
+
+    def _unit(self, request: Request) -> str:
+        return unit_label(judged_statistic(request), self._config.bound.unit)
+
+
+def with_fixes(found: Contributions, grid: Grid) -> Contributions:
+    """Return ``found``, of ``grid``; raise UsageError when there is nothing in it."""
+    if found.occupancy.bins == 0:
+        raise UsageError(
+            "no fix lies in the study area and the period",
+            got=f"{grid.period.first} to {grid.period.last}",
+            todo="correct [city] period or ingest files of that period",
+        )
+    return found
+
+
+def refusal(plan: Plan) -> UninformativeReleaseError:
+    """Return the error that a refused ``plan`` is answered with, and what would pass."""
+    todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
+    return too_little(plan.verdict, plan.allocation.request.bound, todo)
+
+
+def _allocating(grid: Grid, occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:
+    return lambda epsilon: allocate_on(grid, occupancy, replace(request, epsilon=epsilon))
+
+
+def _settings(option: MapOption) -> str:
+    grid = option.grid
+    return f'resolution {grid.resolution}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'

@@ -1,0 +1,150 @@
+"""Putting committed releases where people take them. Idempotent: run it again and nothing changes.
+
+A folder `releases/ID` appears in one rename, complete or not at all; `released.duckdb` is swapped whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from trafficdp._durable import read_regular, sync_folder
+from trafficdp.errors import StoreDamagedError, VerificationError
+from trafficdp.export.files.columns import FileFacts
+from trafficdp.export.files.disclosure import disclosed
+from trafficdp.export.write import MANIFEST, write_release
+from trafficdp.privacy.release import Release
+from trafficdp.privacy.release_codec import decode
+from trafficdp.store import released, saved_plans, vault_stream
+from trafficdp.store.failures import store_failures
+from trafficdp.store.folder import make_folder
+
+RELEASES = "releases"
+
+
+def place_files(store: Path, release: Release) -> Mapping[str, FileFacts]:
+    """Write the files of ``release`` to `releases/ID` and return their facts.
+
+    A complete folder from an earlier, interrupted run holds the same bytes and is replaced by them.
+    """
+    target = folder_of(store, release.id)
+    half_made = store / RELEASES / f".{release.id}.new"
+    with store_failures("writing the files of the release"):
+        make_folder(half_made.parent)
+        shutil.rmtree(half_made, ignore_errors=True)
+        make_folder(half_made)
+        try:
+            facts = write_release(release, half_made)
+        except BaseException:
+            shutil.rmtree(half_made, ignore_errors=True)
+            raise
+        outdated = store / RELEASES / f".{release.id}.old"
+        shutil.rmtree(outdated, ignore_errors=True)
+        if target.exists():
+            os.replace(target, outdated)
+        os.replace(half_made, target)
+        shutil.rmtree(outdated, ignore_errors=True)
+        sync_folder(target.parent)
+        sync_folder(store)
+    return facts
+
+
+def folder_of(store: Path, release_id: str) -> Path:
+    """Return where the files of a release lie once they are published."""
+    return store / RELEASES / release_id
+
+
+def remove_files(store: Path, release_id: str) -> None:
+    """Take the folder of a withdrawn release away, in one rename first.
+
+    Raises a StoreUnavailableError when files remain: what was withdrawn must not lie about.
+    """
+    target = folder_of(store, release_id)
+    outdated = store / RELEASES / f".{release_id}.old"
+    with store_failures("removing the files of the release"):
+        if target.exists():
+            shutil.rmtree(outdated, ignore_errors=True)
+            os.replace(target, outdated)
+            sync_folder(target.parent)
+        if outdated.exists():
+            shutil.rmtree(outdated)
+
+
+def sweep(store: Path) -> None:
+    """Remove what commands that were killed left behind: half-made and outdated files, never a release."""
+    folder = store / RELEASES
+    with store_failures("removing leftovers of an interrupted command"):
+        released.sweep(store)
+        saved_plans.sweep(store)
+        if folder.is_dir():
+            for leftover in folder.iterdir():
+                if leftover.name.startswith(".") and leftover.suffix in (".new", ".old"):
+                    shutil.rmtree(leftover)
+
+
+def rebuild_released(
+    store: Path,
+    releases: Sequence[tuple[Release, bool]],
+    publications: Sequence[vault_stream.StoredPublication] = (),
+) -> None:
+    """Swap in a `released.duckdb` with exactly these (release, withdrawn) and publications of streams."""
+    rows = [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases]
+    released.build(store, rows, [published(each) for each in publications])
+
+
+def published(stored: vault_stream.StoredPublication) -> released.Publication:
+    """Return a committed publication of a stream as `released.duckdb` takes it."""
+    release = decode(json.loads(stored.facts), stored.bins)
+    as_of = stream_fact(release.disclosure, "as_of")
+    return released.Publication(
+        stored.number, datetime.fromisoformat(str(as_of)), stored.sequence, release, epsilon_of(release)
+    )
+
+
+def stream_fact(document: Mapping[str, object], name: str) -> object:
+    """Return what a disclosure or manifest says of its stream under ``name``; None for no stream."""
+    recipe = document.get("recipe")
+    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
+    return stream.get(name) if isinstance(stream, Mapping) else None
+
+
+def epsilon_of(release: Release) -> Decimal:
+    """Return the loss that the release discloses."""
+    return Decimal(str(disclosed(release, "guarantee", "epsilon")))
+
+
+def manifests(store: Path) -> dict[str, dict[str, object]]:
+    """Return the manifests of the store by release; raise StoreDamagedError for one that is not JSON."""
+    found: dict[str, dict[str, object]] = {}
+    folder = store / RELEASES
+    paths = sorted(folder.glob(f"[!.]*/{MANIFEST}")) if folder.is_dir() else []
+    for path in paths:
+        try:
+            manifest = json.loads(read_regular(path).decode("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise _unreadable(path) from error
+        if not isinstance(manifest, dict):
+            raise _unreadable(path)
+        found[path.parent.name] = manifest
+    return found
+
+
+def _unreadable(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(
+        "a manifest cannot be read", got=str(path), todo="restore the file from what was published"
+    )
+
+
+def ledger_reference(manifest: Mapping[str, object]) -> tuple[int, str]:
+    """Return (sequence, head hash) of a manifest; raise VerificationError when it states none."""
+    accounting = manifest.get("accounting")
+    if isinstance(accounting, Mapping):
+        sequence, head_hash = accounting.get("ledger_sequence"), accounting.get("head_hash")
+        if type(sequence) is int and isinstance(head_hash, str):
+            return sequence, head_hash
+    raise VerificationError("a manifest does not say where in the ledger it stands")

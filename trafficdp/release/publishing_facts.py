@@ -1,0 +1,240 @@
+"""The order of a release: what is frozen with its charge, the disclosure included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.export.files.disclosure import TUNING_DATA, disclosure
+from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.ingest.report import RULES
+from trafficdp.mechanisms.recipe import Statement
+from trafficdp.mechanisms.separate import recipe as mechanism_recipe
+from trafficdp.mechanisms.separate import zcdp_recipe
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.source import UnitPeriod
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.refusal import judge
+from trafficdp.planner.zcdp_allocation import ZCDPAllocation
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.zcdp_budget import ZCDPBudget
+from trafficdp.release.assembly import bin_status
+from trafficdp.release.order import Order
+from trafficdp.store.vault_fixes import DataVersion
+
+COMPOSITION = {
+    "basic": "basic composition: epsilon is shared out over all bins and statistics; the loss stated is "
+    "each vehicle's exact own loss, the largest of which is the guarantee",
+    "grid_count": "composition over the bins of the busiest vehicle; the loss stated is each vehicle's exact "
+    "own loss, the largest of which is the guarantee",
+    "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
+    "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
+    mechanism_recipe.KIND: "every statistic by its mechanism, at the epsilon published for each bin; the "
+    "loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is "
+    "the guarantee",
+    zcdp_recipe.KIND: "every statistic by its mechanism, at the rho published for it; the loss is each "
+    "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
+    "is the guarantee",
+    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
+    "priced jointly, added over bins; the largest is the guarantee",
+    "moments": "equal noise in all bins on sums of x and of x (U - x); the loss is each vehicle's exact own "
+    "loss, both sums of a bin priced together, added over bins; the largest is the guarantee",
+    "moment_blocks": "sums of x, and sums of x (U - x), that the same vehicles share are drawn together in "
+    "blocks of l-infinity noise: a vehicle pays the largest of its exact losses in a pair of such blocks, "
+    "once, added over blocks; the largest is the guarantee",
+    "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
+    "over the bins it is kept in, mean and variance of a bin priced jointly; the largest is the guarantee",
+    "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "
+    "the bins in them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its "
+    "exact losses in a block, once, added over blocks; the largest is the guarantee",
+    "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
+    "vehicle pays the largest of its exact losses in a block, once, added over blocks; the largest is the "
+    "guarantee",
+}
+ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """What a release is about besides its numbers. ``question`` is the SQL it answers, if it does."""
+
+    publisher: str
+    place: str
+    grid: Grid
+    display_unit: SpeedUnit
+    publish_counts: bool
+    budget: PureDP | ZCDP
+    data_version: DataVersion
+    sources: tuple[SourceFacts, ...]
+    created_at: datetime
+    question: str | None = None
+    policy: BudgetPolicy | ZCDPBudget | None = None
+
+
+def write_order(
+    occasion: Occasion,
+    allocation: Allocation | ZCDPAllocation,
+    occupancy: Occupancy,
+    release_id: str,
+    spent_before: int,
+) -> Order:
+    """Return the order that freezes ``allocation``; ``occupancy`` is that of all bins.
+
+    ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
+    """
+    request, kept = allocation.request, allocation.occupancy
+    verdict = judge(allocation)
+    recipe = allocation.recipe
+    statements = {
+        statistic: recipe.statement(statistic, kept, request.bound) for statistic in recipe.statistics
+    }
+    return Order(
+        release_id=release_id,
+        created_at=occasion.created_at,
+        grid=occasion.grid,
+        bound=request.bound,
+        ingest_id=occasion.data_version.ingest_id,
+        data_version=occasion.data_version.name,
+        cell=kept.cell,
+        slot=kept.slot,
+        recipe=recipe,
+        display_unit=occasion.display_unit,
+        interval_level=request.interval_level,
+        uninformative_above=request.refuse_above,
+        min_vehicles=request.min_vehicles,
+        publish_counts=occasion.publish_counts,
+        disclosure=disclosure(
+            release=release_id,
+            created_at=occasion.created_at,
+            publisher=occasion.publisher,
+            place=occasion.place,
+            software=SoftwareFacts("trafficdp", version("trafficdp")),
+            supersedes=None,
+            grid=occasion.grid,
+            bound=request.bound,
+            display_unit=occasion.display_unit,
+            min_vehicles=request.min_vehicles,
+            status=_foreseen_status(allocation),
+            sources=occasion.sources,
+            data_version=occasion.data_version.name,
+            relation=allocation.event.relation,
+            assumptions=allocation.event.assumptions,
+            bins_per_vehicle=int(occupancy.bins_per_user.max()),
+            fixes_per_vehicle_in_a_bin=int(occupancy.largest_count_per_bin.max()),
+            bounding_method="speeds are clipped to the range, never dropped; counts are not capped",
+            epsilon=allocation.loss,
+            sum_of_maxima_before=type(allocation.loss)(spent_before),
+            budget_per_vehicle=occasion.budget,
+            mechanisms=[
+                _mechanism(statistic, statement, request.tolerance[statistic])
+                for statistic, statement in statements.items()
+            ],
+            composition=COMPOSITION[_composition(allocation)],
+            post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
+            interval_level=request.interval_level,
+            forced=verdict.refused,
+            refuse_above=request.refuse_above,
+            refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
+            publish_counts=occasion.publish_counts,
+            recipe=recipe.published_facts(),
+            tuning_data=f"{TUNING_DATA} ({allocation.reason})",
+            question=occasion.question,
+            policy=occasion.policy,
+        ),
+    )
+
+
+def _composition(allocation: Allocation | ZCDPAllocation) -> str:
+    if isinstance(allocation, ZCDPAllocation) or allocation.recipe.kind == mechanism_recipe.KIND:
+        return allocation.recipe.kind
+    return allocation.chosen.name
+
+
+def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCDPAllocation) -> bool:
+    """Return whether ``order`` asks the same data for the same numbers with the same noise.
+
+    True when what ``write_order`` would freeze now differs in name, instant and spending before alone.
+    """
+    request, kept = allocation.request, allocation.occupancy
+    asked = (
+        order.data_version == occasion.data_version.name
+        and order.grid.key == occasion.grid.key
+        and order.bound == request.bound
+        and (order.min_vehicles, order.interval_level) == (request.min_vehicles, request.interval_level)
+        and order.uninformative_above == request.refuse_above
+        and order.display_unit is occasion.display_unit
+        and order.publish_counts == occasion.publish_counts
+    )
+    return (
+        asked
+        and np.array_equal(order.cell, kept.cell)
+        and np.array_equal(order.slot, kept.slot)
+        and order.recipe.to_facts() == allocation.recipe.to_facts()
+    )
+
+
+def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> SourceFacts:
+    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
+
+    ``speed`` and ``unit_check``: see SourceFacts.
+    """
+    facts: Mapping[str, Any] = json.loads(declaration)
+    units = tuple(
+        UnitPeriod(SpeedUnit(each["unit"]), _day(each.get("first")), _day(each.get("last")))
+        for each in facts["units"]
+    )
+    rules = [f"rejected when {text}" for text in RULES.values()]
+    return SourceFacts(
+        name=name,
+        format=str(facts["format"]),
+        units=units,
+        cleaning=(
+            *rules,
+            "the same vehicle and instant in a later file is left out",
+            "speeds are never a reason to drop a row",
+        ),
+        speed=speed,
+        unit_check=unit_check,
+    )
+
+
+def _day(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
+
+
+def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> MechanismFacts:
+    return MechanismFacts(
+        statistic=statistic,
+        mechanism=statement.mechanism,
+        sensitivity=statement.sensitivity,
+        noise_scale=statement.noise_scale,
+        worst_case_bias=statement.worst_case_bias,
+        tolerance=tolerance,
+        share=statement.share,
+        library=f"opendp {OPENDP_VERSION}",
+        sampler=statement.sampler,
+        distribution=statement.distribution,
+        citation=statement.citation,
+        interval_basis=statement.interval_basis,
+        idealised=statement.idealised,
+    )
+
+
+def _foreseen_status(allocation: Allocation | ZCDPAllocation) -> npt.NDArray[np.object_]:
+    """The status of every bin, which follows from counts and recipe alone."""
+    request = allocation.request
+    statuses = allocation.recipe.statuses(allocation.occupancy, request.bound, request.refuse_above)
+    return bin_status(allocation.keep, list(statuses.values()))

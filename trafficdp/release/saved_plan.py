@@ -1,0 +1,161 @@
+"""A plan that was saved: the frozen recipe of a map, and what it was made from. Public facts alone.
+
+What it costs is not taken from the file but computed anew from the counts and the recipe, whenever it is
+released. The noise is the recipe's, whatever a newer version of the planner would choose now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from trafficdp.errors import DataError, UsageError
+from trafficdp.mechanisms.recipe_kinds import recipe_from_facts
+from trafficdp.model.grid import Grid
+from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Allocation, Request
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.ledger import canonical
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """``text`` is the canonical JSON of all that is frozen; ``facts`` the same read, its digest checked."""
+
+    text: str
+
+    @classmethod
+    def of(cls, name: str, allocation: Allocation, grid: Grid, data_version: str, at: datetime) -> SavedPlan:
+        """Freeze ``allocation`` of ``grid`` on the data ``data_version``."""
+        request = allocation.request
+        facts = {
+            "format": FORMAT,
+            "name": name,
+            "saved_at": at.isoformat(),
+            "data_version": data_version,
+            "grid": grid_to_facts(grid),
+            "bound": bound_to_facts(request.bound),
+            "epsilon_pico": request.epsilon.pico,
+            "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
+            "min_vehicles": request.min_vehicles,
+            "refuse_above": request.refuse_above,
+            "interval_level": request.interval_level,
+            "rung": allocation.chosen.name,
+            "mechanism": {each.value: name for each, name in request.mechanism.items()},
+            "recipe": allocation.recipe.to_facts(),
+            "error": {each.value: error.tolist() for each, error in allocation.error.items()},
+            "reason": allocation.reason,
+            "loss_pico": allocation.loss.pico,
+        }
+        digest = hashlib.sha256(canonical(facts).encode()).hexdigest()
+        return cls(canonical({**facts, "sha256": digest}))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Raise DataError for a text that is not what was saved."""
+        try:
+            found: dict[str, Any] = json.loads(self.text)
+            digest = found.pop("sha256")
+            whole = hashlib.sha256(canonical(found).encode()).hexdigest() == digest
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            whole, found = False, {}
+        if not whole or found.get("format") != FORMAT:
+            raise DataError(
+                "a saved plan is not what was saved",
+                got="another text than its digest says",
+                todo="plan and save again",
+            )
+        return found
+
+    @property
+    def grid(self) -> Grid:
+        """The map that was planned."""
+        return grid_from_facts(self.facts["grid"])
+
+    @property
+    def epsilon(self) -> PureDP:
+        """The epsilon that was asked for."""
+        return PureDP(self.facts["epsilon_pico"])
+
+    def require_data(self, data_version: str) -> None:
+        """Raise UsageError unless the data is what the plan was made from."""
+        if self.facts["data_version"] != data_version:
+            raise UsageError(
+                "the data is not what this plan was made from",
+                got=f"data version {data_version[:12]}",
+                expected=f"data version {self.facts['data_version'][:12]}",
+                todo="plan again on the data that there is now, and save it",
+            )
+
+    def allocation(
+        self,
+        occupancy: Occupancy,
+        request: Request,
+        allocate: Callable[[Occupancy, Request], Allocation],
+    ) -> Allocation:
+        """Return the Allocation that executes exactly the saved recipe.
+
+        ``occupancy`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
+        replaces it. The ladder beside it is computed by ``allocate`` and decides nothing. Raises UsageError
+        for another speed bound, and DataError when the recipe does not cost what was saved.
+        """
+        facts = self.facts
+        if bound_to_facts(request.bound) != facts["bound"]:
+            raise UsageError(
+                "the plan was made for another speed bound or step",
+                got=f"{float(request.bound.upper):g} {request.bound.unit.label}",
+                expected=f"{float(bound_from_facts(facts['bound']).upper):g} "
+                f"{bound_from_facts(facts['bound']).unit.label}, and its step",
+                todo="restore [map], or plan again",
+            )
+        frozen = replace(
+            request,
+            epsilon=self.epsilon,
+            tolerance=_by_statistic(facts["tolerance"]),
+            min_vehicles=facts["min_vehicles"],
+            refuse_above=facts["refuse_above"],
+            interval_level=facts["interval_level"],
+            rung=facts["rung"],
+        )
+        beside = allocate(occupancy, replace(frozen, mechanism={}))
+        recipe = recipe_from_facts(facts["recipe"])
+        event = recipe.event(beside.occupancy, frozen.bound)
+        if not isinstance(event, PrivacyEvent) or event.loss.pico != facts["loss_pico"]:
+            raise DataError(
+                "a saved plan does not cost what it says",
+                got=f"epsilon {event.loss}",
+                expected=f"epsilon {PureDP(facts['loss_pico'])}",
+                todo="plan and save again",
+            )
+        if event.idealised:
+            raise UsageError(
+                "a saved plan may not have noise without an exact sampler",
+                got=event.mechanism,
+                todo="`trafficdp release --allow-idealised-noise` is the only way",
+            )
+        return replace(
+            beside,
+            request=replace(frozen, mechanism=_by_statistic(facts["mechanism"])),
+            recipe=recipe,
+            event=event,
+            error={
+                statistic: np.array(error, dtype=np.float64)
+                for statistic, error in _by_statistic(facts["error"]).items()
+            },
+            reason=facts["reason"],
+        )
+
+
+def _by_statistic(facts: Mapping[str, Any]) -> dict[Statistic, Any]:
+    return {statistic: facts[statistic.value] for statistic in Statistic if statistic.value in facts}

@@ -1,0 +1,210 @@
+"""Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
+
+The loss of every vehicle is computed anew from the fixes and the recipe *in the published files* (the
+columns of cells.parquet and the manifest's ``recipe``), never from what the manifest claims it to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._durable import read_regular
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.errors import VerificationError
+from trafficdp.export.files.guarantee import loss_text
+from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.mechanisms.recipe_kinds import recipe_from_published
+from trafficdp.mechanisms.separate.zcdp_recipe import ZCDPRecipe
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.ledger import accounts_hash
+from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
+from trafficdp.release.curator import Curator
+from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.order import Order
+from trafficdp.release.publication import epsilon_of
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store import vault_ledger, vault_releases
+from trafficdp.store.released import released_matches
+from trafficdp.store.vault_fixes import history_of, name_of_version, stated_history
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def verify(curator: Curator, release_id: str) -> list[Check]:
+    """Return every check of a release. Raises UsageError when there is no such published release."""
+    stored = vault_releases.release_named(curator.vault, release_id)
+    if stored.withdrawn or not stored.published:
+        raise VerificationError(
+            "only a published release can be verified",
+            got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
+        )
+    return run_checks(_ExaminedRelease(curator, stored).checks())
+
+
+class _ExaminedRelease(Examined):
+    """One release under examination."""
+
+    def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
+        super().__init__(curator, stored.release_id, stored.sequence)
+        self._stored = stored
+        self._order = Order.from_json(stored.allocation)
+        self._recomputed: Contributions | None = None
+
+    def checks(self) -> NamedChecks:
+        """Yield names and checks, in an order that a reader can follow."""
+        yield "the ledger is not behind its head or any manifest", self._not_behind
+        yield "the ledger's charge is the order that was executed", self._order_is_charged
+        yield "the vehicles' accounts are those of the charge", self._accounts
+        yield "the data is the version that was charged", self._data_version
+        yield "the manifest is complete and consistent", self._manifest_valid
+        yield "the manifest stands where the ledger says", self._manifest_in_ledger
+        yield "every file is the one that was published", self._files
+        yield "the published scales cost no vehicle more than it was charged", self._losses
+        yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
+        yield "released.duckdb holds the same release", self._released
+
+    def _order_is_charged(self) -> str | None:
+        digest = hashlib.sha256(self._stored.allocation.encode()).hexdigest()
+        facts = self._charge.facts
+        if facts.get("order_sha256") != digest or facts.get("release") != self._stored.release_id:
+            return "another order than the one in the ledger"
+        return None
+
+    def _accounts(self) -> str | None:
+        vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
+        return (
+            None
+            if self._charge.facts.get("accounts_sha256") == accounts_hash(vehicle, loss)
+            else "other accounts"
+        )
+
+    def _data_version(self) -> str | None:
+        vault, pinned = self._curator.vault, self._order
+        if name_of_version(vault, pinned.ingest_id) != pinned.data_version:
+            return "other data than was charged"
+        if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
+            return "other files, or another number of fixes, than were ingested"
+        return None
+
+    def _manifest_valid(self) -> str | None:
+        validate_manifest(self._manifest())
+        return None
+
+    def _manifest_in_ledger(self) -> str | None:
+        accounting = self._manifest()["accounting"]
+        stated = (accounting["ledger_sequence"], accounting["head_hash"])
+        right = (self._charge.sequence, self._charge.head_hash)
+        return None if stated == right else "another entry of the ledger"
+
+    def _published_files(self) -> dict[str, str]:
+        for row in self._ledger:
+            facts = row.facts
+            if facts.get("kind") == "publication" and facts.get("release") == self._stored.release_id:
+                files = facts.get("files")
+                if isinstance(files, dict):
+                    return {str(name): str(digest) for name, digest in files.items()}
+        raise VerificationError("the ledger has no publication of this release")
+
+    def _files(self) -> str | None:
+        found = self._found_files()
+        wrong = differing(self._published_files(), found)
+        listed = self._listed_files()
+        return names_differing(wrong | (differing(listed, found) & listed.keys()))
+
+    def _contributions(self) -> Contributions:
+        if self._recomputed is None:
+            order = self._order
+            # from the fixes, not from the cache
+            self._recomputed = reduce_fixes(
+                self._curator.vault.connection, order.grid, order.bound, order.ingest_id
+            )
+        return self._recomputed
+
+    def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
+        """Every vehicle's loss by the vault's counts and the published recipe."""
+        import pandas as pd
+
+        contributions = self._contributions()
+        occupancy = contributions.occupancy
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
+        cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
+        if not (
+            np.array_equal(cells, occupancy.cell)
+            and np.array_equal(published["slot"].to_numpy(dtype=np.int64), occupancy.slot)
+        ):
+            raise VerificationError("the published bins are not those of the data")
+        columns = _recipe_columns(published)
+        numbered = _has_number(columns)
+        chosen = occupancy.select(numbered)
+        recipe = recipe_from_published(
+            self._manifest().get("recipe"),
+            {
+                statistic: {name: values[numbered] for name, values in own.items()}
+                for statistic, own in columns.items()
+            },
+        )
+        losses = recipe.event(chosen, contributions.bound).loss_per_user
+        return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
+
+    def _losses(self) -> str | None:
+        _, recomputed = self._recomputed_losses()
+        vehicle, charged = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
+        account = dict(zip(vehicle.tolist(), charged.tolist(), strict=True))
+        undercharged = sum(loss > account.get(name, 0) for name, loss in recomputed.items())
+        return f"{undercharged} vehicles lose more than they were charged" if undercharged else None
+
+    def _epsilon(self) -> str | None:
+        _, recomputed = self._recomputed_losses()
+        largest = decimal_text(max(recomputed.values(), default=0))
+        claimed = loss_text(self._manifest()["guarantee"])
+        concentrated = isinstance(self._order.recipe, ZCDPRecipe)
+        if concentrated is not ("rho" in self._manifest()["guarantee"]):
+            return "a guarantee of another kind than the noise that was ordered"
+        kind = LossKind.ZCDP if concentrated else LossKind.PURE
+        charged = self._charge.facts.get(kind.pico_key)
+        if claimed != largest or charged != max(recomputed.values(), default=0):
+            return f"a claim of {claimed} where {largest} is lost"
+        return None
+
+    def _released(self) -> str | None:
+        release = self._curator.load(self._stored.release_id)
+        same = released_matches(self._curator.store, release, epsilon_of(release))
+        return None if same else "other rows than were released"
+
+
+def _recipe_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    """Return the recipe's columns of every statistic with a number, over all bins."""
+    return {
+        statistic: {
+            name: published[f"{statistic.stem}_{name}"].to_numpy(
+                dtype=np.float64 if column.withheld is None else np.int64
+            )
+            for name, column in RECIPE_COLUMNS.items()
+            if f"{statistic.stem}_{name}" in published
+        }
+        for statistic in Statistic
+        if f"{statistic.stem}_status" in published
+    }
+
+
+def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:
+    """Return which bins carry noise or a constant, by any statistic: where a recipe's float is no null."""
+    noisy: npt.NDArray[np.bool_] = np.any(
+        [
+            ~np.isnan(values)
+            for own in columns.values()
+            for name, values in own.items()
+            if RECIPE_COLUMNS[name].withheld is None
+        ],
+        axis=0,
+    )
+    return noisy
