@@ -19,7 +19,7 @@ LARGEST = 400_000
 FEWER = {
     "2_choose_a_mechanism.ipynb": {
         "folder = tempfile.TemporaryDirectory()": "folder = tempfile.TemporaryDirectory()\n"
-        "import trafficdp.mechanisms.simulated.trial\ntrafficdp.audit.trial.ESTIMATES = 40",
+        "import trafficdp.mechanisms.simulated.trial\ntrafficdp.mechanisms.simulated.trial.ESTIMATES = 40",
         "np.geomspace(0.5, 64, 12)": "np.geomspace(0.5, 64, 2)",
     },
     "papers/aumuller_2023.ipynb": {
