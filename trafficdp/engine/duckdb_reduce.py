@@ -21,6 +21,8 @@ from importlib.resources import files
 from math import lcm
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.binning.cell_table import CellTable
@@ -58,9 +60,11 @@ def reduce_fixes(
     a mosaic fixes are binned at its finest resolution and the finest bins put together.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
-    arithmetic, and DataError when positions or sums are impossible.
+    arithmetic, and DataError when positions are impossible or a vehicle has so many fixes in a bin that the
+    sum of its squares might not fit 64 bits: decided by the count alone, whatever the speeds are.
     """
     grouped = ask_binned(connection, grid, bound, up_to_ingest, "contributions")
+    _require_exact_sums(grouped["fixes"].to_numpy(), bound)
     finest = Contributions.from_rows(
         cell=grouped["cell"].to_numpy(),
         slot=grouped["slot"].to_numpy(),
@@ -72,7 +76,18 @@ def reduce_fixes(
     )
     if grid.mosaic is None:
         return finest
-    return finest.merged(*bins_in_mosaic(grid, finest.occupancy.cell, finest.occupancy.slot))
+    merged = finest.merged(*bins_in_mosaic(grid, finest.occupancy.cell, finest.occupancy.slot))
+    _require_exact_sums(merged.occupancy.count, bound)
+    return merged
+
+
+def _require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
+    if int(count.max(initial=0)) * bound.steps**2 >= 1 << 63:
+        raise DataError(
+            "too many fixes of one vehicle in one bin",
+            expected="fixes times the square of the steps up to the speed bound below 2^63",
+            todo="choose a larger speed_step or shorter slots",
+        )
 
 
 def ask_binned(
@@ -138,12 +153,6 @@ def _answer(fixes: pa.RecordBatchReader, grid: Grid, spill: str, query: str) -> 
         scratch.register("binned", binned)
         try:
             return scratch.sql(_query(query)).to_arrow_table()
-        except duckdb.ConversionException:
-            raise DataError(
-                "too many fixes of one vehicle in one bin",
-                expected="sums of squares, in steps, of less than 2^63",
-                todo="choose a larger speed_step or shorter slots",
-            ) from None
         except duckdb.Error:
             # an error of ours inside the stream reaches us wrapped in DuckDB's
             if failures:
