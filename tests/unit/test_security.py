@@ -13,7 +13,7 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 ROOT = Path(trafficdp.__file__).parents[1]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`([^`]+)`", TEXT)) - {"[[analysts]]", ".head", "trafficdp"})
-OPTIONS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "trafficdp" / "cli").glob("*.py"))
+OPTIONS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "trafficdp" / "cli").rglob("*.py"))
 TARGETS = re.findall(r"(?m)^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
 KNOWN = {*COMMANDS, *(f"make {each}" for each in TARGETS), *(each.value for each in NeighbouringRelation)}
 

@@ -139,7 +139,7 @@ def test_spending_is_shown_for_every_analyst(city, clause, mean):
 DIES = """
 import os, signal, sys
 import trafficdp.workspace
-from trafficdp import curator
+from trafficdp.release import curator
 
 question, *cities = sys.argv[1:]
 for config, boundary in zip(cities, curator.BOUNDARIES, strict=True):

@@ -156,7 +156,7 @@ def test_a_folder_that_was_there_is_closed_to_others(city):
 KILLED = """
 import os, sys
 from pathlib import Path
-from trafficdp import store_setup
+from trafficdp.release import store_setup
 from trafficdp.store import vault
 from trafficdp.store.head import Head
 
