@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
@@ -63,19 +64,16 @@ def _mean(
     upper, step = float(bound.upper), float(bound.step)
     fixes = closed.fixes.astype(np.float64)
     bias = rounding_bias(Statistic.MEAN, bound)
-    value = np.clip(closed.sums[:, MEAN] * step / fixes, 0.0, upper)
-    half = _half(allowance.mean_scale, closed, level) * step / fixes + bias
-    error = np.minimum(_sum_error(allowance.mean_scale, closed, upper / step) * step + bias, upper)
-    return Estimate(
-        statistic=Statistic.MEAN,
-        value=value,
-        low=np.clip(value - half, 0.0, upper),
-        high=np.clip(value + half, 0.0, upper),
+    drawn = publish.Drawn(
+        value=closed.sums[:, MEAN] * step / fixes,
+        half_width=_half(allowance.mean_scale, closed, level) * step / fixes + bias,
         noise_scale=allowance.mean_scale * step / fixes,
-        expected_error=error,
-        status=_status(error, share * upper),
+        expected_error=np.minimum(
+            _sum_error(allowance.mean_scale, closed, upper / step) * step + bias, upper
+        ),
         recipe=_recipe(allowance.mean_scale, closed),
     )
+    return publish.estimate(Statistic.MEAN, drawn, bound, share)
 
 
 def _variance(
@@ -86,17 +84,18 @@ def _variance(
     fixes = closed.fixes.astype(np.float64)
     bias = rounding_bias(Statistic.VARIANCE, bound)
     both = 1 - (1 - level) / 2
-    mean = np.clip(closed.sums[:, MEAN] / fixes, 0.0, steps)
-    second = np.clip(closed.sums[:, SQUARE] / fixes, 0.0, steps * steps / 4)
+    mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / fixes, steps)
+    second = publish.clamped(Statistic.VARIANCE, closed.sums[:, SQUARE] / fixes, steps)
     far = _half(allowance.mean_scale, closed, both) / fixes
     lowest, highest = np.maximum(mean - far, 0.0), np.minimum(mean + far, steps)
-    ends = np.stack([lowest * (steps - lowest), highest * (steps - highest)])
+    ends = np.stack([publish.largest_variance(end, steps) for end in (lowest, highest)])
     across = (lowest <= steps / 2) & (steps / 2 <= highest)
     most = np.where(across, steps * steps / 4, ends.max(axis=0))
     off = _half(allowance.square_scale, closed, both) / fixes
-    value = np.clip(mean * (steps - mean) - second, 0.0, mean * (steps - mean)) * square
-    low = np.clip((ends.min(axis=0) - second - off) * square - bias, 0.0, reach)
-    high = np.clip((most - second + off) * square + bias, 0.0, reach)
+    value = publish.largest_variance(mean, steps) - second
+    value = publish.clamped(Statistic.VARIANCE, value, steps, mean) * square
+    low = (ends.min(axis=0) - second - off) * square - bias
+    high = (most - second + off) * square + bias
     error = _sum_error(allowance.square_scale, closed, steps * steps / 4)
     error = (error + steps * _sum_error(allowance.mean_scale, closed, steps)) * square + bias
     error = np.minimum(error, reach)
@@ -104,16 +103,15 @@ def _variance(
     one = closed.fixes == 1
     value, low, high, error = (np.where(one, 0.0, each) for each in (value, low, high, error))
     scale = np.where(one, 0.0, allowance.square_scale * square / fixes)
-    status = _status(error, share * reach)
-    status[one] = BinStatus.CONSTANT.value
+    low, high = publish.interval(Statistic.VARIANCE, value, low, high, float(bound.upper))
     return Estimate(
         statistic=Statistic.VARIANCE,
         value=value,
-        low=np.minimum(low, value),
-        high=np.maximum(high, value),
+        low=low,
+        high=high,
         noise_scale=scale,
         expected_error=error,
-        status=status,
+        status=publish.status_of(error, Statistic.VARIANCE, bound, share),
         recipe=_recipe(allowance.square_scale, closed),
     )
 
@@ -127,12 +125,6 @@ def _sum_error(scale: int, closed: Closed, reach: float) -> FloatArray:
     fixes = closed.fixes.astype(np.float64)
     noise = clamped_sum_error(scale / fixes, closed.terms, reach)
     return np.minimum(noise + closed.terms / fixes, reach)
-
-
-def _status(error: FloatArray, limit: float) -> npt.NDArray[np.object_]:
-    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    status[error > limit] = BinStatus.UNINFORMATIVE.value
-    return status
 
 
 def _recipe(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import publish
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.statistic import Statistic
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -80,5 +82,4 @@ def share_of_total(total: IntArray, count: IntArray, used: IntArray) -> IntArray
 def variance_from(mean: FloatArray, second: FloatArray, upper: float) -> FloatArray:
     """Return M2 - (mean - U/2)^2 put into [0, mean (U - mean)] (Bhatia and Davis); shape (G,)."""
     raw = second - (mean - upper / 2) ** 2
-    result: FloatArray = np.clip(raw, 0.0, np.maximum(mean * (upper - mean), 0.0))
-    return result
+    return publish.clamped(Statistic.VARIANCE, raw, upper, mean)

@@ -86,10 +86,12 @@ class Recipe(Protocol):
         Raises nothing that it would not raise on values that are all 0 (see ``Curator``).
         """
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
-        """Return the BinStatus values that ``estimates`` will give, which counts alone decide."""
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return the expected errors of ``estimates``, shape (G,) each, which counts alone decide.
+
+        Worst cases over the truth, of noise and bias, in the statistic's unit; 0 where only one number is
+        possible. Statuses follow from them (``publish.status_of``).
+        """
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

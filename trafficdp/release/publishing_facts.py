@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trafficdp.export.files.disclosure import TUNING_DATA, disclosure
 from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
 from trafficdp.ingest.report import RULES
+from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.recipe import Statement
 from trafficdp.mechanisms.separate import recipe as mechanism_recipe
 from trafficdp.mechanisms.separate import zcdp_recipe
@@ -236,5 +237,6 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
 def _foreseen_status(allocation: Allocation | ZCDPAllocation) -> npt.NDArray[np.object_]:
     """The status of every bin, which follows from counts and recipe alone."""
     request = allocation.request
-    statuses = allocation.recipe.statuses(allocation.occupancy, request.bound, request.refuse_above)
-    return bin_status(allocation.keep, list(statuses.values()))
+    errors = allocation.recipe.expected_errors(allocation.occupancy, request.bound)
+    statuses = [status_of(errors[each], each, request.bound, request.refuse_above) for each in errors]
+    return bin_status(allocation.keep, statuses)

@@ -5,6 +5,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
+from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
@@ -159,7 +160,8 @@ def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
 def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(occupancy_of, bound_of):
     city = occupancy_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
     recipe = MechanismRecipe({VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
-    status = recipe.statuses(city, bound_of(60, "1/100"), 0.125)[VARIANCE].tolist()
+    error = recipe.expected_errors(city, bound_of(60, "1/100"))[VARIANCE]
+    status = status_of(error, VARIANCE, bound_of(60, "1/100"), 0.125).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
     assert recipe.expected_error(VARIANCE, city, bound_of(60, "1/100"))[0] == 0
     halves = recipe.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
+from trafficdp.mechanisms.publish import largest_variance
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import BinStatus, Release
@@ -117,7 +118,7 @@ def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[F
     limit = np.full(len(rows), statistic.largest(upper))
     mean = release.estimates.get(Statistic.MEAN)
     if statistic is Statistic.VARIANCE and mean is not None:
-        limit = np.minimum(limit, mean.value[rows] * (upper - mean.value[rows]))
+        limit = np.minimum(limit, largest_variance(mean.value[rows], upper))
     at_limit = value >= limit * (1 - 1e-9)
     return (
         np.where(value <= 0, -np.inf, value * factor),

@@ -26,11 +26,12 @@ import numpy.typing as npt
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.laplace.baseline import exact_integer, rounding_bias
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
+from trafficdp.mechanisms.publish import Drawn, estimate
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_absolute_error, block_half_width
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -55,7 +56,6 @@ class Spread:
     unit: FloatArray
     flooring: FloatArray
     scale: FloatArray
-    noise_error: FloatArray
     error: FloatArray
 
     @property
@@ -91,18 +91,7 @@ def spread_of(
         return result
 
     mean_noise = width * scale * (size + 1) / 2 * unit
-    return Spread(item, full(unit), full(flooring), full(mean_noise), full(clamped), full(error))
-
-
-def block_statuses(
-    spread: Spread, statistic: Statistic, bound: ContributionBound, uninformative_above: float
-) -> npt.NDArray[np.object_]:
-    """Return a BinStatus value for every bin: what a number with that noise is worth."""
-    status = np.full(spread.item.shape, BinStatus.RELEASED.value, dtype=object)
-    useless = spread.noise_error > uninformative_above * statistic.largest(bound.upper)
-    status[useless] = BinStatus.UNINFORMATIVE.value
-    status[~spread.noisy] = BinStatus.CONSTANT.value
-    return status
+    return Spread(item, full(unit), full(flooring), full(mean_noise), full(error))
 
 
 def block_estimates(
@@ -192,21 +181,11 @@ def block_estimate(
 ) -> Estimate:
     """Return the estimate of one statistic; ``mean`` is that of the mean, where it is released."""
     bound = contributions.bound
-    reach = statistic.largest(bound.upper)
-    value = np.clip(unclamped(exact_integer(statistic, contributions), lattice, spread, drawn), 0.0, reach)
-    width = interval_half_width(statistic, bound, lattice, spread, interval_level)
-    low, high = np.clip(value - width, 0.0, reach), np.clip(value + width, 0.0, reach)
-    if statistic is Statistic.VARIANCE and mean is not None:
-        # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy too.
-        value = np.minimum(value, mean.value * (float(bound.upper) - mean.value))
-        low = np.minimum(low, value)
-    return Estimate(
-        statistic=statistic,
-        value=value,
-        low=low,
-        high=high,
+    numbers = Drawn(
+        value=unclamped(exact_integer(statistic, contributions), lattice, spread, drawn),
+        half_width=interval_half_width(statistic, bound, lattice, spread, interval_level),
         noise_scale=spread.scale,
         expected_error=spread.error,
-        status=block_statuses(spread, statistic, bound, uninformative_above),
         recipe=block_columns(spread, lattice),
     )
+    return estimate(statistic, numbers, bound, uninformative_above, mean)

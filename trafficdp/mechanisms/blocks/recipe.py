@@ -12,7 +12,6 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.estimates import (
     block_estimates,
-    block_statuses,
     interval_half_width,
     spread_of,
 )
@@ -81,16 +80,11 @@ class BlockRecipe:
             uninformative_above=uninformative_above,
         )
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+    def expected_errors(
+        self, occupancy: Occupancy, bound: ContributionBound
+    ) -> dict[Statistic, npt.NDArray[np.float64]]:
         """See Recipe: they follow from the half widths."""
-        return {
-            statistic: block_statuses(
-                spread_of(statistic, occupancy, bound, self.lattice), statistic, bound, uninformative_above
-            )
-            for statistic in self.statistics
-        }
+        return {each: spread_of(each, occupancy, bound, self.lattice).error for each in self.statistics}
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

@@ -29,10 +29,11 @@ import numpy.typing as npt
 from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice, steps_per_unit
+from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -96,14 +97,16 @@ def suppressed_error(
     return np.minimum(noise + by.bias, statistic.largest(bound.upper))
 
 
-def suppressed_status(
-    statistic: Statistic, error: FloatArray, bound: ContributionBound, uninformative_above: float
-) -> npt.NDArray[np.object_]:
-    """Return what a number with that ``error`` is worth: 0 means that it can only be one number."""
-    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    status[error > uninformative_above * statistic.largest(bound.upper)] = BinStatus.UNINFORMATIVE.value
-    status[error == 0] = BinStatus.CONSTANT.value
-    return status
+def published_error(
+    statistic: Statistic,
+    occupancy: Occupancy,
+    rest: Occupancy,
+    bound: ContributionBound,
+    error: FloatArray,
+) -> FloatArray:
+    """Return the expected error of every bin: ``error`` of the kept, shrunk, and the bias of leaving out."""
+    by = imputed(statistic, occupancy, rest, bound)
+    return np.minimum(error * by.share + by.bias, statistic.largest(bound.upper))
 
 
 def suppressed_half_width(
@@ -131,17 +134,18 @@ def suppressed_estimate(
     """Return the estimate of all fixes from ``kept``, that of the kept ones."""
     statistic = kept.statistic
     by = imputed(statistic, occupancy, rest, bound)
-    reach = statistic.largest(bound.upper)
-    scale = kept.noise_scale * by.share
-    certain = suppressed_error(statistic, occupancy, rest, bound, scale)
+    value = kept.value * by.share + by.offset
+    low, high = kept.low * by.share + by.offset - by.bias, kept.high * by.share + by.offset + by.bias
+    low, high = interval(statistic, value, low, high, float(bound.upper))
+    error = published_error(statistic, occupancy, rest, bound, kept.expected_error)
     return Estimate(
         statistic=statistic,
-        value=kept.value * by.share + by.offset,
-        low=np.clip(kept.low * by.share + by.offset - by.bias, 0.0, reach),
-        high=np.clip(kept.high * by.share + by.offset + by.bias, 0.0, reach),
-        noise_scale=scale,
-        expected_error=np.minimum(kept.expected_error * by.share + by.bias, reach),
-        status=suppressed_status(statistic, certain, bound, uninformative_above),
+        value=value,
+        low=low,
+        high=high,
+        noise_scale=kept.noise_scale * by.share,
+        expected_error=error,
+        status=status_of(error, statistic, bound, uninformative_above),
         recipe=kept.recipe,
     )
 

@@ -16,10 +16,9 @@ from trafficdp.mechanisms.clip_user.estimates import (
     kept_contributions,
     kept_occupancy,
     noise_scale,
-    suppressed_error,
+    published_error,
     suppressed_estimate,
     suppressed_half_width,
-    suppressed_status,
 )
 from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice
@@ -136,17 +135,11 @@ class SuppressedRecipe:
             for statistic, each in found.items()
         }
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Recipe: they follow from scales and biases."""
         rest = self.rest(occupancy, bound)
-        found = {}
-        for statistic, lattice in self.lattices.items():
-            scale = noise_scale(statistic, occupancy, rest, bound, lattice)
-            error = suppressed_error(statistic, occupancy, rest, bound, scale)
-            found[statistic] = suppressed_status(statistic, error, bound, uninformative_above)
-        return found
+        kept = LatticeRecipe(self.lattices).expected_errors(rest, bound)
+        return {each: published_error(each, occupancy, rest, bound, kept[each]) for each in self.statistics}
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

@@ -30,7 +30,6 @@ from trafficdp.mechanisms.blocks.estimates import (
     Spread,
     block_columns,
     block_estimate,
-    block_statuses,
     interval_half_width,
     spread_of,
     unclamped,
@@ -40,6 +39,7 @@ from trafficdp.mechanisms.consistent.parent_gain import Combination, combine, co
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.consistent.tree import Tree, make_consistent
 from trafficdp.mechanisms.laplace.baseline import exact_integer, rounding_bias
+from trafficdp.mechanisms.publish import Drawn, estimate
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -99,10 +99,10 @@ def family_spread(
     size = lattice.sizes[raw.item[children]]
     noise = combination_absolute_error(found.absolute, size, lattice.scale, np.full(len(children), reach / 2))
     final = raw.first(bins)
-    scale, noise_error, error = final.scale.copy(), final.noise_error.copy(), final.error.copy()
+    scale, error = final.scale.copy(), final.error.copy()
     scale[children] = found.absolute * (lattice.scale * (size + 1) + 1.5)
-    noise_error[children], error[children] = noise, np.minimum(noise + bias, reach)
-    final = replace(final, scale=scale, noise_error=noise_error, error=error)
+    error[children] = np.minimum(noise + bias, reach)
+    final = replace(final, scale=scale, error=error)
     return FamilySpread(occupancy, bound, lattice, parents, raw, final, found, bias)
 
 
@@ -173,22 +173,19 @@ def _means(
     uninformative_above: float,
 ) -> Estimate:
     parents, bound, statistic = family.parents, contributions.bound, Statistic.MEAN
-    bins, reach = len(parents.of), statistic.largest(bound.upper)
+    bins = len(parents.of)
     integers = exact_integer(statistic, contributions)
     above = np.zeros(parents.number, dtype=object)
     np.add.at(above, parents.of[parents.children], integers[parents.children])
     raw = unclamped(np.concatenate([integers, above]), family.lattice, family.raw, drawn)
     final = consistent_values(family, raw)
     width, around = family.half_widths(interval_level)
-    centre = np.clip(np.where(around, final, raw[:bins]), 0.0, reach)
-    value = np.clip(final, 0.0, reach)
-    return Estimate(
-        statistic=statistic,
-        value=value,
-        low=np.minimum(np.clip(centre - width, 0.0, reach), value),
-        high=np.maximum(np.clip(centre + width, 0.0, reach), value),
+    numbers = Drawn(
+        value=final,
+        centre=np.where(around, final, raw[:bins]),
+        half_width=width,
         noise_scale=family.final.scale,
         expected_error=family.final.error,
-        status=block_statuses(family.final, statistic, bound, uninformative_above),
         recipe=block_columns(family.final, family.lattice),
     )
+    return estimate(statistic, numbers, bound, uninformative_above)

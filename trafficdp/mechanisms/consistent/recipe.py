@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.estimates import Spread, block_statuses, interval_half_width, spread_of
+from trafficdp.mechanisms.blocks.estimates import Spread, interval_half_width, spread_of
 from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_user
 from trafficdp.mechanisms.blocks.recipe import MECHANISM, BlockRecipe
 from trafficdp.mechanisms.consistent.estimates import consistent_estimates, family_spread
@@ -89,16 +89,9 @@ class ConsistentRecipe:
             uninformative_above=uninformative_above,
         )
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Recipe: they follow from the half widths."""
-        return {
-            statistic: block_statuses(
-                self._spread(statistic, occupancy, bound), statistic, bound, uninformative_above
-            )
-            for statistic in self.statistics
-        }
+        return {each: self._spread(each, occupancy, bound).error for each in self.statistics}
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.integer_laplace import HEADROOM, checked_epsilon
 from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
@@ -36,7 +37,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.noise.tail import half_width
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -135,8 +136,7 @@ def noisy_moments(
     drawn = noise.discrete_laplace(np.tile(lattice.scale, runs)).reshape(runs, -1)
     centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
     raw = ((floored + drawn.astype(object)) * spacing).astype(np.float64) + centre
-    result: FloatArray = np.clip(raw / per_unit, 0.0, statistic.largest(contributions.bound.upper))
-    return result
+    return publish.clamped(statistic, raw / per_unit, float(contributions.bound.upper))
 
 
 def largest_sensitivity(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
@@ -178,15 +178,12 @@ def expected_error(statistic: Statistic, scale: FloatArray, upper: float) -> Flo
         return np.where(scale > 0, -scale * np.expm1(-reach / (2 * scale)), 0.0)
 
 
-def statistic_status(
-    statistic: Statistic, scale: FloatArray, upper: float, uninformative_above: float
-) -> npt.NDArray[np.object_]:
-    """Return a BinStatus value for every Laplace scale: what a number with that noise is worth."""
-    error = expected_error(statistic, scale, upper)
-    status = np.full(scale.shape, BinStatus.RELEASED.value, dtype=object)
-    status[error > uninformative_above * statistic.largest(upper)] = BinStatus.UNINFORMATIVE.value
-    status[scale == 0] = BinStatus.CONSTANT.value
-    return status
+def published_error(
+    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice
+) -> FloatArray:
+    """Return the expected error of every bin, rounding and flooring included; 0 without noise."""
+    bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+    return np.where(lattice.scale > 0, lattice_error(statistic, occupancy, bound, lattice, bias), 0.0)
 
 
 def release(
@@ -229,28 +226,19 @@ def _estimate(
     mean: Estimate | None,
 ) -> Estimate:
     occupancy, bound = contributions.occupancy, contributions.bound
-    upper = float(bound.upper)
     per_unit = steps_per_unit(statistic, occupancy, bound)
     spacing = lattice.spacing.astype(object)
     noisy = exact_integer(statistic, contributions) // spacing + noise(lattice.scale).astype(object)
     centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
     raw = ((noisy * spacing).astype(np.float64) + centre) / per_unit
-    bias = rounding_bias(statistic, bound) + centre / per_unit
-    half = interval_half_width(statistic, occupancy, bound, lattice, level)
-    scale = lattice.scale * lattice.spacing / per_unit
-
-    reach = statistic.largest(upper)
-    inside = np.clip(raw, 0.0, reach)
-    low, high = np.clip(inside - half, 0.0, reach), np.clip(inside + half, 0.0, reach)
-    value = inside
-    if statistic is Statistic.VARIANCE and mean is not None:
-        # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy too.
-        value = np.minimum(inside, mean.value * (upper - mean.value))
-        low = np.minimum(low, value)
-    error = np.where(scale > 0, np.minimum(expected_error(statistic, scale, upper) + bias, reach), 0.0)
-    status = statistic_status(statistic, scale, upper, uninformative_above)
-    recipe = {"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing}
-    return Estimate(statistic, value, low, high, scale, error, status, recipe)
+    drawn = publish.Drawn(
+        value=raw,
+        half_width=interval_half_width(statistic, occupancy, bound, lattice, level),
+        noise_scale=lattice.scale * lattice.spacing / per_unit,
+        expected_error=published_error(statistic, occupancy, bound, lattice),
+        recipe={"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing},
+    )
+    return publish.estimate(statistic, drawn, bound, uninformative_above, mean)
 
 
 def interval_half_width(

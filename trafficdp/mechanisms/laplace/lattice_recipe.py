@@ -64,15 +64,10 @@ class LatticeRecipe:
             uninformative_above=uninformative_above,
         )
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
-        """See Recipe: they follow from the scales."""
-        upper = float(bound.upper)
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """See Recipe: those of clamped Laplace noise, and the worst-case bias."""
         return {
-            statistic: baseline.statistic_status(
-                statistic, self._noise_scale(statistic, occupancy, bound), upper, uninformative_above
-            )
+            statistic: baseline.published_error(statistic, occupancy, bound, self.lattices[statistic])
             for statistic in self.statistics
         }
 

@@ -14,7 +14,6 @@ from trafficdp.mechanisms.blocks.estimates import (
     Spread,
     block_columns,
     block_estimate,
-    block_statuses,
     interval_half_width,
     spread_of,
     unclamped,
@@ -112,15 +111,13 @@ class MomentBlockRecipe:
         )
         return {Statistic.MEAN: mean, Statistic.VARIANCE: variance}
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Recipe: they follow from the half widths."""
         spread = spread_of(Statistic.MEAN, occupancy, bound, self.lattice)
         reach = Statistic.VARIANCE.largest(bound.upper)
         return {
-            Statistic.MEAN: block_statuses(spread, Statistic.MEAN, bound, uninformative_above),
-            Statistic.VARIANCE: self._variance_noise(occupancy, bound).statuses(reach, uninformative_above),
+            Statistic.MEAN: spread.error,
+            Statistic.VARIANCE: self._variance_noise(occupancy, bound).error(reach),
         }
 
     def half_widths(
@@ -219,4 +216,4 @@ def products_spread(occupancy: Occupancy, bound: ContributionBound, lattice: Blo
     noisy, shift = item >= 0, lattice.shift[item]
     unit = np.where(noisy, np.ldexp(1.0, -shift) / products_per_unit(occupancy, bound), 0.0)
     none = np.zeros(occupancy.bins)
-    return Spread(item, unit, np.where(shift < 0, unit / 2, 0.0), none, none, none)
+    return Spread(item, unit, np.where(shift < 0, unit / 2, 0.0), none, none)

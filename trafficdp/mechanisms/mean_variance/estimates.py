@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 FloatArray = npt.NDArray[np.float64]
 POST_PROCESSING = (
@@ -55,13 +56,6 @@ class VarianceNoise:
         """Return the worst-case expected error before the Bhatia-Davis limit, shape (G,)."""
         return np.where(self.varies, np.minimum(self.noise_error + self.bias, reach), 0.0)
 
-    def statuses(self, reach: float, uninformative_above: float) -> npt.NDArray[np.object_]:
-        """Return a BinStatus value for every bin: what a number with that noise is worth."""
-        status = np.full(self.varies.shape, BinStatus.RELEASED.value, dtype=object)
-        status[self.noise_error > uninformative_above * reach] = BinStatus.UNINFORMATIVE.value
-        status[~self.varies] = BinStatus.CONSTANT.value
-        return status
-
 
 def variance_estimate(
     mean: Estimate,
@@ -73,19 +67,12 @@ def variance_estimate(
     recipe: dict[str, npt.NDArray[Any]],
 ) -> Estimate:
     """Return the variances from released means and noisy averages ``products`` of x (U - x), shape (G,)."""
-    upper = float(bound.upper)
-    reach = Statistic.VARIANCE.largest(bound.upper)
-    limit = mean.value * (upper - mean.value)
-    inside = np.where(noise.varies, np.clip(limit - products, 0.0, reach), 0.0)
-    low, high = np.clip(inside - half_width, 0.0, reach), np.clip(inside + half_width, 0.0, reach)
-    value = np.minimum(inside, limit)
-    return Estimate(
-        statistic=Statistic.VARIANCE,
-        value=value,
-        low=np.minimum(low, value),
-        high=high,
+    limit = largest_variance(mean.value, float(bound.upper))
+    drawn = Drawn(
+        value=np.where(noise.varies, limit - products, 0.0),
+        half_width=half_width,
         noise_scale=noise.scale,
-        expected_error=noise.error(reach),
-        status=noise.statuses(reach, uninformative_above),
+        expected_error=noise.error(Statistic.VARIANCE.largest(bound.upper)),
         recipe=recipe,
     )
+    return estimate(Statistic.VARIANCE, drawn, bound, uninformative_above, mean)

@@ -117,15 +117,11 @@ class MomentsRecipe:
         )
         return {statistic: found[statistic] for statistic in self.statistics}
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Recipe: they follow from the scales."""
         reach = Statistic.VARIANCE.largest(bound.upper)
-        found = self._means.statuses(occupancy, bound, uninformative_above)
-        found[Statistic.VARIANCE] = self._variance_noise(occupancy, bound).statuses(
-            reach, uninformative_above
-        )
+        found = self._means.expected_errors(occupancy, bound)
+        found[Statistic.VARIANCE] = self._variance_noise(occupancy, bound).error(reach)
         return {statistic: found[statistic] for statistic in self.statistics}
 
     def half_widths(

@@ -1,13 +1,12 @@
 """From the estimates of mechanisms to published numbers: what their recipes share, whatever the kind of loss.
 
-Statuses follow from worst-case expected errors, intervals from half widths; both are the recipe's own, and
-both come from counts alone. Clamping and the bound of Bhatia and Davis are post-processing.
+Expected errors and half widths are the recipe's own and come from counts alone; the rest is ``publish``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,32 +14,19 @@ import numpy.typing as npt
 
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.publish import Drawn, estimate
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """One statistic as its mechanism drew it, and what counts say of it: arrays of shape (G,), in its unit.
-
-    ``recipe`` holds the columns of RECIPE_COLUMNS that are published with it.
-    """
-
-    value: FloatArray
-    half_width: FloatArray
-    noise_scale: FloatArray
-    expected_error: FloatArray
-    recipe: Mapping[str, FloatArray]
 
 
 class Part(Protocol):
@@ -117,49 +103,16 @@ def zero_where_constant(numbers: FloatArray, statistic: Statistic, occupancy: Oc
     return np.where(constant_bins(statistic, occupancy), 0.0, numbers)
 
 
-def statuses_of(
-    error: Mapping[Statistic, FloatArray],
+def numbers_of(
+    drawn: Mapping[Statistic, Drawn],
     occupancy: Occupancy,
     bound: ContributionBound,
     uninformative_above: float,
-) -> dict[Statistic, npt.NDArray[np.object_]]:
-    """Return the BinStatus values that follow from the worst-case expected errors (shape (G,) each)."""
-    found = {}
-    for statistic in in_order(error):
-        status = np.full(occupancy.bins, BinStatus.RELEASED.value, dtype=object)
-        most = uninformative_above * statistic.largest(bound.upper)
-        status[error[statistic] > most] = BinStatus.UNINFORMATIVE.value
-        status[constant_bins(statistic, occupancy)] = BinStatus.CONSTANT.value
-        found[statistic] = status
-    return found
-
-
-def numbers_of(
-    drawn: Mapping[Statistic, Drawn],
-    status: Mapping[Statistic, npt.NDArray[np.object_]],
-    occupancy: Occupancy,
-    bound: ContributionBound,
 ) -> dict[Statistic, Estimate]:
-    """Return the published numbers: clamped to the range, the variance to mean (U - mean) as well."""
-    upper = float(bound.upper)
+    """Return the published numbers; what nothing can vary in is 0, whatever its mechanism drew."""
     found: dict[Statistic, Estimate] = {}
     for statistic in in_order(drawn):
-        own, reach = drawn[statistic], statistic.largest(bound.upper)
-        value = zero_where_constant(np.clip(own.value, 0.0, reach), statistic, occupancy)
-        low, high = np.clip(value - own.half_width, 0.0, reach), np.clip(value + own.half_width, 0.0, reach)
-        mean = found.get(Statistic.MEAN)
-        if statistic is Statistic.VARIANCE and mean is not None:
-            # Bhatia-Davis: Var <= mean (U - mean). The interval keeps its own end: the mean is noisy.
-            value = np.minimum(value, mean.value * (upper - mean.value))
-            low = np.minimum(low, value)
-        found[statistic] = Estimate(
-            statistic=statistic,
-            value=value,
-            low=low,
-            high=high,
-            noise_scale=own.noise_scale,
-            expected_error=own.expected_error,
-            status=status[statistic],
-            recipe=dict(own.recipe),
-        )
+        own = drawn[statistic]
+        own = replace(own, value=zero_where_constant(own.value, statistic, occupancy))
+        found[statistic] = estimate(statistic, own, bound, uninformative_above, found.get(Statistic.MEAN))
     return found

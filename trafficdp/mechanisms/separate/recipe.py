@@ -18,16 +18,15 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.registry import pure_mechanism_named
 from trafficdp.mechanisms.separate.numbers import (
-    Drawn,
     in_order,
     mechanisms_from_published,
     numbers_of,
     published_mechanisms,
     samples_of,
-    statuses_of,
     with_words,
     zero_where_constant,
 )
@@ -133,14 +132,11 @@ class MechanismRecipe:
                 expected_error=self.expected_error(statistic, occupancy, bound),
                 recipe={"epsilon": part.epsilon},
             )
-        return numbers_of(drawn, self.statuses(occupancy, bound, uninformative_above), occupancy, bound)
+        return numbers_of(drawn, occupancy, bound, uninformative_above)
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
-        """See Recipe: they follow from the worst-case expected errors."""
-        error = {statistic: self.expected_error(statistic, occupancy, bound) for statistic in self.parts}
-        return statuses_of(error, occupancy, bound, uninformative_above)
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """See Recipe."""
+        return {each: self.expected_error(each, occupancy, bound) for each in self.statistics}
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

@@ -18,16 +18,15 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.known_error import BY_RANGE
 from trafficdp.mechanisms.laplace.baseline import rounding_bias
+from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.registry import zcdp_mechanism_named
 from trafficdp.mechanisms.separate.numbers import (
-    Drawn,
     in_order,
     mechanisms_from_published,
     numbers_of,
     published_mechanisms,
     samples_of,
-    statuses_of,
     with_words,
     zero_where_constant,
 )
@@ -126,17 +125,11 @@ class ZCDPRecipe:
                 expected_error=self.expected_error(statistic, occupancy, bound),
                 recipe={"rho": np.full(occupancy.bins, part.rho)},
             )
-        return numbers_of(drawn, self.statuses(occupancy, bound, uninformative_above), occupancy, bound)
+        return numbers_of(drawn, occupancy, bound, uninformative_above)
 
-    def statuses(
-        self, occupancy: Occupancy, bound: ContributionBound, uninformative_above: float
-    ) -> dict[Statistic, npt.NDArray[np.object_]]:
-        """See Recipe: they follow from the worst-case expected errors.
-
-        Where counts prove nothing better than the range (PLAN, IOME), every number is UNINFORMATIVE.
-        """
-        error = {statistic: self.expected_error(statistic, occupancy, bound) for statistic in self.parts}
-        return statuses_of(error, occupancy, bound, uninformative_above)
+    def expected_errors(self, occupancy: Occupancy, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """See Recipe: the whole range where counts prove nothing better (PLAN, IOME)."""
+        return {each: self.expected_error(each, occupancy, bound) for each in self.statistics}
 
     def half_widths(
         self, occupancy: Occupancy, bound: ContributionBound, interval_level: float

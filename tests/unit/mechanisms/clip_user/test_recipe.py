@@ -69,10 +69,10 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     public = json.loads(json.dumps(allocation.recipe.published_facts()))
     again = SuppressedRecipe.from_published(public, columns)
     np.testing.assert_array_equal(again.event(city.occupancy, bound).loss_per_user, charged)
-    foreseen = allocation.recipe.statuses(city.occupancy, bound, 0.125)
+    foreseen = allocation.recipe.expected_errors(city.occupancy, bound)
     widths = allocation.recipe.half_widths(city.occupancy, bound, 0.9)
     for statistic, each in estimates.items():
-        assert each.status.tolist() == foreseen[statistic].tolist()
+        np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
         assert np.all((each.low <= each.value) & (each.value <= each.high))
         if statistic is not VARIANCE:
             # a variance is kept below mean (U - mean), its interval is not

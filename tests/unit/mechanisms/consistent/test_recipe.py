@@ -107,10 +107,10 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     public = json.loads(json.dumps(recipe.published_facts()))
     again = ConsistentRecipe.from_published(public, columns)
     np.testing.assert_array_equal(again.event(city.occupancy, bound).loss_per_user, charged)
-    foreseen = recipe.statuses(city.occupancy, bound, 0.125)
+    foreseen = recipe.expected_errors(city.occupancy, bound)
     expected = allocation.chosen.errors(float(PureDP.of(epsilon).epsilon), bound)
     for statistic, each in estimates.items():
-        assert each.status.tolist() == foreseen[statistic].tolist()
+        np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
         assert np.all((each.low <= each.value) & (each.value <= each.high))
         statement = recipe.statement(statistic, city.occupancy, bound)
         np.testing.assert_array_equal(statement.noise_scale, each.noise_scale)

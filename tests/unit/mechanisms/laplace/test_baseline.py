@@ -9,7 +9,6 @@ from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice, to_lattice
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 ONES = np.ones(1, dtype=np.int64)
@@ -166,11 +165,3 @@ def test_the_event_states_the_whole_promise(occupancy_of, bound_of):
     assert event.loss.pico == event.loss_per_user.max() > 0
     np.testing.assert_allclose(event.sensitivity[MEAN], [45, 30])
     np.testing.assert_allclose(event.sensitivity[VARIANCE], [3600 * 4 / 16, 3600 * 4 / 16])
-
-
-@pytest.mark.parametrize(
-    ("scale", "status"), [(0.0, "constant"), (1.0, "released"), (3.7, "released"), (5.0, "uninformative")]
-)
-def test_a_status_says_what_a_number_with_its_noise_is_worth(scale, status):
-    found = baseline.statistic_status(MEAN, np.array([scale]), 30.0, 0.125)
-    assert BinStatus(found[0]) is BinStatus(status)

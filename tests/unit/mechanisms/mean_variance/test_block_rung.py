@@ -216,10 +216,10 @@ def test_what_counts_alone_decide_is_what_is_released(city):
         recipe = rung_for(city.occupancy, city.bound).recipe(city.occupancy, city.bound, PureDP.of(epsilon))
         estimates = estimates_of(recipe, city, SimulatedNoise(1))
         assert tuple(estimates) == recipe.statistics
-        foreseen = recipe.statuses(city.occupancy, city.bound, 0.125)
+        foreseen = recipe.expected_errors(city.occupancy, city.bound)
         widths = recipe.half_widths(city.occupancy, city.bound, 0.9)
         for statistic, estimate in estimates.items():
-            assert estimate.status.tolist() == foreseen[statistic].tolist()
+            np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
             statement = recipe.statement(statistic, city.occupancy, city.bound)
             np.testing.assert_array_equal(statement.noise_scale, estimate.noise_scale)
             assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))

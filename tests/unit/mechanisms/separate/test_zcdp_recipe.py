@@ -89,13 +89,13 @@ def test_what_is_published_prices_the_same(values_of, bound_of):
         recipe_from_published(BOTH.published_facts(), columns)
 
 
-def test_statuses_and_widths_are_known_before_the_noise(values_of, bound_of):
+def test_errors_and_widths_are_known_before_the_noise(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
     occupancy, bound = values.contributions.occupancy, bound_of(65)
-    foreseen = BOTH.statuses(occupancy, bound, 0.5)
+    foreseen = BOTH.expected_errors(occupancy, bound)
     for statistic, estimate in drawn(values, BOTH, 3).items():
-        np.testing.assert_array_equal(estimate.status, foreseen[statistic])
-    assert foreseen[VARIANCE][-1] == "constant"
+        np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
+    assert foreseen[VARIANCE][-1] == 0
     assert BOTH.half_widths(occupancy, bound, 0.9)[VARIANCE][-1] == 0
 
 

@@ -1,0 +1,80 @@
+"""Clamp, interval and status, each decided in one place for every family of mechanisms."""
+
+import numpy as np
+import pytest
+
+from trafficdp.mechanisms import publish
+from trafficdp.mechanisms.laplace.baseline import lattice_for
+from trafficdp.mechanisms.laplace.lattice_recipe import LatticeRecipe
+from trafficdp.mechanisms.publish import Drawn
+from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
+from trafficdp.model.statistic import Statistic
+
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
+
+
+def drawn(values, half_width=1.0, centre=None):
+    number = np.array(values, dtype=float)
+    return Drawn(
+        value=number,
+        half_width=np.full(len(number), half_width),
+        noise_scale=np.ones(len(number)),
+        expected_error=np.ones(len(number)),
+        recipe={},
+        centre=None if centre is None else np.array(centre, dtype=float),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (0.0, "constant"),
+        (1e-9, "released"),
+        (7.5, "released"),
+        (7.5001, "uninformative"),
+        (60.0, "uninformative"),
+    ],
+)
+def test_a_status_follows_from_the_expected_error_alone(bound_of, error, status):
+    assert publish.status_of(np.array([error]), MEAN, bound_of(60), 0.125).tolist() == [status]
+
+
+def test_the_limit_of_a_variance_is_a_share_of_its_own_range(bound_of):
+    found = publish.status_of(np.array([112.5, 113.0]), VARIANCE, bound_of(60), 0.125)
+    assert found.tolist() == ["released", "uninformative"]
+
+
+def test_numbers_are_clamped_to_their_range(bound_of):
+    for statistic, reach in ((MEAN, 60.0), (VEHICLE_MEAN, 60.0), (VARIANCE, 900.0)):
+        found = publish.estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60), 0.125)
+        assert found.value.tolist() == [0.0, 30.0, reach]
+        # around the clamped number, and clamped again
+        assert found.low.tolist() == [0.0, 20.0, reach - 10]
+        assert found.high.tolist() == [10.0, 40.0, reach]
+
+
+def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
+    bound = bound_of(60)
+    mean = publish.estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound, 0.125)
+    found = publish.estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, 0.125, mean)
+    assert found.value.tolist() == [0.0, 500.0, 600.0]
+    # the lower end follows the number, the upper end does not: the mean is noisy too
+    assert found.low.tolist() == [0.0, 500.0, 550.0]
+    assert found.high.tolist() == [150.0, 650.0, 650.0]
+
+
+def test_an_interval_around_another_centre_still_holds_the_number(bound_of):
+    found = publish.estimate(MEAN, drawn([10.0, 50.0], 2.0, centre=[20.0, 40.0]), bound_of(60), 0.125)
+    assert found.low.tolist() == [10.0, 38.0]
+    assert found.high.tolist() == [22.0, 50.0]
+
+
+def test_the_same_noise_has_the_same_status_in_every_kind_of_recipe(occupancy_of, bound_of):
+    """10 vehicles, 3 records each: noise alone is off by 7.49 of 60, with the rounding to steps by 7.50."""
+    city, bound = occupancy_of([[3] * 10]), bound_of(60)
+    epsilon = np.array([0.7857])
+    lattice = LatticeRecipe({MEAN: lattice_for(MEAN, city, bound, epsilon)})
+    separate = MechanismRecipe({MEAN: Part("baseline", epsilon)})
+    for recipe in (lattice, separate):
+        error = recipe.expected_errors(city, bound)[MEAN]
+        assert publish.status_of(error, MEAN, bound, 0.125).tolist() == ["uninformative"]

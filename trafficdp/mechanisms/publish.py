@@ -1,0 +1,111 @@
+"""From a noisy number to a published one: clamp, interval and status, each decided here and nowhere else.
+
+All of it is post-processing of noisy numbers and of public facts. With R the range of the statistic (U, or
+U^2/4 of a variance):
+
+* **Clamp.** A number is put into [0, R]; a variance that is published beside a mean is at most
+  mean (U - mean) as well (Bhatia and Davis, A Better Bound on the Variance, 2000).
+* **Interval.** Around the noisy number after it was clamped to [0, R], which moves it away from no truth, as
+  far as the tail of the noise and the worst-case bias; clamped as well. It keeps its own upper end where the
+  number follows a mean, because that mean is noisy too; a lower end above the number follows it.
+* **Status.** By the expected error that is published, the worst case over the truth of noise *and bias*
+  (``status_of``). So the status can be checked from the file, and a release is judged by the same number
+  (``planner.refusal``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.release import BinStatus, Estimate
+
+FloatArray = npt.NDArray[np.float64]
+StatusArray = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One statistic as it was drawn, and what counts say of it: arrays of shape (G,), in its unit.
+
+    ``half_width`` reaches from ``centre`` (None: from ``value``) over noise and bias; ``expected_error`` is 0
+    exactly where the number can only be one. ``recipe`` holds the columns that are published with it.
+    """
+
+    value: FloatArray
+    half_width: FloatArray
+    noise_scale: FloatArray
+    expected_error: FloatArray
+    recipe: Mapping[str, npt.NDArray[Any]]
+    centre: FloatArray | None = None
+
+
+def clamped(
+    statistic: Statistic, values: FloatArray, upper: float, mean: FloatArray | None = None
+) -> FloatArray:
+    """Return ``values`` in [0, R]; a variance at most ``mean`` (U - ``mean``) too, where a mean is given."""
+    inside: FloatArray = np.clip(values, 0.0, statistic.largest(upper))
+    if statistic is not Statistic.VARIANCE or mean is None:
+        return inside
+    return np.minimum(inside, largest_variance(mean, upper))
+
+
+def largest_variance(mean: FloatArray, upper: float) -> FloatArray:
+    """Return mean (U - mean), the largest variance of speeds in [0, U] with this mean (Bhatia and Davis)."""
+    result: FloatArray = np.maximum(mean * (upper - mean), 0.0)
+    return result
+
+
+def interval(
+    statistic: Statistic, value: FloatArray, low: FloatArray, high: FloatArray, upper: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return both ends put into [0, R], and moved out to hold ``value`` where they do not."""
+    return (
+        np.minimum(clamped(statistic, low, upper), value),
+        np.maximum(clamped(statistic, high, upper), value),
+    )
+
+
+def status_of(
+    error: FloatArray, statistic: Statistic, bound: ContributionBound, uninformative_above: float
+) -> StatusArray:
+    """Return the BinStatus value of every number, from its published expected error, shape (G,).
+
+    CONSTANT where the error is 0 (only one number is possible), UNINFORMATIVE where it is more than
+    ``uninformative_above`` of the range R, RELEASED else. The error holds bias as well as noise: what makes a
+    number useless is how far it may be off, not by which of the two.
+    """
+    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
+    status[error > uninformative_above * statistic.largest(bound.upper)] = BinStatus.UNINFORMATIVE.value
+    status[error == 0] = BinStatus.CONSTANT.value
+    return status
+
+
+def estimate(
+    statistic: Statistic,
+    drawn: Drawn,
+    bound: ContributionBound,
+    uninformative_above: float,
+    mean: Estimate | None = None,
+) -> Estimate:
+    """Return the published estimate; ``mean`` is that of the mean, where a variance has one beside it."""
+    upper = float(bound.upper)
+    value = clamped(statistic, drawn.value, upper, None if mean is None else mean.value)
+    centre = clamped(statistic, drawn.value if drawn.centre is None else drawn.centre, upper)
+    low, high = interval(statistic, value, centre - drawn.half_width, centre + drawn.half_width, upper)
+    return Estimate(
+        statistic=statistic,
+        value=value,
+        low=low,
+        high=high,
+        noise_scale=drawn.noise_scale,
+        expected_error=drawn.expected_error,
+        status=status_of(drawn.expected_error, statistic, bound, uninformative_above),
+        recipe=dict(drawn.recipe),
+    )
