@@ -1,24 +1,13 @@
 """The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums, by DuckDB.
 
-Fixes stream out of the vault in record batches, get cell and slot in NumPy, and stream on into a
+Fixes stream out of the vault in record batches, get step, cell and slot in NumPy, and stream on into a
 ``GROUP BY`` of a DuckDB of its own, in memory. Nothing is registered with the vault's connection.
-
-A speed of x hundredths of its source's unit is, in steps of the bound, x * n / d exactly, with
-n / d = (source unit in the bound's unit) / 100 / step. It becomes the integer
-
-    (2 * c + d) // (2 * d),   c = min(max(x, 0) * n, top),   top = d * steps:
-
-first clipped to [0, U], then rounded to the nearest step, halves up, so at most ``steps``. All units
-share the denominator d. 64-bit integers suffice because x is first cut to cap = ceil(top / n): for x >= cap
-both x * n and cap * n are at least top, so c is top either way, and cap * n < top + n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from importlib.resources import files
-from math import lcm
 
 import duckdb
 import numpy as np
@@ -29,10 +18,10 @@ from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
-from trafficdp.errors import ConfigError, DataError
+from trafficdp.engine.clip import Clip
+from trafficdp.errors import DataError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store.connection import connect
 
@@ -102,7 +91,6 @@ def ask_binned(
     Its columns are cell, slot, vehicle_id, time_us and value (in steps). Raises as ``reduce_fixes``.
     """
     parameters = {
-        **step_parameters(bound),
         "up_to_ingest": up_to_ingest,
         "start_us": int(grid.period.start_utc.timestamp()) * 1_000_000,
         "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
@@ -110,45 +98,21 @@ def ask_binned(
     # beside what the vault spills, in a folder for its owner only: DuckDB would take the current folder
     ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     spill = f"{folder}/reduction"
-    fixes = connection.sql(_query("fixes_in_steps"), params=parameters).to_arrow_reader(BATCH_ROWS)
+    fixes = connection.sql(_query("fixes"), params=parameters).to_arrow_reader(BATCH_ROWS)
     try:
-        return _answer(fixes, grid, spill, query)
+        return _answer(fixes, grid, Clip(bound), spill, query)
     finally:
         fixes.close()  # a result left open, after an error, would block the vault's connection
-
-
-def step_parameters(bound: ContributionBound) -> dict[str, int]:
-    """Return the integers of the formula above: denominator, top, and numerator and cap of every unit.
-
-    Raises ConfigError when intermediate results would not fit 64 bits.
-    """
-    ratios: dict[SpeedUnit, Fraction] = {
-        unit: unit.factor_to(bound.unit) / 100 / bound.step for unit in SpeedUnit
-    }
-    denominator = lcm(*(ratio.denominator for ratio in ratios.values()))
-    top = denominator * bound.steps
-    numerators = {unit: int(ratio * denominator) for unit, ratio in ratios.items()}
-    if max(2 * top + denominator, top + max(numerators.values())) >= 1 << 63:
-        raise ConfigError(
-            "speed step cannot be computed with exactly in 64 bits",
-            got=f"speed_step={bound.step}",
-            expected="a step with few digits, such as 0.1",
-        )
-    parameters = {"denominator": denominator, "top": top}
-    for unit, numerator in numerators.items():
-        parameters[f"numerator_{unit.value}"] = numerator
-        parameters[f"cap_{unit.value}"] = -(-top // numerator)
-    return parameters
 
 
 def _query(name: str) -> str:
     return (files("trafficdp.engine") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _answer(fixes: pa.RecordBatchReader, grid: Grid, spill: str, query: str) -> pa.Table:
+def _answer(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip, spill: str, query: str) -> pa.Table:
     """Bin the fixes and ask, in a DuckDB that lives for this call only and spills to ``spill``."""
     failures: list[Exception] = []
-    binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, failures))
+    binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, clip, failures))
     with connect(temp_directory=spill) as scratch:
         scratch.register("binned", binned)
         try:
@@ -169,7 +133,9 @@ def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
     return batch.filter(pa.array(selected(grid.selection, latitude, longitude, time_us, zone)))
 
 
-def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) -> Iterator[pa.RecordBatch]:
+def _binned(
+    fixes: pa.RecordBatchReader, grid: Grid, clip: Clip, failures: list[Exception]
+) -> Iterator[pa.RecordBatch]:
     table = CellTable(grid.area.geometry.bounds, grid.resolution)
     try:
         for batch in fixes:
@@ -179,8 +145,9 @@ def _binned(fixes: pa.RecordBatchReader, grid: Grid, failures: list[Exception]) 
             slot = slots_of(
                 batch.column("time_us").to_numpy(), grid.slot_kind, grid.period.time_zone, grid.day_parts
             )
-            kept = [batch.column(name) for name in ("vehicle_id", "time_us", "value")]
-            columns = [pa.array(cell), pa.array(slot), *kept]
+            value = clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit"))
+            kept = [batch.column(name) for name in ("vehicle_id", "time_us")]
+            columns = [pa.array(cell), pa.array(slot), *kept, pa.array(value)]
             yield pa.record_batch(columns, schema=_BINNED)
     except Exception as error:
         failures.append(error)

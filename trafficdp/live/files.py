@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.slots import slots_of
-from trafficdp.engine.duckdb_reduce import step_parameters
+from trafficdp.engine.clip import Clip
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.order import StreamOrder
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.store import vault_stream
 from trafficdp.store.vault import Vault
 from trafficdp.stream.service import Batch
 
-IntArray = npt.NDArray[np.int64]
 NOT_READ = "not_read"
 
 
@@ -49,12 +45,7 @@ class Reader:
     def __init__(self, order: StreamOrder, sources: tuple[SourceDeclaration, ...], key: VehicleKey) -> None:
         self._order, self._sources, self._key = order, sources, key
         self._cells = CellTable(order.grid.area.geometry.bounds, order.grid.resolution)
-        parameters = step_parameters(order.bound)
-        units = list(SpeedUnit)
-        self._top, self._denominator = parameters["top"], parameters["denominator"]
-        self._numerator = np.array([parameters[f"numerator_{unit.value}"] for unit in units])
-        self._cap = np.array([parameters[f"cap_{unit.value}"] for unit in units])
-        self._units = pa.array([unit.value for unit in units])
+        self._clip = Clip(order.bound)
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
@@ -84,16 +75,8 @@ class Reader:
         latitude, longitude = (table.column(name).to_numpy()[inside] for name in ("latitude", "longitude"))
         cell[inside] = self._cells.cells_of(latitude, longitude).astype(np.int64)
         slot[inside] = slots_of(time_us[inside], grid.slot_kind, grid.period.time_zone, grid.day_parts)
-        return Batch(vault_stream.number_vehicles(vault, vehicle), time_us, cell, slot, self._steps(table))
-
-    def _steps(self, table: pa.Table) -> IntArray:
-        """Speeds clipped to [0, U] and rounded to steps: the formula of engine/duckdb_reduce.py."""
-        unit = pc.index_in(pc.cast(table.column("speed_unit"), pa.string()), value_set=self._units)
-        code = unit.to_numpy()
-        centi = table.column("speed_centi").to_numpy()
-        capped = np.minimum(np.maximum(centi, 0), self._cap[code])
-        scaled = np.minimum(capped * self._numerator[code], self._top)
-        return np.asarray((2 * scaled + self._denominator) // (2 * self._denominator), dtype=np.int64)
+        value = self._clip.steps_of(table.column("speed_centi"), table.column("speed_unit"))
+        return Batch(vault_stream.number_vehicles(vault, vehicle), time_us, cell, slot, value)
 
 
 def digest_of(path: Path, key: VehicleKey) -> str | None:

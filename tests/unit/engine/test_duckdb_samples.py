@@ -9,9 +9,11 @@ from importlib.resources import files
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from trafficdp.engine import duckdb_reduce
+from trafficdp.engine.clip import Clip
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import DataError
@@ -120,3 +122,27 @@ def test_a_position_off_the_globe_is_our_error(vault) -> None:
 def test_nobody_is_shown_by_their_repr(vault) -> None:
     insert(vault, random_rows(20))
     assert "redacted" in repr(read_samples(vault, GRID, BOUND, 3))
+
+
+@pytest.mark.parametrize("unit", SpeedUnit)
+def test_a_batch_clips_every_speed_as_a_stream_does(vault, unit) -> None:
+    """Both call one ``Clip``; this is its result after the whole way through the vault."""
+    speeds = np.arange(-50, int(BOUND.upper * 100 / unit.factor_to(BOUND.unit)) + 50)
+    table = pa.table(
+        {
+            "vehicle_id": np.ones(len(speeds), dtype=np.int32),
+            "time_us": START + np.arange(len(speeds)) * 100_000,
+            "latitude": np.full(len(speeds), 30.25),
+            "longitude": np.full(len(speeds), -97.75),
+            "speed_centi": speeds,
+            "speed_unit": [unit.value] * len(speeds),
+            "flagged": np.zeros(len(speeds), dtype=np.bool_),
+            "ingest_id": np.ones(len(speeds), dtype=np.int32),
+        }
+    )
+    vault.register("many", table)
+    vault.execute("INSERT INTO fixes SELECT * FROM many")
+    expected = Clip(BOUND).steps_of(table["speed_centi"], table["speed_unit"])
+    assert expected[0] == 0
+    assert expected[-1] == BOUND.steps
+    np.testing.assert_array_equal(read_samples(vault, GRID, BOUND, 1).value, expected)
