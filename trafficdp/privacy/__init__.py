@@ -1,1 +1,1 @@
-"""Loss, events, accountant, ledger arithmetic, release."""
+"""Loss and how it adds up, events, ledger arithmetic, release."""

@@ -21,9 +21,8 @@ class ZCDPEvent:
     """One joint release by one zCDP mechanism; a ``PrivacyEvent`` is its counterpart in pure epsilon.
 
     ``loss_per_user`` (10^-12 rho, shape (users,)) is each vehicle's own guarantee; ``loss`` is the largest.
-    ``accountant.compose`` refuses this kind: only ``compose_zcdp`` adds it up, and only
-    ``privacy.conversion`` turns the sum into epsilon and delta. ``idealised`` marks noise without an
-    exact sampler.
+    Only ``compose_zcdp`` adds it up, and only ``privacy.conversion`` turns the sum into epsilon and delta.
+    ``idealised`` marks noise without an exact sampler.
     """
 
     mechanism: str

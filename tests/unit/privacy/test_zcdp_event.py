@@ -6,7 +6,6 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.model.privacy_unit import COUNTS_PUBLIC, NeighbouringRelation
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.accountant import compose
 from trafficdp.privacy.zcdp_event import ZCDPEvent, compose_zcdp
 
 
@@ -28,11 +27,6 @@ def test_losses_add_up_user_by_user(event):
     assert compose_zcdp([event, event], 3).tolist() == [2, 10, 0]
     assert event.loss.pico == 5
     assert compose_zcdp([], 2).tolist() == [0, 0]
-
-
-def test_the_pure_accountant_refuses_it(event):
-    with pytest.raises(UsageError, match="unknown kind"):
-        compose([event], 3)
 
 
 def test_other_kinds_are_refused(event):

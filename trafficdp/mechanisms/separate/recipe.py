@@ -36,7 +36,7 @@ from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import LARGEST_LOSS
+from trafficdp.privacy.loss import sum_per_user
 from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
@@ -96,12 +96,8 @@ class MechanismRecipe:
                 )
             events.append(part.named.event(occupancy, bound, statistic, part.epsilon))
         first = events[0]
-        # at most three losses, each at most LARGEST_LOSS: no overflow
-        loss: npt.NDArray[np.int64] = np.sum([event.loss_per_user for event in events], axis=0)
-        if int(loss.max(initial=0)) > LARGEST_LOSS:
-            raise UsageError(
-                "privacy loss is too large to account for", expected="at most one million epsilon"
-            )
+        losses = np.concatenate([event.loss_per_user for event in events])
+        loss = sum_per_user(losses, np.tile(np.arange(occupancy.users), len(events)), occupancy.users)
         return PrivacyEvent(
             mechanism=" + ".join(dict.fromkeys(event.mechanism for event in events)),
             statistics=self.statistics,
