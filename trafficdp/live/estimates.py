@@ -6,8 +6,8 @@ v = m (S - m) - Y/N, clipped to [0, S] and [0, m (S - m)] (Bhatia and Davis).
 *Intervals.* X - sum x is a sum of ``terms`` independent discrete Laplace draws, of either sign: it exceeds
 h_X with probability at most 1 - level (``noise.laplace_sum``). For the variance, h_X and h_Y are both taken
 at 1 - (1 - level)/2; m (S - m) is monotone on either side of S/2, so over [m - h_X/N, m + h_X/N] its
-extremes are at the ends or at S/2; the interval is the range of the difference. Rounding speeds to the step
-q is added as a bias (q/2 for means, U q/2 + q^2/4 for variances). All of it holds at every publication by
+extremes are at the ends or at S/2; the interval is the range of the difference. Rounding of
+speeds is added as a bias (``publish.rounding_bias``). All of it holds at every publication by
 itself, not at all of them at once.
 
 *Expected error*, worst case over the truth: for the mean that of the clamped sum; m (S - m) moves at most S
@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum
@@ -63,7 +62,7 @@ def _mean(
 ) -> Estimate:
     upper, step = float(bound.upper), float(bound.step)
     fixes = closed.fixes.astype(np.float64)
-    bias = rounding_bias(Statistic.MEAN, bound)
+    bias = publish.rounding_bias(Statistic.MEAN, bound)
     drawn = publish.Drawn(
         value=closed.sums[:, MEAN] * step / fixes,
         half_width=_half(allowance.mean_scale, closed, level) * step / fixes + bias,
@@ -82,7 +81,7 @@ def _variance(
     steps, square = float(bound.steps), float(bound.step) ** 2
     reach = Statistic.VARIANCE.largest(float(bound.upper))
     fixes = closed.fixes.astype(np.float64)
-    bias = rounding_bias(Statistic.VARIANCE, bound)
+    bias = publish.rounding_bias(Statistic.VARIANCE, bound)
     both = 1 - (1 - level) / 2
     mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / fixes, steps)
     second = publish.clamped(Statistic.VARIANCE, closed.sums[:, SQUARE] / fixes, steps)

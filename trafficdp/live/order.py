@@ -18,8 +18,8 @@ from trafficdp.config.stream import StreamSettings
 from trafficdp.export.files.disclosure import disclosure, rfc3339
 from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts
 from trafficdp.live.estimates import estimates_of
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.promise import ASSUMPTIONS
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import BinStatus, Estimate
 
@@ -70,6 +71,25 @@ def interval(
         np.minimum(clamped(statistic, low, upper), value),
         np.maximum(clamped(statistic, high, upper), value),
     )
+
+
+def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
+    """Return how far rounding the speeds can move the statistic: E, E + q/2, or U E + E^2.
+
+    A speed is rounded twice: to hundredths of its source's unit when it is read, then to the step q when it
+    is clipped. So it moves by at most E = q/2 + h, h half a hundredth of the largest unit that a source may
+    have (0.005 m/s: a bound does not name its sources); clipping in between moves no two speeds apart. Means
+    move by at most E; a vehicle mean is rounded to the step once more. Var(x + e) - Var(x) is at most
+    2 sd(x) sd(e) + Var(e) with sd(x) <= U/2 and sd(e) <= E.
+    """
+    step, upper = bound.step, bound.upper
+    most = step / 2 + max(unit.factor_to(bound.unit) for unit in SpeedUnit) / 200
+    exact = {
+        Statistic.MEAN: most,
+        Statistic.VEHICLE_MEAN: most + step / 2,
+        Statistic.VARIANCE: upper * most + most * most,
+    }
+    return float(exact[statistic])
 
 
 def status_of(

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.moment import variance_from
 from trafficdp.mechanisms.promise import promise
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

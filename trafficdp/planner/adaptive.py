@@ -36,8 +36,9 @@ from trafficdp._validate import finite, in_range, integer_between, positive
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity, rounding_bias
+from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
 from trafficdp.mechanisms.laplace.ladder import pair_loss
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
@@ -152,7 +153,8 @@ def largest_scale(wish: Wish) -> float:
     """Return the Laplace scale b of the mean (its unit) whose published half width is at most as asked.
 
     The half width of the lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because
-    ln 2 - ln(1 + e^(-1/B)) <= 1/(2B); rounding adds q/2. So b = (w - q) / ln(1/a).
+    ln 2 - ln(1 + e^(-1/B)) <= 1/(2B); rounding adds at most E (``publish.rounding_bias``). So
+    b = (w - q/2 - E) / ln(1/a).
     Raises UsageError for a width that rounding alone takes up, or without a mean.
     """
     if Statistic.MEAN not in wish.tolerance:

@@ -44,9 +44,9 @@ class Estimate:
     none that is public. ``recipe`` holds, by their names in RECIPE_COLUMNS, the columns that say exactly how
     the noise was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the
     counts can compute every vehicle's loss. ``expected_error`` is the worst case over
-    the truth of the mean absolute error of the noisy number clamped to its range, rounding to the step
-    included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at most U
-    times the expected error of the mean. ``status`` holds BinStatus values.
+    the truth of the mean absolute error of the noisy number clamped to its range, rounding of
+    speeds included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at
+    most U times the expected error of the mean. ``status`` holds BinStatus values.
     """
 
     statistic: Statistic

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.ladder import pair_loss
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit, to_lattice
 from trafficdp.model.occupancy import Occupancy
@@ -138,7 +138,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupan
     factor = counts.total_per_user(pair_loss(counts, bound, shape)).max() / 50.0
     lattice = to_lattice(MEAN, counts, bound, shape[MEAN] * factor)
     widths = half_width(lattice.scale, level) / steps_per_unit(MEAN, counts, bound)
-    assert np.all(widths + baseline.rounding_bias(MEAN, bound) <= width)
+    assert np.all(widths + publish.rounding_bias(MEAN, bound) <= width)
 
 
 @pytest.mark.slow

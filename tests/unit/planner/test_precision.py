@@ -48,9 +48,9 @@ def test_where_the_search_starts_does_not_matter(asked, start):
 
 
 def test_no_epsilon_makes_up_for_the_rounding_of_speeds(asked):
-    # a mean is rounded by at most half a step of 0.1
-    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.04, Reach.MEDIAN) is None
-    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.06, Reach.MEDIAN) is not None
+    # a speed is rounded to hundredths of its unit, at most m/s (0.018 km/h), and to a step of 0.1 km/h (0.05)
+    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.065, Reach.MEDIAN) is None
+    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.08, Reach.MEDIAN) is not None
 
 
 def test_a_half_width_must_be_positive(asked):

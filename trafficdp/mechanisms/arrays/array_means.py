@@ -23,8 +23,10 @@ from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.statistic import Statistic
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -97,12 +99,13 @@ class ArrayLattice:
         """Worst distance of the mean of array means from the mean of the speeds, shape (G,).
 
         The total-variation bias, half a lattice unit for rounding array means that are not full, and
-        half a step for rounding the speeds.
+        the rounding of the speeds.
         """
         arrays, step = self.arrays, float(self.bound.step)
         partial = np.zeros(arrays.occupancy.bins, dtype=bool)
         partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
-        rounding = np.where(partial, step / (2 * arrays.capacity), 0.0) + step / 2
+        rounding = np.where(partial, step / (2 * arrays.capacity), 0.0)
+        rounding = rounding + rounding_bias(Statistic.MEAN, self.bound)
         return total_variation_bias(arrays, float(self.bound.upper)) + rounding
 
 

@@ -29,10 +29,10 @@ from trafficdp.mechanisms.laplace.baseline import (
     lattice_for,
     lattice_term,
     noisy_moments,
-    rounding_bias,
 )
 from trafficdp.mechanisms.laplace.lattice import loss_per_user
 from trafficdp.mechanisms.promise import promise, require_statistic
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.laplace.integer_laplace import charge
 from trafficdp.mechanisms.laplace.weighted_mean import FINER, SPENT, WeightedMean
 from trafficdp.mechanisms.moment import first_moment, share_of_total
 from trafficdp.mechanisms.promise import promise
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

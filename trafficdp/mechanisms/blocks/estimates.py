@@ -7,7 +7,7 @@ max_i ceil(|z_i|/a_i)/s, which moves by at most max_i ceil(D_{i,l}/a_i)/s, and b
 independently. What is done afterwards (centring, scaling, clamping) is post-processing.
 
 Intervals. P(|z_i| > j) <= 1 - level for the j of ``noise.block_tail.block_half_width``, proved there for the
-lattice law; rounding speeds to the step (``baseline.rounding_bias``) and flooring to multiples of 2^-shift
+lattice law; rounding speeds (``publish.rounding_bias``) and flooring to multiples of 2^-shift
 (half of that, as the centre is added) widen it. Clamping both ends to the range keeps the truth inside.
 
 Errors. E|clip(f + z) - t| <= E min(|z|, R/2) + |f - t| for f, t in [0, R]: noise is symmetric, the first term
@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.laplace.baseline import exact_integer, rounding_bias
+from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
-from trafficdp.mechanisms.publish import Drawn, estimate
+from trafficdp.mechanisms.publish import Drawn, estimate, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

@@ -16,9 +16,10 @@ from trafficdp.mechanisms.blocks.estimates import (
     spread_of,
 )
 from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_user
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity, rounding_bias
+from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
 from trafficdp.mechanisms.laplace.lattice_recipe import SENSITIVITY
 from trafficdp.mechanisms.promise import ASSUMPTIONS
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

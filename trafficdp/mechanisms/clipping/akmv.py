@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon, laplace_scale
 from trafficdp.mechanisms.moment import (
     Moment,
@@ -34,6 +33,7 @@ from trafficdp.mechanisms.moment import (
     variance_from,
 )
 from trafficdp.mechanisms.promise import promise, require_statistic
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipped_variance_sensitivity, worst_case_threshold
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
 from trafficdp.mechanisms.moment import check_sums, second_moment
 from trafficdp.mechanisms.promise import promise, require_statistic
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clip_cut, least_error_threshold, worst_case_threshold
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon, laplace_loss, laplace_scale
 from trafficdp.mechanisms.moment import (
     Moment,
@@ -33,6 +32,7 @@ from trafficdp.mechanisms.moment import (
     variance_from,
 )
 from trafficdp.mechanisms.promise import promise, require_statistic
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

@@ -15,7 +15,7 @@ from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_use
 from trafficdp.mechanisms.blocks.recipe import MECHANISM, BlockRecipe
 from trafficdp.mechanisms.consistent.estimates import consistent_estimates, family_spread
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.recipe import Columns, Statement
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

@@ -31,7 +31,6 @@ from trafficdp.bounding.smooth_sensitivity import (
     clean_smooth_sensitivity,
     smooth_sensitivity,
 )
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
 from trafficdp.mechanisms.laplace.integer_laplace import charge
 from trafficdp.mechanisms.laplace.weighted_mean import FINER, SPENT, WeightedMean
 from trafficdp.mechanisms.moment import (
@@ -43,6 +42,7 @@ from trafficdp.mechanisms.moment import (
     variance_from,
 )
 from trafficdp.mechanisms.promise import promise
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,9 +68,9 @@ class Baseline:
     def expected_error(
         self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
-        """See Mechanism: noise at the worst truth, and the rounding of speeds to the step."""
+        """See Mechanism: noise at the worst truth, and the rounding of speeds."""
         lattice = lattice_for(statistic, occupancy, bound, epsilon)
-        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
         return lattice_error(statistic, occupancy, bound, lattice, bias)
 
     def noise_terms(
@@ -79,7 +78,7 @@ class Baseline:
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
         lattice = lattice_for(statistic, occupancy, bound, epsilon)
-        bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+        bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
         return (lattice_term(statistic, occupancy, bound, lattice, bias),)
 
     def estimate(
@@ -182,7 +181,7 @@ def published_error(
     statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice
 ) -> FloatArray:
     """Return the expected error of every bin, rounding and flooring included; 0 without noise."""
-    bias = np.full(occupancy.bins, rounding_bias(statistic, bound))
+    bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
     return np.where(lattice.scale > 0, lattice_error(statistic, occupancy, bound, lattice, bias), 0.0)
 
 
@@ -199,8 +198,8 @@ def release(
     ``noise`` is ``noise.secure.discrete_laplace`` for a release. ``uninformative_above`` is the share of
     the range R = U (or U^2/4) from which an expected error marks the number as UNINFORMATIVE.
     The intervals hold the sample statistic of the clipped speeds, two-sided, with at least
-    ``interval_level``; rounding to the step is added as a bias (q/2 for means, U q/2 + q^2/4 for
-    variances, s/2 for a spacing s).
+    ``interval_level``; rounding is added as a bias (``publish.rounding_bias``, and s/2 for a
+    spacing s).
     """
     estimates: dict[Statistic, Estimate] = {}
     for statistic in sorted(lattices, key=list(Statistic).index):
@@ -251,7 +250,7 @@ def interval_half_width(
     per_unit = steps_per_unit(statistic, occupancy, bound)
     flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
     half = half_width(lattice.scale, level) * lattice.spacing / per_unit
-    return np.where(lattice.scale > 0, half + (rounding_bias(statistic, bound) + flooring), 0.0)
+    return np.where(lattice.scale > 0, half + (publish.rounding_bias(statistic, bound) + flooring), 0.0)
 
 
 def exact_integer(statistic: Statistic, contributions: Contributions) -> npt.NDArray[np.object_]:
@@ -267,21 +266,6 @@ def exact_integer(statistic: Statistic, contributions: Contributions) -> npt.NDA
     samples = occupancy.samples_per_bin.astype(object)
     result: npt.NDArray[np.object_] = samples * squares - total * total
     return result
-
-
-def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
-    """Return how far rounding values to the step q can move the statistic: q/2, q, or U q/2 + q^2/4.
-
-    Means move by at most q/2; a vehicle mean is rounded once more. Var(x + e) - Var(x) is at most
-    2 sd(x) sd(e) + Var(e) with sd(x) <= U/2 and sd(e) <= q/2.
-    """
-    step, upper = bound.step, bound.upper
-    exact = {
-        Statistic.MEAN: step / 2,
-        Statistic.VEHICLE_MEAN: step,
-        Statistic.VARIANCE: upper * step / 2 + step * step / Fraction(4),
-    }
-    return float(exact[statistic])
 
 
 def _sum_per_bin(occupancy: Occupancy, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

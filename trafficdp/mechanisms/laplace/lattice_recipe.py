@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice, steps_per_unit
 from trafficdp.mechanisms.recipe import POST_PROCESSING, Columns, Statement
@@ -92,7 +93,7 @@ class LatticeRecipe:
             citation=None,
             sensitivity=SENSITIVITY[statistic],
             noise_scale=self._noise_scale(statistic, occupancy, bound),
-            worst_case_bias=baseline.rounding_bias(statistic, bound) + float(coarse.max()),
+            worst_case_bias=publish.rounding_bias(statistic, bound) + float(coarse.max()),
             share=None,
             distribution=DISTRIBUTION,
             sampler=SAMPLER,

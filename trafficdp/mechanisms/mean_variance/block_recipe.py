@@ -20,12 +20,13 @@ from trafficdp.mechanisms.blocks.estimates import (
 )
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.blocks.recipe import BlockRecipe
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity, rounding_bias
+from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
 from trafficdp.mechanisms.mean_variance.block_lattice import moment_block_loss
 from trafficdp.mechanisms.mean_variance.estimates import POST_PROCESSING, VarianceNoise, variance_estimate
 from trafficdp.mechanisms.mean_variance.lattice import exact_products, products_per_unit
 from trafficdp.mechanisms.mean_variance.recipe import SENSITIVITY
 from trafficdp.mechanisms.promise import ASSUMPTIONS
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.recipe import Columns, Statement
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.occupancy import Occupancy

@@ -13,8 +13,8 @@ holds for E min(|var^ - var|, H), the integral of that tail. *Discrete* noise is
 a shift: P(|t + s Z| > h) <= P(|t + s L| > h - s d) for every t (``noise.sum_tail``, both signs), so with
 U s Z + s' Z' for U X + Y the continuous tail holds at h - U s d - s' d'.
 
-Intervals are around var^ clamped to [0, U^2/4], which moves it away from no variance; rounding speeds to the
-step (``baseline.rounding_bias``) and flooring W to a spacing widen them. The published value is moreover at
+Intervals are around var^ clamped to [0, U^2/4], which moves it away from no variance; rounding
+speeds (``publish.rounding_bias``) and flooring W to a spacing widen them. The published value is moreover at
 most mean^ (U - mean^) (Bhatia and Davis); as that is noisy too, only the lower end follows it.
 """
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice
 from trafficdp.mechanisms.laplace.lattice_recipe import SAMPLER, LatticeRecipe
@@ -200,7 +201,7 @@ class MomentsRecipe:
         shift = lattice_shift(scale) * step + lattice_shift(own_scale) * own_step
         varies = occupancy.samples_per_bin > 1
         flooring = np.where(self.lattices[Statistic.VARIANCE].spacing > 1, own_step / 2, 0.0)
-        bias = np.where(varies, baseline.rounding_bias(Statistic.VARIANCE, bound) + flooring, 0.0)
+        bias = np.where(varies, publish.rounding_bias(Statistic.VARIANCE, bound) + flooring, 0.0)
         error = np.minimum(two_noises_error(first, second, reach) + shift, reach)
         return VarianceNoise(varies, two_noises_mean(first, second), error, bias)
 

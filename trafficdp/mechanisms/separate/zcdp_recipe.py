@@ -17,8 +17,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.known_error import BY_RANGE
-from trafficdp.mechanisms.laplace.baseline import rounding_bias
-from trafficdp.mechanisms.publish import Drawn
+from trafficdp.mechanisms.publish import Drawn, rounding_bias
 from trafficdp.mechanisms.recipe import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.registry import zcdp_mechanism_named
 from trafficdp.mechanisms.separate.numbers import (

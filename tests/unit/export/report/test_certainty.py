@@ -12,6 +12,7 @@ from trafficdp.export.report.change import changes
 from trafficdp.export.report.findings import changed_rows, findings, order_of
 from trafficdp.export.report.moment_block_law import MomentBlockLaw
 from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.estimates import block_estimates
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.laplace import baseline
@@ -230,7 +231,7 @@ def test_the_law_is_that_of_the_recipe(world):
     assert isinstance(block, BlockLaw)
     assert block.size.tolist() == [4] * BINS
     # half of a lattice step of 2 integers over 24 fixes squared, and the rounding of speeds
-    assert block.bias == pytest.approx(1 / 24**2 + baseline.rounding_bias(VARIANCE, world.bound))
+    assert block.bias == pytest.approx(1 / 24**2 + publish.rounding_bias(VARIANCE, world.bound))
     assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
 
 
@@ -279,7 +280,7 @@ def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
     assert np.allclose(law.mean.scale, 60 * mean.scale, rtol=1e-12)
     assert np.allclose(law.products.scale, 0.6 * 60 * mean.scale, rtol=1e-6)
     assert np.allclose(draw.estimates[VARIANCE].noise_scale, 60 * mean.scale * 1.96 / 1.6, rtol=1e-6)
-    assert law.bias == pytest.approx(baseline.rounding_bias(VARIANCE, world.bound))
+    assert law.bias == pytest.approx(publish.rounding_bias(VARIANCE, world.bound))
     assert law.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * law.half_width(0.1)[1])
     estimate = draw.estimates[VARIANCE]
     inside = (estimate.low > 0) & (estimate.high < 900)

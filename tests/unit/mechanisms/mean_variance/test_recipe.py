@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.mechanisms.laplace.lattice import Lattice, to_lattice
 from trafficdp.mechanisms.mean_variance.lattice import (
@@ -250,7 +250,7 @@ def test_huge_noise_is_drawn_on_a_spacing_and_never_less(occupancy_of, bound_of,
     assert products.scale[0] * products.spacing[0] >= 0.7 * bound.steps * means.scale[0]
     recipe = MomentsRecipe({MEAN: means, VARIANCE: products})
     statement = recipe.statement(VARIANCE, data.occupancy, bound)
-    assert statement.worst_case_bias > baseline.rounding_bias(VARIANCE, bound)
+    assert statement.worst_case_bias > publish.rounding_bias(VARIANCE, bound)
     found = estimates_of(recipe, data, SecureNoise())[VARIANCE]
     assert 0 <= found.low[0] <= found.value[0] <= found.high[0] == 900
     with pytest.raises(UsageError, match="cannot be drawn exactly"):
