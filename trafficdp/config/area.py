@@ -2,63 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from trafficdp.config.reading import Table, exact_number, naming, read_text
+from pydantic import Field, PlainValidator, ValidationInfo
+
+from trafficdp.config.reading import exact_number, read_text
+from trafficdp.config.table import Built, Refused, Table, line, naming, text
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
 
-AREA_KEYS = ("bbox", "geojson")
 LARGEST_GEOJSON = 64 << 20
 """Bytes of the file of an area."""
 
 
-def read_area(table: Table, key: str, folder: Path) -> StudyArea:
-    """Return the area inside ``key``; GeoJSON files are relative to ``folder``.
-
-    Raises ConfigError, naming the key, unless there is either a box or a file of polygons.
-    """
-    return _area(table.table(key, AREA_KEYS), table, key, folder)
-
-
-def read_areas(content: object, folder: Path) -> Mapping[str, StudyArea]:
-    """Return the areas of [[areas]] by name; raise ConfigError for a wrong one or a name used twice."""
-    expected = "a list of tables [[areas]] with name and bbox or geojson"
-    if not isinstance(content, list):
-        raise ConfigError("[[areas]] is not a list of tables", expected=expected)
-    found: dict[str, StudyArea] = {}
-    for item in content:
-        table = Table(item, "[[areas]] ", ("name", *AREA_KEYS))
-        name = table.text("name", "a name that questions call the area by")
-        if name.casefold() in {each.casefold() for each in found}:
-            raise table.wrong("name", "another name for every area", got=f"{name} twice")
-        found[name] = _area(table, table, "bbox", folder)
-    return found
+def _box(value: object) -> StudyArea:
+    corners = [exact_number(item) for item in value] if isinstance(value, list) else []
+    degrees = [float(corner) for corner in corners if corner is not None]
+    if len(corners) != 4 or len(degrees) != 4:
+        raise Refused
+    with naming():
+        return StudyArea.from_bbox(*degrees)
 
 
-def _area(area: Table, outer: Table, key: str, folder: Path) -> StudyArea:
-    if area.has("bbox") == area.has("geojson"):
-        raise outer.wrong(
-            key,
-            'either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
-            got="both" if area.has("bbox") else "neither",
-        )
-    if area.has("bbox"):
-        expected = "[west, south, east, north] in degrees"
-        corners = [exact_number(item) for item in area.items("bbox", expected)]
-        degrees = [float(corner) for corner in corners if corner is not None]
-        if len(corners) != 4 or len(degrees) != 4:
-            raise area.wrong("bbox", expected)
-        with naming(area.where("bbox")):
-            return StudyArea.from_bbox(*degrees)
-    where = area.where("geojson")
-    path = folder / area.text("geojson", "the name of a GeoJSON file")
-    text = read_text(path, what=f"the file of {where}", todo="correct its name", largest=LARGEST_GEOJSON)
-    with naming(where):
-        try:
-            return StudyArea.from_geojson(text, where=path.name)
-        except RecursionError as error:
-            raise ConfigError(
-                f"study area {path.name} is not GeoJSON", expected="polygons in WGS84"
-            ) from error
+def _file(value: object, info: ValidationInfo[Path]) -> Path:
+    if (name := line(value)) is None:
+        raise Refused
+    return info.context / name
+
+
+class Area(Table):
+    """Either of the two ways to draw an area."""
+
+    bbox: Annotated[
+        StudyArea | None, PlainValidator(_box), Field(description="[west, south, east, north] in degrees")
+    ] = None
+    geojson: Annotated[
+        Path | None, PlainValidator(_file), Field(description="the name of a GeoJSON file")
+    ] = None
+
+    def drawn(self) -> StudyArea:
+        """Return the area; raise Refused unless exactly one is given, and for a file that is none."""
+        if self.geojson is None and self.bbox is not None:
+            return self.bbox
+        if self.geojson is None or self.bbox is not None:
+            raise Refused(
+                what=": neither bbox nor geojson" if self.bbox is None else ": both bbox and geojson",
+                expected='either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
+                todo="give one of them",
+            )
+        with naming("geojson"):
+            content = read_text(
+                self.geojson, what="the file", todo="correct its name", largest=LARGEST_GEOJSON
+            )
+            try:
+                return StudyArea.from_geojson(content, where=self.geojson.name)
+            except RecursionError as error:
+                what = f"study area {self.geojson.name} is not GeoJSON"
+                raise ConfigError(what, expected="polygons in WGS84") from error
+
+
+class NamedArea(Area):
+    """A place that questions may name."""
+
+    name: Annotated[str, text("a name that questions call the area by")]
+
+
+DRAWN = Built(Area, Area.drawn)
+"""An area that is drawn in a table of its own."""
+NAMED = Built(NamedArea, lambda area: (area.name, area.drawn()))
+"""(name, area)."""

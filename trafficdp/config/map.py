@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Annotated
 
-from trafficdp._validate import one_of
-from trafficdp.config.reading import Table, exact_number, naming
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from trafficdp._validate import did_you_mean, one_of
+from trafficdp.config import table as t
+from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
 from trafficdp.mechanisms.laplace.ladder import BY_NAME
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
@@ -26,31 +30,11 @@ from trafficdp.planner.zcdp_allocation import require_zcdp
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.published import DECIMALS
 
-MAP_KEYS = (
-    "resolution",
-    "resolutions",
-    "max_half_width",
-    "longer_slots",
-    "detail",
-    "slot",
-    "speed_bound",
-    "speed_unit",
-    "speed_step",
-    "display_unit",
-    "min_vehicles",
-    "statistics",
-    "tolerance",
-    "refuse_above",
-    "interval_level",
-    "publish_counts",
-    "mechanism",
-    "rung",
-    "day_parts",
-)
-"""Grid and bound are read from the same table by file.py."""
-ZCDP_NAMES = tuple(mechanism.name for mechanism in ZCDP_MECHANISMS)
-MECHANISM_NAMES = (AUTO, *(mechanism.name for mechanism in PURE_MECHANISMS))
-UNITS = '"m/s", "km/h" or "mph"'
+_NAMES = {
+    LossKind.PURE: (AUTO, *(mechanism.name for mechanism in PURE_MECHANISMS)),
+    LossKind.ZCDP: tuple(mechanism.name for mechanism in ZCDP_MECHANISMS),
+}
+_TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,130 +93,166 @@ def _require(kind: LossKind, name: str, statistic: Statistic, *, allow_idealised
         require_zcdp(name, statistic)
 
 
-def read_map(settings: Table, bound: ContributionBound, kind: LossKind = LossKind.PURE) -> MapSettings:
-    """Return the settings of the map; raise ConfigError, naming the key, for a wrong one."""
-    statistics = _statistics(settings)
-    level = float(settings.positive("interval_level", "a number between 0 and 1", Fraction(95, 100)))
-    if level >= 1:
-        raise settings.wrong("interval_level", "a number between 0 and 1")
-    refuse_above = float(settings.positive("refuse_above", "a share of U above 0, at most 1", Fraction(1, 8)))
-    if refuse_above > 1:
-        raise settings.wrong("refuse_above", "a share of U above 0, at most 1")
-    mechanism = _mechanism(settings, statistics, kind)
-    rung = settings.choice("rung", ("best", *BY_NAME), "best")
-    if kind is LossKind.PURE and rung != "best" and set(mechanism.values()) != {BASELINE}:
-        raise settings.wrong("rung", '"best", or mechanism = "baseline": other mechanisms have no rungs')
-    display = parse_speed_unit(
-        settings.text("display_unit", UNITS, bound.unit.value), where=settings.where("display_unit")
+def _width(value: object) -> tuple[Fraction, SpeedUnit | None] | None:
+    written, _, unit = value.strip().partition(" ") if isinstance(value, str) else (value, "", None)
+    width = exact_number(written)
+    if width is None or width <= 0:
+        return None
+    return width, None if unit is None else parse_speed_unit(unit, where="")
+
+
+def _other_names(parts: tuple[DayPart, ...]) -> tuple[DayPart, ...]:
+    if len({part.name for part in parts}) != len(parts):
+        raise t.Refused(expected="another name for every part", got="a name given twice")
+    return parts
+
+
+class Part(t.Table):
+    """A part of the day: hours of the clock."""
+
+    name: Annotated[str, t.text("a name")]
+    first_hour: Annotated[int, t.whole(0, 23, "from")]
+    end_hour: Annotated[int, t.whole(0, 24, "to")]
+
+
+class Tolerance(t.Table):
+    """An error that matters equally in each statistic; None: the bound."""
+
+    mean: Annotated[Fraction, _TOLERANCE] = Fraction(1)
+    variance: Annotated[Fraction | None, _TOLERANCE] = None
+    vehicle_mean: Annotated[Fraction, _TOLERANCE] = Fraction(1)
+
+
+class Mechanisms(t.Table):
+    """What releases each statistic; which words there are depends on the kind of loss."""
+
+    mean: object = None
+    variance: object = None
+    vehicle_mean: object = None
+
+
+class Map(t.Table):
+    """The table as it is written."""
+
+    resolution: Annotated[int | None, t.whole(0, 15)] = None
+    resolutions: Annotated[
+        tuple[Annotated[int, t.whole(0, 15)], ...],
+        Field(min_length=1, description="a list of H3 resolutions from 0 to 15, such as [6, 7, 8]"),
+        t.Once,
+    ] = ()
+    max_half_width: Annotated[
+        tuple[Fraction, SpeedUnit | None] | None,
+        t.Reads(_width, 'a width such as "5 km/h", or a number in speed_unit'),
+    ] = None
+    longer_slots: Annotated[
+        tuple[Annotated[SlotKind, t.choice(SlotKind)], ...],
+        Field(min_length=1, description='a list of kinds of slot, such as ["whole_period"]'),
+        t.Once,
+    ] = ()
+    detail: Annotated[Fraction, t.number("a number of at least 0", lambda detail: detail >= 0)] = Fraction(
+        DETAIL
     )
-    return MapSettings(
-        display_unit=display,
-        min_vehicles=settings.integer("min_vehicles", 1, 10**9, 5),
-        statistics=statistics,
-        tolerance=_tolerance(settings, statistics, bound),
-        refuse_above=refuse_above,
-        interval_level=level,
-        publish_counts=settings.flag("publish_counts", False),
-        rung=rung,
-        mechanism=mechanism,
-        kind=kind,
-        adaptive=_adaptive(settings, bound, display) if settings.has("resolutions") else None,
+    slot: Annotated[SlotKind, t.choice(SlotKind)] = SlotKind.WHOLE_PERIOD
+    speed_bound: Annotated[Fraction, t.number("a speed above 0, in speed_unit")]
+    speed_unit: Annotated[SpeedUnit, t.UNIT]
+    speed_step: Annotated[Fraction, t.number("a speed above 0 that divides speed_bound")] = Fraction(1, 100)
+    display_unit: Annotated[SpeedUnit | None, t.UNIT] = None
+    min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
+    statistics: Annotated[
+        tuple[Annotated[Statistic, t.choice(Statistic)], ...],
+        Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in Statistic)),
+        t.Once,
+    ] = (Statistic.MEAN, Statistic.VARIANCE)
+    tolerance: Tolerance = Tolerance()
+    refuse_above: Annotated[
+        Fraction, t.number("a share of U above 0, at most 1", lambda share: 0 < share <= 1)
+    ] = Fraction(1, 8)
+    interval_level: Annotated[Fraction, t.number("a number between 0 and 1", lambda level: 0 < level < 1)] = (
+        Fraction(95, 100)
     )
+    publish_counts: Annotated[bool, Field(strict=True, description="true or false, without quotes")] = False
+    mechanism: Annotated[
+        Mechanisms,
+        BeforeValidator(
+            lambda word: word if isinstance(word, dict) else dict.fromkeys(Mechanisms.model_fields, word)
+        ),
+    ] = Mechanisms()
+    rung: Annotated[str, t.choice(("best", *BY_NAME))] = "best"
+    day_parts: Annotated[
+        tuple[Annotated[DayPart, t.Built(Part, lambda part: DayPart(**dict(part)))], ...],
+        Field(min_length=1, description='a list such as [ { name = "night", from = 22, to = 6 }, ... ]'),
+        AfterValidator(_other_names),
+    ] = DEFAULT_DAY_PARTS
 
+    def bound(self) -> ContributionBound:
+        """Return how speeds are clipped and rounded; raise Refused where these do not agree."""
+        with t.naming("map", "speed_bound"):
+            return ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
 
-def finest_resolution(settings: Table) -> int:
-    """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
-    if not settings.has("resolutions"):
-        for key in ("max_half_width", "longer_slots", "detail"):
-            if settings.has(key):
-                raise settings.wrong(key, "resolutions = [...] beside it: it is about maps of several")
-        return settings.integer("resolution", 0, 15)
-    several = _resolutions(settings)
-    # a resolution beside them decides nothing, but must not contradict them
-    if settings.has("resolution") and settings.integer("resolution", 0, 15) not in several:
-        raise settings.wrong("resolution", "one of resolutions, or none at all")
-    return several[0]
+    def finest(self) -> int:
+        """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
+        if not self.resolutions:
+            for key in ("max_half_width", "longer_slots", "detail"):
+                if key in self.model_fields_set:
+                    several = "resolutions = [...] beside it: it is about maps of several"
+                    raise t.Refused("map", key, expected=several)
+            if self.resolution is None:
+                raise t.Refused("map", "resolution", what=t.MISSING)
+            return self.resolution
+        # a resolution beside them decides nothing, but must not contradict them
+        if self.resolution is not None and self.resolution not in self.resolutions:
+            raise t.Refused("map", "resolution", expected="one of resolutions, or none at all")
+        return max(self.resolutions)
 
+    def settings(self, bound: ContributionBound, kind: LossKind) -> MapSettings:
+        """Return what is released a bin; raise Refused for what does not go together."""
+        statistics = tuple(item for item in Statistic if item in self.statistics)
+        mechanism = {item: self._mechanism(item, kind) for item in statistics}
+        if kind is LossKind.PURE and self.rung != "best" and set(mechanism.values()) != {BASELINE}:
+            no_rungs = '"best", or mechanism = "baseline": other mechanisms have no rungs'
+            raise t.Refused("map", "rung", expected=no_rungs)
+        return MapSettings(
+            min_vehicles=self.min_vehicles,
+            publish_counts=self.publish_counts,
+            rung=self.rung,
+            display_unit=self.display_unit or self.speed_unit,
+            statistics=statistics,
+            tolerance={
+                item: float(getattr(self.tolerance, item.value) or bound.upper) for item in statistics
+            },
+            refuse_above=float(self.refuse_above),
+            interval_level=float(self.interval_level),
+            mechanism=mechanism,
+            kind=kind,
+            adaptive=self._adaptive(bound) if self.resolutions else None,
+        )
 
-def _resolutions(settings: Table) -> tuple[int, ...]:
-    expected = "a list of H3 resolutions from 0 to 15, such as [6, 7, 8]"
-    given = settings.items("resolutions", expected)
-    if not all(type(item) is int and 0 <= item <= 15 for item in given) or not given:
-        raise settings.wrong("resolutions", expected)
-    if len({*given}) != len(given):
-        raise settings.wrong("resolutions", "every resolution once")
-    return tuple(sorted((int(str(item)) for item in given), reverse=True))
+    def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
+        names, key = _NAMES[kind], ("map", "mechanism", statistic.value)
+        word = getattr(self.mechanism, statistic)
+        if word is None:
+            return BASELINE if kind is LossKind.PURE else GaussianTwin.name
+        if not isinstance(word, str) or word not in names:
+            known = "one of " + ", ".join(f'"{name}"' for name in names)
+            raise t.Refused(*key, expected=known, todo=did_you_mean(str(word), names))
+        with t.naming(*key):
+            _require(kind, word, statistic, allow_idealised=False)
+        return word
 
-
-def _adaptive(settings: Table, bound: ContributionBound, display: SpeedUnit) -> AdaptiveSettings:
-    expected = 'a width such as "5 km/h", or a number in speed_unit'
-    if not settings.has("max_half_width"):
-        raise settings.wrong("resolutions", "max_half_width beside it: how narrow intervals shall be")
-    word = settings.take("max_half_width", "")
-    unit, number = bound.unit, exact_number(word)
-    if isinstance(word, str):
-        written, _, name = word.strip().partition(" ")
-        unit = parse_speed_unit(name.strip(), where=settings.where("max_half_width"))
-        try:
-            number = exact_number(Decimal(written))
-        except InvalidOperation:
-            number = None
-    if number is None or number <= 0:
-        raise settings.wrong("max_half_width", expected)
-    detail = exact_number(settings.take("detail", "")) if settings.has("detail") else Fraction(DETAIL)
-    if detail is None or detail < 0:
-        raise settings.wrong("detail", "a number of at least 0")
-    kind = SlotKind(settings.choice("slot", [kind.value for kind in SlotKind], "whole_period"))
-    known = [longer.value for longer in LONGER[kind]]
-    expected = f"a list of {', '.join([*known] or [kind.value])}: what slots of kind {kind.value} add up to"
-    longer = settings.texts("longer_slots", expected) if settings.has("longer_slots") else ()
-    if not set(longer) <= {*known, kind.value}:
-        raise settings.wrong("longer_slots", expected, got=", ".join(longer)[:60])
-    return AdaptiveSettings(
-        _resolutions(settings),
-        number * unit.factor_to(bound.unit),
-        display.factor_to(bound.unit) / 10**DECIMALS,
-        float(detail),
-        tuple(each for each in LONGER[kind] if each.value in longer),
-    )
-
-
-def _mechanism(settings: Table, statistics: tuple[Statistic, ...], kind: LossKind) -> dict[Statistic, str]:
-    pure = kind is LossKind.PURE
-    names = MECHANISM_NAMES if pure else ZCDP_NAMES
-    usual = BASELINE if pure else GaussianTwin.name
-    if isinstance(settings.take("mechanism", "") if settings.has("mechanism") else "", dict):
-        given = settings.table("mechanism", [item.value for item in Statistic])
-        named = {item: given.choice(item.value, names, usual) for item in statistics}
-        where = {item: given.where(item.value) for item in statistics}
-    else:
-        word = settings.choice("mechanism", names, usual)
-        named = dict.fromkeys(statistics, word)
-        where = dict.fromkeys(statistics, settings.where("mechanism"))
-    for statistic, name in named.items():
-        with naming(where[statistic]):
-            _require(kind, name, statistic, allow_idealised=False)
-    return named
-
-
-def _statistics(settings: Table) -> tuple[Statistic, ...]:
-    if not settings.has("statistics"):
-        return (Statistic.MEAN, Statistic.VARIANCE)
-    expected = "a list of " + ", ".join(f'"{item.value}"' for item in Statistic)
-    words = settings.texts("statistics", expected)
-    if not set(words) <= {item.value for item in Statistic}:
-        raise settings.wrong("statistics", expected, got=", ".join(words)[:60])
-    return tuple(item for item in Statistic if item.value in words)
-
-
-def _tolerance(
-    settings: Table, statistics: tuple[Statistic, ...], bound: ContributionBound
-) -> dict[Statistic, float]:
-    tolerance = {item: bound.upper if item is Statistic.VARIANCE else Fraction(1) for item in Statistic}
-    if settings.has("tolerance"):
-        given = settings.table("tolerance", [item.value for item in Statistic])
-        for item in Statistic:
-            tolerance[item] = given.positive(
-                item.value, "a number above 0, in the unit of speed_bound", tolerance[item]
-            )
-    return {item: float(tolerance[item]) for item in statistics}
+    def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:
+        if self.max_half_width is None:
+            narrow = "max_half_width beside it: how narrow intervals shall be"
+            raise t.Refused("map", "resolutions", expected=narrow)
+        known = LONGER[self.slot]
+        if not {*self.longer_slots} <= {*known, self.slot}:
+            words = ", ".join(known or [self.slot])
+            expected = f"a list of {words}: what slots of kind {self.slot} add up to"
+            raise t.Refused("map", "longer_slots", expected=expected, got=", ".join(self.longer_slots))
+        width, unit = self.max_half_width
+        return AdaptiveSettings(
+            tuple(sorted(self.resolutions, reverse=True)),
+            width * (unit or bound.unit).factor_to(bound.unit),
+            (self.display_unit or bound.unit).factor_to(bound.unit) / 10**DECIMALS,
+            float(self.detail),
+            tuple(each for each in known if each in self.longer_slots),
+        )

@@ -4,60 +4,162 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import fields
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from typing import Annotated
 
-from trafficdp.config.reading import Table, exact_number
-from trafficdp.errors import ConfigError
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from trafficdp.config import table as t
+from trafficdp.config.reading import exact_number
 from trafficdp.model.source import FORMATS, SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds")
 """Formats whose specification says metres a second."""
-
-_KEYS = (
-    "name",
-    "format",
-    "files",
-    "speed_unit",
-    "columns",
-    "time_format",
-    "time_zone",
-    "sentinels",
-    "missing_speed",
-    "namespace",
-    "min_kept",
-)
-_COLUMNS = ("vehicle", "time", "latitude", "longitude", "speed", "geometry")
+_WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
+_DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
+_UNITS = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
+_TIMES = '"iso8601", "epoch_s", "epoch_ms" or a strptime pattern such as "%d/%m/%Y %H:%M:%S"'
 _EXAMPLE = (
     'columns = { vehicle = "...", time = "...", latitude = "...", longitude = "...", speed = "..." }, '
     "the names in your files"
 )
-_WORDS_FOR_TIME = ("iso8601", "epoch_s", "epoch_ms")
-_DIRECTIVES = set("aAbBcdfGHIjmMpSuUVwWxXyYzZ%")
+_COLUMN = t.text("the name of a column in your files")
 
 
-def read_sources(content: object) -> tuple[SourceDeclaration, ...]:
-    """Return the declared sources, in the order of the file; raise ConfigError for a wrong one."""
-    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
-        raise ConfigError(
-            "source is not a list of tables",
-            expected="every source under a line [[source]]",
-            todo="write it so",
-        )
-    sources = tuple(_read_source(item, number) for number, item in enumerate(content, start=1))
-    names = [source.name for source in sources]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(
-            "[[source]] name is given twice",
-            got=", ".join(f'"{name}"' for name in twice),
-            expected="another name for every source",
-            todo="rename one",
-        )
-    return sources
+def _file(value: object) -> str | None:
+    name = t.line(value)
+    if name and "/" in name:
+        raise t.Refused(todo="leave the folder out; it is given to `trafficdp ingest`")
+    return name
+
+
+def _time_format(value: object) -> str | None:
+    word = t.line(value)
+    directives = {*re.findall(r"%(.?)", word or "")}
+    return word if word in _WORDS_FOR_TIME or (directives and directives <= _DIRECTIVES) else None
+
+
+def _decimal(value: object) -> Decimal | None:
+    # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
+    number = exact_number(value)
+    return None if number is None else Decimal(number.numerator) / Decimal(number.denominator)
+
+
+def _apart(units: tuple[UnitPeriod, ...]) -> tuple[UnitPeriod, ...]:
+    for before, after in itertools.pairwise(sorted(units, key=_start)):
+        if before.last is None or after.first is None or after.first <= before.last:
+            raise t.Refused(
+                expected="one unit for every day",
+                got=f"{before.unit.label} {_span(before)} and {after.unit.label} {_span(after)}",
+                todo="end the earlier period the day before the later one begins (both days count)",
+            )
+    return units
+
+
+class Columns(t.Table):
+    """What the columns are called in the files."""
+
+    vehicle: Annotated[str | None, _COLUMN] = None
+    time: Annotated[str | None, _COLUMN] = None
+    latitude: Annotated[str | None, _COLUMN] = None
+    longitude: Annotated[str | None, _COLUMN] = None
+    speed: Annotated[str | None, _COLUMN] = None
+    geometry: Annotated[str | None, _COLUMN] = None
+
+
+class Unit(t.Table):
+    """The unit of the speeds of some days, both included."""
+
+    unit: Annotated[SpeedUnit, t.UNIT]
+    first: Annotated[t.Day | None, Field(alias="from")] = None
+    last: Annotated[t.Day | None, Field(alias="to")] = None
+
+    def period(self) -> UnitPeriod:
+        """Return it as the declaration has it; raise Refused if it runs backwards."""
+        period = UnitPeriod(self.unit, self.first, self.last)
+        if period.last is not None and period.last < _start(period):
+            raise t.Refused("to", expected="a day not before the one of from", got=_span(period))
+        return period
+
+
+class Source(t.Table):
+    """One kind of file."""
+
+    name: Annotated[str, t.text('a name for the source, such as "buses"')]
+    format: Annotated[str, t.choice(FORMATS)]
+    files: Annotated[
+        tuple[Annotated[str, t.Reads(_file, "")], ...],
+        Field(min_length=1, description='a list of file names or patterns such as ["*.csv.gz"]'),
+        t.Once,
+    ]
+    units: Annotated[
+        tuple[Annotated[UnitPeriod, t.Built(Unit, Unit.period)], ...] | None,
+        BeforeValidator(lambda value: [{"unit": value}] if isinstance(value, str) else value),
+        AfterValidator(_apart),
+        Field(min_length=1, alias="speed_unit", description=_UNITS),
+    ] = None
+    columns: Annotated[Columns | None, Field(description=_EXAMPLE)] = None
+    time_format: Annotated[str, t.Reads(_time_format, _TIMES)] = "iso8601"
+    time_zone: Annotated[str | None, t.ZONE] = None
+    sentinels: Annotated[
+        tuple[Annotated[Decimal, t.Reads(_decimal, "")], ...],
+        Field(description="a list of numbers in the source's unit, such as [113.9952]; [] for none"),
+    ] = ()
+    missing_speed: Annotated[str, t.choice(("reject", "derive"))] = "reject"
+    namespace: Annotated[
+        str, t.Reads(lambda value: "" if value == "" else t.line(value), "text without line breaks")
+    ] = ""
+    min_kept: Annotated[
+        Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
+    ] = Fraction(0)
+
+    def declaration(self) -> SourceDeclaration:
+        """Return the source as readers know it; raise Refused for keys that do not go together."""
+        offsets = {*re.findall(r"%(.)", self.time_format)}
+        if offsets and self.time_zone is None and not {"z", "Z"} & offsets:
+            raise t.Refused(
+                "time_zone",
+                what=t.MISSING,
+                got=f'time_format = "{self.time_format}", which reads no offset',
+                expected='the zone of the clock that wrote the times, such as "America/Chicago"',
+            )
+        if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
+            raise t.Refused("speed_unit", what=t.MISSING)
+        units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
+        return SourceDeclaration(**(dict(self) | {"units": units, "columns": self._columns()}))
+
+    def _columns(self) -> dict[str, str]:
+        free = self.format in ("csv", "parquet")
+        if self.columns is None and free:
+            raise t.Refused("columns", what=t.MISSING)
+        columns: dict[str, str] = {} if self.columns is None else self.columns.model_dump(exclude_none=True)
+        if "geometry" in columns and (self.format != "parquet" or {"latitude", "longitude"} & {*columns}):
+            raise t.Refused(
+                "columns",
+                expected="geometry (parquet only), or latitude and longitude, not both",
+                got=f"format {self.format} with {', '.join(columns)}",
+            )
+        place = ("geometry",) if "geometry" in columns else ("latitude", "longitude")
+        speed = ("speed",) if self.missing_speed == "reject" else ()
+        missing = [key for key in ("vehicle", "time", *place, *speed) if free and key not in columns]
+        if missing:
+            raise t.Refused("columns", missing[0], what=t.MISSING)
+        names = list(columns.values())
+        shared = [key for key, name in columns.items() if names.count(name) > 1]
+        if shared:
+            raise t.Refused(
+                "columns", expected="another column for each", got=f"one column for {', '.join(shared)}"
+            )
+        return columns
+
+
+SOURCE = t.Built(Source, Source.declaration)
+"""A source as readers know it."""
 
 
 def declaration_json(source: SourceDeclaration) -> str:
@@ -66,99 +168,23 @@ def declaration_json(source: SourceDeclaration) -> str:
     Equal declarations give equal text: columns are sorted, sentinels are sorted plain decimals. The name
     of the source, its file patterns and min_kept are left out, for they change nothing in what is read.
     """
-    return canonical(
+    left_out = ("name", "files", "min_kept")
+    facts = {each.name: getattr(source, each.name) for each in fields(source) if each.name not in left_out}
+    units = [
         {
-            "format": source.format,
-            "units": [
-                {
-                    "unit": period.unit.value,
-                    "first": None if period.first is None else period.first.isoformat(),
-                    "last": None if period.last is None else period.last.isoformat(),
-                }
-                for period in sorted(source.units, key=_start)
-            ],
-            "columns": dict(source.columns),
-            "time_format": source.time_format,
-            "time_zone": source.time_zone,
-            "sentinels": [_plain(value) for value in sorted(set(source.sentinels))],
-            "missing_speed": source.missing_speed,
-            "namespace": source.namespace,
+            "unit": each.unit.value,
+            "first": each.first and str(each.first),
+            "last": each.last and str(each.last),
         }
-    )
+        for each in sorted(source.units, key=_start)
+    ]
+    sentinels = [_plain(value) for value in sorted(set(source.sentinels))]
+    return canonical(facts | {"units": units, "columns": dict(source.columns), "sentinels": sentinels})
 
 
 def _plain(value: Decimal) -> str:
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _read_source(content: object, number: int) -> SourceDeclaration:
-    table = Table(content, f"[[source]] {number} ", _KEYS)
-    name = table.text("name", 'a name for the source, such as "buses"')
-    table = Table(content, f'[[source]] "{name}" ', _KEYS)
-    format_ = table.choice("format", FORMATS)
-    missing_speed = table.choice("missing_speed", ("reject", "derive"), "reject")
-    time_zone = table.time_zone("time_zone") if table.has("time_zone") else None
-    return SourceDeclaration(
-        name=name,
-        format=format_,
-        files=_files(table),
-        units=_units(table, format_),
-        columns=_columns(table, format_, missing_speed),
-        time_format=_time_format(table, time_zone),
-        time_zone=time_zone,
-        sentinels=_sentinels(table) if table.has("sentinels") else (),
-        missing_speed=missing_speed,
-        namespace=table.text("namespace", "text without line breaks", "", empty=True),
-        min_kept=_share(table, "min_kept") if table.has("min_kept") else Fraction(0),
-    )
-
-
-def _files(table: Table) -> tuple[str, ...]:
-    expected = 'a list of file names or patterns such as ["*.csv.gz"]'
-    patterns = table.texts("files", expected)
-    if any("/" in pattern for pattern in patterns):
-        raise table.wrong(
-            "files",
-            "patterns of file names, without folders",
-            got="a pattern with a slash",
-            todo="leave the folder out; it is given to `trafficdp ingest`",
-        )
-    return patterns
-
-
-def _units(table: Table, format_: str) -> tuple[UnitPeriod, ...]:
-    if not table.has("speed_unit") and format_ in UNIT_BY_SPECIFICATION:
-        return (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
-    expected = '"m/s", "km/h", "mph", or a list such as [{ unit = "mph", to = "2015-12-31" }, ...]'
-    value = table.take("speed_unit", expected)
-    if isinstance(value, str):
-        return (UnitPeriod(parse_speed_unit(value, where=table.where("speed_unit"))),)
-    items = table.items("speed_unit", expected)
-    units = tuple(_unit_period(item, table.where(f"speed_unit[{i}]")) for i, item in enumerate(items, 1))
-    ordered = sorted(units, key=_start)
-    for before, after in itertools.pairwise(ordered):
-        if before.last is None or after.first is None or after.first <= before.last:
-            raise table.wrong(
-                "speed_unit",
-                "one unit for every day",
-                got=f"{before.unit.label} {_span(before)} and {after.unit.label} {_span(after)}",
-                todo="end the earlier period the day before the later one begins (both days count)",
-            )
-    return units
-
-
-def _unit_period(content: object, where: str) -> UnitPeriod:
-    table = Table(content, f"{where}.", ("unit", "from", "to"))
-    unit = parse_speed_unit(table.text("unit", '"m/s", "km/h" or "mph"'), where=table.where("unit"))
-    period = UnitPeriod(
-        unit,
-        first=table.day("from") if table.has("from") else None,
-        last=table.day("to") if table.has("to") else None,
-    )
-    if period.first is not None and period.last is not None and period.last < period.first:
-        raise table.wrong("to", "a day not before the one of from", got=_span(period))
-    return period
 
 
 def _start(period: UnitPeriod) -> date:
@@ -169,72 +195,3 @@ def _span(period: UnitPeriod) -> str:
     first = "the beginning" if period.first is None else period.first.isoformat()
     last = "the end" if period.last is None else period.last.isoformat()
     return f"from {first} to {last}"
-
-
-def _columns(table: Table, format_: str, missing_speed: str) -> dict[str, str]:
-    if not table.has("columns"):
-        if format_ in ("csv", "parquet"):
-            table.take("columns", _EXAMPLE)
-        return {}
-    if not isinstance(table.take("columns", _EXAMPLE), dict):
-        raise table.wrong("columns", _EXAMPLE)
-    inner = table.table("columns", _COLUMNS)
-    columns = {key: inner.text(key, "the name of a column") for key in _COLUMNS if inner.has(key)}
-    if "geometry" in columns and (format_ != "parquet" or "latitude" in columns or "longitude" in columns):
-        raise table.wrong(
-            "columns",
-            "geometry (parquet only), or latitude and longitude, not both",
-            got=f"format {format_} with {', '.join(columns)}",
-        )
-    if format_ in ("csv", "parquet"):
-        place = ("geometry",) if "geometry" in columns else ("latitude", "longitude")
-        speed = ("speed",) if missing_speed == "reject" else ()
-        for key in ("vehicle", "time", *place, *speed):
-            inner.take(key, "the name of a column in your files")
-    names = list(columns.values())
-    shared = [key for key, name in columns.items() if names.count(name) > 1]
-    if shared:
-        raise table.wrong("columns", "another column for each", got=f"one column for {', '.join(shared)}")
-    return columns
-
-
-def _time_format(table: Table, time_zone: str | None) -> str:
-    expected = '"iso8601", "epoch_s", "epoch_ms" or a strptime pattern such as "%d/%m/%Y %H:%M:%S"'
-    time_format = table.text("time_format", expected, "iso8601")
-    if time_format in _WORDS_FOR_TIME:
-        return time_format
-    directives = re.findall(r"%(.?)", time_format)
-    if not directives or not set(directives) <= _DIRECTIVES:
-        raise table.wrong("time_format", expected)
-    if time_zone is None and not {"z", "Z"} & set(directives):
-        raise ConfigError(
-            f"{table.where('time_zone')} is missing",
-            got=f'time_format = "{time_format}", which reads no offset',
-            expected='the zone of the clock that wrote the times, such as "America/Chicago"',
-            todo="add time_zone = ... there",
-        )
-    return time_format
-
-
-def _share(table: Table, key: str) -> Fraction:
-    expected = "a share of rows from 0 to 1, such as 0.9"
-    share = exact_number(table.take(key, expected))
-    if share is None or not 0 <= share <= 1:
-        raise table.wrong(key, expected)
-    return share
-
-
-def _sentinels(table: Table) -> tuple[Decimal, ...]:
-    expected = "a list of numbers in the source's unit, such as [113.9952]; [] for none"
-    value = table.take("sentinels", expected)
-    if value == []:
-        return ()
-    return tuple(_decimal(table, item, expected) for item in table.items("sentinels", expected))
-
-
-def _decimal(table: Table, item: object, expected: str) -> Decimal:
-    number = exact_number(item)
-    if number is None:
-        raise table.wrong("sentinels", expected)
-    # at most 12 decimals and 13 digits before them: the division is exact in 28 digits
-    return Decimal(number.numerator) / Decimal(number.denominator)

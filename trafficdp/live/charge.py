@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -148,7 +147,7 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
         raise ConfigError("a stream covers the whole study area and period", got="a selection of them")
     if not config.sources:
         raise ConfigError("no source is declared", todo="add a [[source]]")
-    return replace(settings, epsilon=epsilon), epsilon
+    return settings.model_copy(update={"epsilon": epsilon}), epsilon
 
 
 def _check_budget(curator: Curator, config: Config, epsilon: PureDP, at: datetime) -> None:

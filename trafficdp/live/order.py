@@ -186,7 +186,9 @@ class StreamOrder:
             epsilon=epsilon,
             budget=PureDP(facts["budget_pico"]),
             spent_before=PureDP(facts["spent_before_pico"]),
-            settings=StreamSettings(epsilon, *facts["settings"]),
+            settings=StreamSettings.model_construct(
+                **dict(zip(StreamSettings.model_fields, (epsilon, *facts["settings"]), strict=True))
+            ),
             horizon=Horizon(*facts["horizon"]),
             tree=(arity, heights),
             sources=tuple((name, declaration, speed) for name, declaration, speed in facts["sources"]),

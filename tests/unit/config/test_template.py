@@ -5,7 +5,8 @@ import re
 from decimal import Decimal
 
 from trafficdp.config.file import template
-from trafficdp.config.map import MAP_KEYS
+from trafficdp.config.map import Map
+from trafficdp.config.table import keys_of
 from trafficdp.model.grid import DEFAULT_DAY_PARTS
 from trafficdp.privacy.loss import PureDP
 
@@ -68,7 +69,7 @@ def test_the_template_explains_every_key(full):
         *full["city"],
         *full["privacy"],
         *full["budget"],
-        *MAP_KEYS,
+        *keys_of(Map),
         *full["source"][0],
     }
     lines = template().splitlines()

@@ -1,0 +1,295 @@
+"""Tables of the configuration as pydantic reads them, and what is said of a wrong one.
+
+A table is a model: pydantic knows which keys there are, which must be given and where each error lies. What
+a key accepts is written beside it, as ``Reads`` or as the ``description`` of its ``Field``; every message
+names ``[table] key`` and says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+from trafficdp._validate import did_you_mean
+from trafficdp.config.reading import exact_number, printable, shown
+from trafficdp.errors import ConfigError, UsageError
+from trafficdp.model.period import zone_of
+from trafficdp.model.speed_unit import parse_speed_unit
+from trafficdp.privacy.loss import PureDP
+
+WRONG, MISSING = " is not valid", " is missing"
+_KINDS = {"missing": MISSING, "model_type": " is not a table"}
+PLACEHOLDER = "CHOOSE"
+"""How the values of the template begin that somebody has to choose."""
+_EARLIEST, _LATEST = date(1970, 1, 1), date(2199, 12, 31)
+
+Key = tuple[str | int, ...]
+"""Where a value lies in the document: names of keys, and numbers in lists from 0."""
+Result = TypeVar("Result")
+
+
+class Table(BaseModel):
+    """One table of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+Model = TypeVar("Model", bound=Table)
+
+
+class Refused(ValueError):
+    """The value of ``key``, counted from the table that is read, is wrong.
+
+    ``said`` overrides what a ConfigError says of it by itself: ``what`` (after the name of the key), ``got``,
+    ``expected`` and ``todo``.
+    """
+
+    def __init__(self, *key: str | int, **said: Any) -> None:  # noqa: ANN401 - as ConfigError takes them
+        super().__init__(said)
+        self.key, self.said = key, {name: each for name, each in said.items() if each is not None}
+
+
+@contextmanager
+def naming(*key: str | int) -> Iterator[None]:
+    """Let a UsageError from inside come out as Refused, with all that it says, of ``key``."""
+    try:
+        yield
+    except UsageError as error:
+        said = {"got": error.got, "expected": error.expected, "todo": error.todo}
+        raise Refused(*key, what=f": {error.what}", **said) from error
+
+
+@dataclass(frozen=True)
+class Reads:
+    """A value is what ``parse`` makes of it. None, or a UsageError, means: ``expected`` was something else.
+
+    ``words`` are those of which the nearest is proposed.
+    """
+
+    parse: Callable[[Any], object]
+    expected: str
+    words: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def _read(self, value: object) -> object:
+        with suppress(UsageError):
+            if (found := self.parse(value)) is not None:
+                return found
+        near = did_you_mean(value, self.words) if isinstance(value, str) else None
+        raise Refused(expected=self.expected, todo=near)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A value is a table, and what ``build`` makes of it, which raises Refused for keys that do not agree."""
+
+    table: type[Table]
+    build: Callable[[Any], object]
+
+    def __get_pydantic_core_schema__(self, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.build, handler.generate_schema(self.table))
+
+
+def line(value: object) -> str | None:
+    """Return one line of text, stripped; None for anything else, and for no text at all."""
+    return value.strip() or None if isinstance(value, str) and value.isprintable() else None
+
+
+def text(expected: str) -> Reads:
+    """Read one line of text, not empty."""
+    return Reads(line, expected)
+
+
+def choice(words: Iterable[str]) -> Reads:
+    """Read one of the ``words``, or one of an enumeration."""
+    known = {str(word): word for word in words}
+    expected = "one of " + ", ".join(f'"{word}"' for word in known)
+    return Reads(lambda value: known.get(line(value) or ""), expected, (*known,))
+
+
+def whole(low: int, high: int, alias: str | None = None) -> Any:  # noqa: ANN401 - as pydantic types Field
+    """Read an integer from ``low`` to ``high``."""
+    return Field(strict=True, ge=low, le=high, alias=alias, description=f"an integer from {low} to {high}")
+
+
+def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: number > 0) -> Reads:
+    """Read an exact number that ``fits``: above 0 unless said otherwise."""
+
+    def parse(value: object) -> Fraction | None:
+        found = exact_number(value)
+        return found if found is not None and fits(found) else None
+
+    return Reads(parse, expected)
+
+
+def loss(example: str) -> Reads:
+    """Read a loss: epsilon, or rho, which has as many decimals."""
+    expected = f"a number above 0, at most 1,000,000, with at most 12 decimals, such as {example}"
+    return Reads(lambda value: PureDP.of(n) if (n := exact_number(value)) else None, expected)
+
+
+def _day(value: object) -> date | None:
+    with suppress(ValueError):
+        value = date.fromisoformat(value.strip()) if isinstance(value, str) else value
+    # datetime is a kind of date in Python
+    return value if type(value) is date and _EARLIEST <= value <= _LATEST else None
+
+
+def _once(items: tuple[Result, ...]) -> tuple[Result, ...]:
+    if len(set(items)) != len(items):
+        raise Refused(got="an item given twice")
+    return items
+
+
+Once = AfterValidator(_once)
+Day = Annotated[date, Reads(_day, "a date such as 2016-11-24, from 1970-01-01 to 2199-12-31")]
+UNIT = Reads(
+    lambda value: parse_speed_unit(value, where=""), '"m/s", "km/h" or "mph"', ("m/s", "km/h", "mph")
+)
+ZONE = Reads(
+    lambda value: word if (word := line(value)) and zone_of(word) else None,
+    'an IANA time zone such as "America/Chicago"',
+)
+
+
+def require_other_names(section: str, names: Sequence[str]) -> None:
+    """Raise Refused for a name that another table of the section has."""
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            other = f"another name for every {section.removesuffix('s')}"
+            raise Refused(section, i, "name", what=" is given twice", expected=other, todo="rename one")
+
+
+def read(
+    table: type[Model], document: dict[str, object], folder: Path, build: Callable[[Model], Result]
+) -> Result:
+    """Return what ``build`` makes of the document, read as ``table``; files are relative to ``folder``.
+
+    Raises ConfigError for the first thing that is wrong, keys that nobody knows before all others.
+    """
+    try:
+        return build(table.model_validate(document, context=folder))
+    except ValidationError as error:
+        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+        refused = first.get("ctx", {}).get("error", Refused())
+        raise _wrong(table, document, (*first["loc"], *refused.key), first["type"], refused) from error
+    except Refused as error:
+        raise _wrong(table, document, error.key, "", error) from error
+
+
+def refuse_placeholders(document: Mapping[str, object], *, name: str) -> None:
+    """Raise one ConfigError that lists every key whose value still is a placeholder of the template."""
+    waiting = list(dict.fromkeys(_where(key, document) for key in _placeholders(document)))
+    if waiting:
+        raise ConfigError(
+            f"{name} has {len(waiting)} keys still to be chosen",
+            got=", ".join(waiting),
+            todo='replace every "CHOOSE ..." by your choice; the comments above it explain the options',
+        )
+
+
+def _placeholders(value: object, key: Key = ()) -> Iterator[Key]:
+    # dotted keys may nest without end; the configuration has four levels
+    if isinstance(value, str) and value.strip().startswith(PLACEHOLDER):
+        yield key
+    elif isinstance(value, list) and len(key) <= 8:
+        for item in value:
+            yield from _placeholders(item, key)
+    elif isinstance(value, dict) and len(key) <= 8:
+        for step, item in value.items():
+            yield from _placeholders(item, (*key, step))
+
+
+def keys_of(table: type[Table]) -> dict[str, FieldInfo]:
+    """Return the fields of a table by the keys of the file."""
+    return {field.alias or name: field for name, field in table.model_fields.items()}
+
+
+def _table_in(*kinds: object) -> type[Table] | None:
+    """Return the table that an annotation speaks of, itself or inside a tuple."""
+    for kind in kinds:
+        if isinstance(kind, Built):
+            return kind.table
+        if isinstance(kind, type) and issubclass(kind, Table):
+            return kind
+        if (found := _table_in(*get_args(kind))) is not None:
+            return found
+    return None
+
+
+def _where(key: Key, document: Mapping[str, Any]) -> str:
+    """Return how messages name a key: ``[map] tolerance.mean``, ``[[source]] "buses" speed_unit[2].to``."""
+    section, *rest = key
+    content = document.get(str(section))
+    if not rest:
+        return str(section)
+    head = f"[{section}]"
+    if isinstance(content, list):
+        head = f"[[{section}]]"
+        if isinstance(rest[0], int):
+            item, number = content[rest[0]], rest.pop(0)
+            name = line(item.get("name")) if isinstance(item, dict) else None
+            head += f" {shown(name) if name else int(number) + 1}"
+    inside = "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in rest)
+    return f"{head} {inside.lstrip('.')}".rstrip()
+
+
+def _wrong(
+    table: type[Table], document: Mapping[str, object], key: Key, kind: str, refused: Refused
+) -> ConfigError:
+    """Return the error in the words of all configuration errors; ``kind`` is pydantic's, if it found it."""
+    known, field, inner = keys_of(table), FieldInfo(), None
+    value: Any = document
+    for depth, step in enumerate(key):
+        if isinstance(step, str):
+            known = keys_of(inner or table)
+            field = known.get(step, FieldInfo())
+            inner = _table_in(field.annotation, *field.metadata)
+        if not isinstance(value, dict if isinstance(step, str) else list):
+            # a word that stands for a whole table is itself what is wrong
+            key = key[:depth]
+            break
+        value = value.get(step) if isinstance(value, dict) else value[int(step)]
+    place = _where(key, document)
+    if kind == "extra_forbidden":
+        place = _where((*key[:-1], printable(str(key[-1])[:60])), document)
+        near = difflib.get_close_matches(str(key[-1]), known, n=1, cutoff=0.5)
+        return ConfigError(
+            f"unknown key {place}",
+            expected=near[0] if near else f"one of {', '.join(known)}",
+            todo="correct its spelling, move it to its table, or delete it",
+        )
+    expected = field.description or next((e.expected for e in field.metadata if isinstance(e, Reads)), "")
+    if inner is not None:
+        expected = expected or f"a table with the keys {', '.join(keys_of(inner))}"
+        place = place if len(key) > 1 else f"[[{place}]]" if field.annotation is not inner else f"[{place}]"
+    said = {"what": _KINDS.get(kind, WRONG)} | refused.said
+    usual: dict[str, Any] = {}
+    if kind == "tuple_type" and place.startswith("[[") and len(key) == 1:
+        said = {"what": " is not a list of tables"}
+        usual = {"got": shown(value), "expected": f"every one under a line {place}"}
+    elif said["what"] == MISSING:
+        todo = f"add {key[-1]} = ... there" if inner is None or len(key) > 1 else "add it"
+        usual = {"expected": expected, "todo": todo}
+    elif said["what"] == WRONG:
+        if isinstance(key[-1], int) and field.description:
+            # of one of several values: what all of them shall be
+            said["expected"] = field.description
+        got = f"{re.split('[ .]', place)[-1]} = {shown(value)}"
+        usual = {"got": got, "expected": expected, "todo": "correct the configuration file"}
+    elif kind == "model_type":
+        usual = {"got": shown(value), "expected": expected}
+    return ConfigError(place + said.pop("what"), **(usual | said))
