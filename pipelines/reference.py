@@ -1,10 +1,11 @@
-"""The pages under docs/ that nobody writes by hand: configuration, command line, architecture.
+"""What nobody writes by hand: the pages of configuration, command line, architecture; the manifest's schema.
 
     python pipelines/reference.py
 
 Configuration: keys, defaults and meaning are those of the file that `trafficdp init` writes; what is accepted
 is what the reader of the file says when a value is wrong. Command line: what the commands declare.
-Architecture: the import contracts of pyproject.toml. Needs no data; the same version writes the same pages.
+Architecture: the import contracts of pyproject.toml. Schema: the dataclasses of the
+manifest. Needs no data; the same version writes the same pages.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from typing import Any
 
 import typer
 
+from schemas import schema_text
 from trafficdp.cli.main import COMMANDS, function_of, options
 from trafficdp.config.file import load_config, template
 from trafficdp.errors import ConfigError
+from trafficdp.export.files.manifest import Manifest
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data" / "sample" / "trafficdp.toml"
@@ -349,7 +352,13 @@ def _page(lines: list[str]) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
+def manifest_schema() -> str:
+    """Return the JSON Schema of the manifest."""
+    return schema_text(Manifest, "trafficdp release manifest")
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "trafficdp/export/schemas/manifest.schema.json": manifest_schema,
     "docs/reference/configuration.md": configuration,
     "docs/reference/cli.md": command_line,
     "docs/architecture.md": architecture,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,16 @@ import numpy.typing as npt
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.config.stream import StreamSettings
-from trafficdp.export.files.disclosure import disclosure, rfc3339
-from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts
+from trafficdp.export.files.disclosure import (
+    Charge,
+    Noise,
+    Verdict,
+    bounds_of,
+    coverage_of,
+    disclosure,
+    rfc3339,
+)
+from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.publish import rounding_bias
@@ -26,12 +33,13 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.privacy.disclosure import Data, RecipeStated, StreamStated, Tree
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.assembly import bin_status
-from trafficdp.release.publishing_facts import ROUNDING, source_facts
+from trafficdp.release.publishing_facts import ROUNDING, source_facts, stated_identity
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import Closed, Stream
@@ -52,6 +60,10 @@ POST_PROCESSING = {
     Statistic.VARIANCE: "variances come from two noisy sums and are clamped to 0 .. mean (U - mean), by the "
     "mean of the same sums",
 }
+BOUNDING = (
+    "speeds are clipped to the range, never dropped; a vehicle's fixes count until its account is used up"
+)
+RELATION = NeighbouringRelation.REPLACE_USER_VALUES
 RULES = (
     "outside the period, or further ahead of the clock than 5 minutes: left out",
     "late (its step was published already): left out",
@@ -236,62 +248,54 @@ def release_of(
         slots=slot_facts(np.unique(sorted_.slot), grid.slot_kind, grid.period, grid.day_parts),
         ledger=ledger,
         disclosure=disclosure(
-            release=order.release_id,
-            created_at=order.created_at,
-            publisher=order.publisher,
-            place=order.place,
-            software=SoftwareFacts("trafficdp", version("trafficdp")),
-            supersedes=None,
-            grid=grid,
-            bound=order.bound,
-            display_unit=order.display_unit,
-            min_vehicles=order.min_vehicles,
-            status=status,
-            sources=[
-                source_facts(declaration, name, speed, "warn") for name, declaration, speed in order.sources
-            ],
-            data_version=data_version,
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            assumptions=ASSUMPTIONS,
-            bins_per_vehicle=None,
-            fixes_per_vehicle_in_a_bin=None,
-            bounding_method="speeds are clipped to the range, never dropped; a vehicle's fixes count until "
-            "its account is used up",
-            epsilon=order.epsilon,
-            sum_of_maxima_before=order.spent_before,
-            budget_per_vehicle=order.budget,
-            mechanisms=[
-                _mechanism(statistic, order, estimate.noise_scale)
-                for statistic, estimate in estimates.items()
-            ],
-            composition=COMPOSITION,
-            post_processing=[*(POST_PROCESSING[statistic] for statistic in order.statistics), ROUNDING],
-            interval_level=order.interval_level,
-            forced=worst > order.uninformative_above,
-            refuse_above=order.uninformative_above,
-            refusal_value=worst,
+            identity=stated_identity(order.release_id, order.created_at, order.publisher),
+            coverage=coverage_of(
+                grid, order.bound, order.display_unit, order.place, RELATION, order.min_vehicles, status
+            ),
+            data=Data(
+                sources=tuple(
+                    source_facts(declaration, name, speed, "warn")
+                    for name, declaration, speed in order.sources
+                ),
+                data_version=data_version,
+            ),
+            bounds=bounds_of(order.bound, BOUNDING, None, None),
+            charge=Charge(
+                RELATION, ASSUMPTIONS, order.epsilon, order.spent_before, order.budget, COMPOSITION
+            ),
+            noise=Noise(
+                unit=order.bound.unit,
+                display_unit=order.display_unit,
+                mechanisms=[
+                    _mechanism(statistic, order, estimate.noise_scale)
+                    for statistic, estimate in estimates.items()
+                ],
+                post_processing=[*(POST_PROCESSING[statistic] for statistic in order.statistics), ROUNDING],
+                interval_level=order.interval_level,
+                recipe=RecipeStated(kind="stream", stream=stream_facts(order, closed.step, number)),
+            ),
+            verdict=Verdict(worst > order.uninformative_above, order.uninformative_above, worst),
             publish_counts=order.publish_counts,
-            recipe={"kind": "stream", "stream": stream_facts(order, closed.step, number)},
         ),
     )
 
 
-def stream_facts(order: StreamOrder, step: int, number: int) -> dict[str, object]:
+def stream_facts(order: StreamOrder, step: int, number: int) -> StreamStated:
     """Return what the manifest says of the stream and of this publication of it."""
     allowance, settings = order.allowance, order.settings
-    return {
-        "publication": number,
-        "as_of": rfc3339(order.as_of(step)),
-        "publish_every_minutes": settings.publish_every,
-        "lateness_minutes": settings.lateness,
-        "steps": order.horizon.steps,
-        "fixes_per_vehicle": settings.fixes_per_vehicle,
-        "fixes_per_step": settings.fixes_per_step or None,
-        "nodes_per_vehicle": allowance.touches,
-        "tree": {"arity": allowance.arity, "heights": allowance.heights},
-        "value_steps": allowance.value_steps,
-        "rules": list(RULES),
-    }
+    return StreamStated(
+        publication=number,
+        as_of=rfc3339(order.as_of(step)),
+        publish_every_minutes=settings.publish_every,
+        lateness_minutes=settings.lateness,
+        steps=order.horizon.steps,
+        fixes_per_vehicle=settings.fixes_per_vehicle,
+        fixes_per_step=settings.fixes_per_step or None,
+        nodes_per_vehicle=allowance.touches,
+        tree=Tree(arity=allowance.arity, heights=allowance.heights),
+        value_steps=allowance.value_steps,
+        rules=RULES,
+    )
 
 
 def _mechanism(statistic: Statistic, order: StreamOrder, scale: npt.NDArray[np.float64]) -> MechanismFacts:

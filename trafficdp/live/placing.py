@@ -9,7 +9,7 @@ from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.export.write import write_live
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
-from trafficdp.release.publication import folder_of, manifests, published, stream_fact
+from trafficdp.release.publication import folder_of, manifests, publication_number, published
 from trafficdp.store import released, vault_stream
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder
@@ -24,8 +24,8 @@ def placed(store: Path, release_id: str) -> int:
     manifest = manifests(store).get(release_id)
     if manifest is None:
         return 0
-    number = stream_fact(manifest, "publication")
-    if not isinstance(number, int):
+    number = publication_number(manifest)
+    if number is None:
         raise StoreDamagedError(
             "a manifest of a stream does not say which publication it is",
             got=str(folder_of(store, release_id)),

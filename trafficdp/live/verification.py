@@ -27,7 +27,7 @@ from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
-from trafficdp.release.publication import published, stream_fact
+from trafficdp.release.publication import published
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
 from trafficdp.stream.signed_counter import signed_nodes_touched
@@ -135,11 +135,11 @@ class _ExaminedStream(Examined):
         return None if np.array_equal(places[:, 3], right) else "an element counted twice or left out"
 
     def _manifest_valid(self) -> str | None:
-        manifest = self._manifest()
-        validate_manifest(manifest)
-        if stream_fact(manifest, "publication") != self._newest.number:
+        manifest = validate_manifest(self._manifest())
+        stream = manifest.recipe.stream
+        if stream is None or stream.publication != self._newest.number:
             return "another publication than the newest"
-        if manifest["guarantee"]["epsilon"] != decimal_text(self._order.epsilon.pico):
+        if manifest.guarantee.epsilon != decimal_text(self._order.epsilon.pico):
             return "another epsilon than was charged"
         return None
 

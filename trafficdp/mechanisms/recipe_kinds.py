@@ -44,13 +44,12 @@ def recipe_from_facts(facts: Mapping[str, Any]) -> Recipe:
     return _kind(facts.get("kind")).from_facts(facts)
 
 
-def recipe_from_published(facts: Mapping[str, Any] | None, columns: Columns) -> Recipe:
+def recipe_from_published(facts: Mapping[str, Any], columns: Columns) -> Recipe:
     """Return the recipe of a published release, from its files alone.
 
-    ``facts`` is the manifest's ``recipe``: None before there were any, when all were lattices.
+    ``facts`` is the manifest's ``recipe``.
     Raises UsageError for an unknown kind or columns that are not its own.
     """
-    facts = {"kind": "lattice"} if facts is None else facts
     return _kind(facts.get("kind")).from_published(facts, columns)
 
 

@@ -15,6 +15,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Disclosure
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -81,8 +82,8 @@ class Release:
     """A private map. Bins (shape (G,)) are all bins that any vehicle visited, sorted by cell, then slot.
 
     ``vehicles`` and ``fixes`` are counts a bin, None unless ``publish_counts`` was chosen.
-    ``slots`` explains every slot number that occurs. ``disclosure`` holds the field groups of the
-    manifest that were fixed when the charge was committed (plain JSON values); the manifest adds the files.
+    ``slots`` explains every slot number that occurs. ``disclosure`` is what was fixed when
+    the charge was committed; the manifest adds the files.
     """
 
     id: str
@@ -100,7 +101,7 @@ class Release:
     estimates: Mapping[Statistic, Estimate]
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
-    disclosure: Mapping[str, object]
+    disclosure: Disclosure
 
     @property
     def bins(self) -> int:

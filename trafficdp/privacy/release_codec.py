@@ -15,12 +15,14 @@ import shapely
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DayPart, Grid
+from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
 from trafficdp.privacy.selection_codec import selection_from_facts, selection_to_facts
@@ -91,7 +93,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
         "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
-        "disclosure": release.disclosure,
+        "disclosure": as_json(release.disclosure),
     }
     columns: dict[str, Any] = {
         "cell": pa.array(release.cell, pa.uint64()),
@@ -135,7 +137,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         estimates={Statistic(name): _estimate(table, Statistic(name)) for name in facts["statistics"]},
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
         ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
-        disclosure=facts["disclosure"],
+        disclosure=from_json(Disclosure, facts["disclosure"]),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +14,9 @@ from trafficdp.mechanisms.recipe import Recipe
 from trafficdp.mechanisms.recipe_kinds import recipe_from_facts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
+from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 
@@ -42,7 +43,7 @@ class Order:
     uninformative_above: float
     min_vehicles: int
     publish_counts: bool
-    disclosure: Mapping[str, object]
+    disclosure: Disclosure
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
@@ -62,7 +63,7 @@ class Order:
                 "uninformative_above": self.uninformative_above,
                 "min_vehicles": self.min_vehicles,
                 "publish_counts": self.publish_counts,
-                "disclosure": self.disclosure,
+                "disclosure": as_json(self.disclosure),
             }
         )
 
@@ -79,12 +80,11 @@ class Order:
             data_version=facts["data_version"],
             cell=np.array(facts["cell"], dtype=np.uint64),
             slot=np.array(facts["slot"], dtype=np.int64),
-            # before there were recipes, orders held the lattices themselves
-            recipe=recipe_from_facts(facts.get("recipe") or {"kind": "lattice", **facts}),
+            recipe=recipe_from_facts(facts["recipe"]),
             display_unit=SpeedUnit(facts["display_unit"]),
             interval_level=facts["interval_level"],
             uninformative_above=facts["uninformative_above"],
             min_vehicles=facts["min_vehicles"],
             publish_counts=facts["publish_counts"],
-            disclosure=facts["disclosure"],
+            disclosure=from_json(Disclosure, facts["disclosure"]),
         )

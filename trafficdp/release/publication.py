@@ -16,7 +16,6 @@ from pathlib import Path
 from trafficdp._durable import read_regular, sync_folder
 from trafficdp.errors import StoreDamagedError, VerificationError
 from trafficdp.export.files.columns import FileFacts
-from trafficdp.export.files.disclosure import disclosed
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
@@ -100,22 +99,25 @@ def rebuild_released(
 def published(stored: vault_stream.StoredPublication) -> released.Publication:
     """Return a committed publication of a stream as `released.duckdb` takes it."""
     release = decode(json.loads(stored.facts), stored.bins)
-    as_of = stream_fact(release.disclosure, "as_of")
+    stream = release.disclosure.recipe.stream
+    if stream is None:
+        raise StoreDamagedError("a publication of a stream does not say so", got=release.id)
     return released.Publication(
-        stored.number, datetime.fromisoformat(str(as_of)), stored.sequence, release, epsilon_of(release)
+        stored.number, datetime.fromisoformat(stream.as_of), stored.sequence, release, epsilon_of(release)
     )
 
 
-def stream_fact(document: Mapping[str, object], name: str) -> object:
-    """Return what a disclosure or manifest says of its stream under ``name``; None for no stream."""
-    recipe = document.get("recipe")
+def publication_number(manifest: Mapping[str, object]) -> int | None:
+    """Return which publication of a stream a manifest is of; None where it does not say."""
+    recipe = manifest.get("recipe")
     stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
-    return stream.get(name) if isinstance(stream, Mapping) else None
+    number = stream.get("publication") if isinstance(stream, Mapping) else None
+    return number if isinstance(number, int) else None
 
 
 def epsilon_of(release: Release) -> Decimal:
     """Return the loss that the release discloses."""
-    return Decimal(str(disclosed(release, "guarantee", "epsilon")))
+    return Decimal(release.disclosure.guarantee.epsilon)
 
 
 def manifests(store: Path) -> dict[str, dict[str, object]]:

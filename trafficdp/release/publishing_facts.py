@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.disclosure import TUNING_DATA, disclosure
-from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.export.files.disclosure import (
+    TUNING_DATA,
+    Charge,
+    Noise,
+    Verdict,
+    bounds_of,
+    coverage_of,
+    disclosure,
+    rfc3339,
+)
+from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.recipe import Statement
 from trafficdp.mechanisms.separate import recipe as mechanism_recipe
 from trafficdp.mechanisms.separate import zcdp_recipe
 from trafficdp.model.grid import Grid
+from trafficdp.model.json_codec import from_json
 from trafficdp.model.occupancy import Occupancy
-from trafficdp.model.source import UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
@@ -29,6 +38,7 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, RecipeStated, Software, Source
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
@@ -79,7 +89,7 @@ class Occasion:
     publish_counts: bool
     budget: PureDP | ZCDP
     data_version: DataVersion
-    sources: tuple[SourceFacts, ...]
+    sources: tuple[Source, ...]
     created_at: datetime
     question: str | None = None
     policy: BudgetPolicy | ZCDPBudget | None = None
@@ -118,43 +128,65 @@ def write_order(
         min_vehicles=request.min_vehicles,
         publish_counts=occasion.publish_counts,
         disclosure=disclosure(
-            release=release_id,
-            created_at=occasion.created_at,
-            publisher=occasion.publisher,
-            place=occasion.place,
-            software=SoftwareFacts("trafficdp", version("trafficdp")),
-            supersedes=None,
-            grid=occasion.grid,
-            bound=request.bound,
-            display_unit=occasion.display_unit,
-            min_vehicles=request.min_vehicles,
-            status=_foreseen_status(allocation),
-            sources=occasion.sources,
-            data_version=occasion.data_version.name,
-            relation=allocation.event.relation,
-            assumptions=allocation.event.assumptions,
-            bins_per_vehicle=int(occupancy.bins_per_user.max()),
-            fixes_per_vehicle_in_a_bin=int(occupancy.largest_count_per_bin.max()),
-            bounding_method="speeds are clipped to the range, never dropped; counts are not capped",
-            epsilon=allocation.loss,
-            sum_of_maxima_before=type(allocation.loss)(spent_before),
-            budget_per_vehicle=occasion.budget,
-            mechanisms=[
-                _mechanism(statistic, statement, request.tolerance[statistic])
-                for statistic, statement in statements.items()
-            ],
-            composition=COMPOSITION[_composition(allocation)],
-            post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
-            interval_level=request.interval_level,
-            forced=verdict.refused,
-            refuse_above=request.refuse_above,
-            refusal_value=verdict.median_error * request.refuse_above / verdict.threshold,
+            identity=stated_identity(release_id, occasion.created_at, occasion.publisher, occasion.question),
+            coverage=coverage_of(
+                occasion.grid,
+                request.bound,
+                occasion.display_unit,
+                occasion.place,
+                allocation.event.relation,
+                request.min_vehicles,
+                _foreseen_status(allocation),
+            ),
+            data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
+            bounds=bounds_of(
+                request.bound,
+                "speeds are clipped to the range, never dropped; counts are not capped",
+                int(occupancy.bins_per_user.max()),
+                int(occupancy.largest_count_per_bin.max()),
+            ),
+            charge=Charge(
+                relation=allocation.event.relation,
+                assumptions=allocation.event.assumptions,
+                loss=allocation.loss,
+                sum_before=type(allocation.loss)(spent_before),
+                budget=occasion.budget,
+                composition=COMPOSITION[_composition(allocation)],
+                policy=occasion.policy,
+            ),
+            noise=Noise(
+                unit=request.bound.unit,
+                display_unit=occasion.display_unit,
+                mechanisms=[
+                    _mechanism(statistic, statement, request.tolerance[statistic])
+                    for statistic, statement in statements.items()
+                ],
+                post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
+                interval_level=request.interval_level,
+                recipe=from_json(RecipeStated, recipe.published_facts()),
+                tuning_data=f"{TUNING_DATA} ({allocation.reason})",
+            ),
+            verdict=Verdict(
+                forced=verdict.refused,
+                threshold=request.refuse_above,
+                value=verdict.median_error * request.refuse_above / verdict.threshold,
+            ),
             publish_counts=occasion.publish_counts,
-            recipe=recipe.published_facts(),
-            tuning_data=f"{TUNING_DATA} ({allocation.reason})",
-            question=occasion.question,
-            policy=occasion.policy,
         ),
+    )
+
+
+def stated_identity(
+    release_id: str, created_at: datetime, publisher: str, question: str | None = None
+) -> Identity:
+    """Return which release it is, and that this version of trafficdp made it."""
+    return Identity(
+        release=release_id,
+        publisher=publisher,
+        software=Software(name="trafficdp", version=version("trafficdp")),
+        created_at=rfc3339(created_at),
+        supersedes=None,
+        question=question,
     )
 
 
@@ -187,21 +219,20 @@ def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCD
     )
 
 
-def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> SourceFacts:
+def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> Source:
     """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
 
-    ``speed`` and ``unit_check``: see SourceFacts.
+    ``speed`` and ``unit_check``: see Source.
     """
     facts: Mapping[str, Any] = json.loads(declaration)
-    units = tuple(
-        UnitPeriod(SpeedUnit(each["unit"]), _day(each.get("first")), _day(each.get("last")))
-        for each in facts["units"]
-    )
     rules = [f"rejected when {text}" for text in RULES.values()]
-    return SourceFacts(
+    return Source(
         name=name,
         format=str(facts["format"]),
-        units=units,
+        units=tuple(
+            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each.get("first"), last=each.get("last"))
+            for each in facts["units"]
+        ),
         cleaning=(
             *rules,
             "the same vehicle and instant in a later file is left out",
@@ -210,10 +241,6 @@ def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> So
         speed=speed,
         unit_check=unit_check,
     )
-
-
-def _day(text: str | None) -> date | None:
-    return None if text is None else date.fromisoformat(text)
 
 
 def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> MechanismFacts:

@@ -17,11 +17,12 @@ import numpy.typing as npt
 from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
-from trafficdp.export.files.guarantee import loss_text
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.mechanisms.recipe_kinds import recipe_from_published
 from trafficdp.mechanisms.separate.zcdp_recipe import ZCDPRecipe
+from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.ledger import accounts_hash
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
@@ -29,7 +30,7 @@ from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
 from trafficdp.release.order import Order
-from trafficdp.release.publication import epsilon_of
+from trafficdp.release.publication import epsilon_of, ledger_reference
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -100,8 +101,7 @@ class _ExaminedRelease(Examined):
         return None
 
     def _manifest_in_ledger(self) -> str | None:
-        accounting = self._manifest()["accounting"]
-        stated = (accounting["ledger_sequence"], accounting["head_hash"])
+        stated = ledger_reference(self._manifest())
         right = (self._charge.sequence, self._charge.head_hash)
         return None if stated == right else "another entry of the ledger"
 
@@ -146,7 +146,7 @@ class _ExaminedRelease(Examined):
         numbered = _has_number(columns)
         chosen = occupancy.select(numbered)
         recipe = recipe_from_published(
-            self._manifest().get("recipe"),
+            self._manifest()["recipe"],
             {
                 statistic: {name: values[numbered] for name, values in own.items()}
                 for statistic, own in columns.items()
@@ -165,9 +165,9 @@ class _ExaminedRelease(Examined):
     def _epsilon(self) -> str | None:
         _, recomputed = self._recomputed_losses()
         largest = decimal_text(max(recomputed.values(), default=0))
-        claimed = loss_text(self._manifest()["guarantee"])
-        concentrated = isinstance(self._order.recipe, ZCDPRecipe)
-        if concentrated is not ("rho" in self._manifest()["guarantee"]):
+        guarantee = from_json(Guarantee, self._manifest()["guarantee"])
+        claimed, concentrated = guarantee.loss, isinstance(self._order.recipe, ZCDPRecipe)
+        if concentrated is not (guarantee.rho is not None):
             return "a guarantee of another kind than the noise that was ordered"
         kind = LossKind.ZCDP if concentrated else LossKind.PURE
         charged = self._charge.facts.get(kind.pico_key)

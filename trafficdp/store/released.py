@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
+from trafficdp.model.json_codec import as_json
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import canonical
@@ -171,7 +172,7 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
         run(
             connection,
             "UPDATE releases SET disclosure = ? WHERE release_id = ?",
-            [canonical(release.disclosure), release.id],
+            [canonical(as_json(release.disclosure)), release.id],
         )
     run(
         connection,
@@ -229,7 +230,7 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
         release.min_vehicles,
         release.ledger.sequence,
         release.ledger.head_hash,
-        canonical(release.disclosure),
+        canonical(as_json(release.disclosure)),
     ]
 
 

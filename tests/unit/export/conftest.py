@@ -12,8 +12,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
-from trafficdp.export.files.disclosure import disclosure
-from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.export.files.disclosure import (
+    Charge,
+    Noise,
+    Verdict,
+    bounds_of,
+    coverage_of,
+    disclosure,
+    rfc3339,
+)
+from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -21,13 +29,14 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
-from trafficdp.model.source import UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, RecipeStated, Software, Source
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
+RELATION = NeighbouringRelation.REPLACE_USER_VALUES
 BOUND = ContributionBound(upper=Fraction(30), step=Fraction(1, 10), unit=MS)
 AUSTIN = StudyArea.from_bbox(-98.1, 30.0, -97.4, 30.6)
 PACIFIC = StudyArea.from_bbox(170, -30, -170, 20)
@@ -105,45 +114,46 @@ def release_of(
         if each in estimates
     ]
     disclosed = disclosure(
-        release="R0001",
-        created_at=created_at,
-        publisher="City of Austin",
-        place=place,
-        software=SoftwareFacts("trafficdp", "0.1.0", "1c45bac"),
-        supersedes=None,
-        grid=grid,
-        bound=BOUND,
-        display_unit=display_unit,
-        min_vehicles=5,
-        status=status,
-        sources=[
-            SourceFacts(
-                "buses",
-                "gtfs_rt_csv",
-                (UnitPeriod(MS),),
-                ("Repeated records are kept once.",),
-                "reported",
-                "warn",
-            )
-        ],
-        data_version="a" * 64,
-        relation=NeighbouringRelation.REPLACE_USER_VALUES,
-        assumptions=[COUNTS_PUBLIC, DECLARED_BOUNDS],
-        bins_per_vehicle=41,
-        fixes_per_vehicle_in_a_bin=300,
-        bounding_method="speeds are clipped to the range; nothing is dropped",
-        epsilon=PureDP.of("3.999999999999"),
-        sum_of_maxima_before=PureDP.of("1"),
-        budget_per_vehicle=PureDP.of("8"),
-        mechanisms=mechanisms,
-        composition="basic composition: a vehicle's loss is the sum of its losses over bins",
-        post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
-        interval_level=0.95,
-        forced=False,
-        refuse_above=0.125,
-        refusal_value=0.08,
+        identity=Identity(
+            release="R0001",
+            publisher="City of Austin",
+            software=Software(name="trafficdp", version="0.1.0", commit="1c45bac"),
+            created_at=rfc3339(created_at),
+            supersedes=None,
+        ),
+        coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, status),
+        data=Data(
+            sources=(
+                Source(
+                    name="buses",
+                    format="gtfs_rt_csv",
+                    units=(DeclaredUnit(unit="m/s", first=None, last=None),),
+                    cleaning=("Repeated records are kept once.",),
+                    speed="reported",
+                    unit_check="warn",
+                ),
+            ),
+            data_version="a" * 64,
+        ),
+        bounds=bounds_of(BOUND, "speeds are clipped to the range; nothing is dropped", 41, 300),
+        charge=Charge(
+            relation=RELATION,
+            assumptions=[COUNTS_PUBLIC, DECLARED_BOUNDS],
+            loss=PureDP.of("3.999999999999"),
+            sum_before=PureDP.of("1"),
+            budget=PureDP.of("8"),
+            composition="basic composition: a vehicle's loss is the sum of its losses over bins",
+        ),
+        noise=Noise(
+            unit=BOUND.unit,
+            display_unit=display_unit,
+            mechanisms=mechanisms,
+            post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
+            interval_level=0.95,
+            recipe=RecipeStated(kind="lattice"),
+        ),
+        verdict=Verdict(forced=False, threshold=0.125, value=0.08),
         publish_counts=publish_counts,
-        recipe={"kind": "lattice"},
     )
     return Release(
         id="R0001",

@@ -1,7 +1,9 @@
 """A small release with every kind of status, statistic and missing fact."""
 
+import json
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,13 +11,18 @@ import pytest
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DayPart, Grid
+from trafficdp.model.json_codec import from_json
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
 
 NAN = np.nan
+DISCLOSURE = from_json(
+    Disclosure, json.loads((Path(__file__).parents[1] / "disclosure.json").read_text(encoding="utf-8"))
+)
 
 
 def _estimate(statistic, **changes):
@@ -63,7 +70,7 @@ def _release(statistics=tuple(Statistic), display=SpeedUnit.KILOMETRES_PER_HOUR,
             -7: SlotFacts("recurring, named with ü", None, None),
         },
         ledger=LedgerReference(3, "ab" * 32),
-        disclosure={"guarantee": {"epsilon": "4"}, "list": [1, None, "x"]},
+        disclosure=DISCLOSURE,
     )
 
 

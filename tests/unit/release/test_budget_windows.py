@@ -176,4 +176,4 @@ def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, 
     newcomers = {vehicle for vehicle, each in charges.items() if len(each) == 1 and vehicle not in first}
     assert len(newcomers) == 5
     # each paid its own loss: the guarantee of the map is the largest, and it is what was planned
-    assert release.release.disclosure["guarantee"]["epsilon"] == str(able)
+    assert release.release.disclosure.guarantee.epsilon == str(able)

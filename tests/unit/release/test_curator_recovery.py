@@ -82,7 +82,7 @@ def test_recovery_follows_the_frozen_order_whatever_the_configuration_says_now(r
     done = changed.map("r0002").release
     assert (done.grid.resolution, done.grid.period.first.day) == (7, 3)
     assert [statistic.value for statistic in done.estimates] == ["mean", "variance"]
-    assert done.disclosure["guarantee"]["epsilon"] == "8"
+    assert done.disclosure.guarantee.epsilon == "8"
     assert all(check.passed for check in changed.verify("r0002"))
 
 

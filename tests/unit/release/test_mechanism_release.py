@@ -19,6 +19,7 @@ from trafficdp.mechanisms import registry
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Setting
 from trafficdp.release import curator
 
 EXACT = [each.name for each in PURE_MECHANISMS if not each.idealised and each.name != "baseline"]
@@ -62,8 +63,8 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     again = opened(filled, "pooled", budget=40)
     assert again.plan(suggestions=False).allocation.recipe.to_facts() != planned
     done = again.release(plan="spring", force=True).release
-    for settings in done.disclosure["recipe"]["settings"].values():
-        assert settings == [{"name": "cap", "value": "argmax"}]
+    for settings in done.disclosure.recipe.settings.values():
+        assert settings == (Setting(name="cap", value="argmax"),)
     assert failed(filled, "r0002") == {}
 
 
@@ -210,7 +211,7 @@ def test_another_mechanism_is_another_question(filled, monkeypatch):
             opened(filled, "pooled", budget=40).release(force=True)
     other = opened(filled, "linf_block", budget=40).release(force=True)
     assert other.id == "r0002"
-    assert other.release.disclosure["recipe"]["mechanisms"] == {
+    assert other.release.disclosure.recipe.mechanisms == {
         "mean": "linf_block",
         "variance": "linf_block",
     }
@@ -228,7 +229,7 @@ def test_budget_refuses_a_mechanism_before_anything_is_written(filled):
 def test_python_chooses_a_mechanism_too(filled):
     here = filled.open().with_map(mechanism={Statistic.MEAN: "array_averaging_best_fit"})
     done = here.release(force=True)
-    assert done.release.disclosure["recipe"]["mechanisms"] == {
+    assert done.release.disclosure.recipe.mechanisms == {
         "mean": "array_averaging_best_fit",
         "variance": "baseline",
     }
@@ -252,11 +253,11 @@ def test_an_idealised_mechanism_is_refused_in_a_configuration_with_the_switch_to
 
 def test_the_switch_releases_an_idealised_mechanism_and_the_manifest_says_so(filled):
     done = filled.open(statistics='"mean"').release(force=True, allow_idealised_noise="huber")
-    honesty = done.release.disclosure["honesty"]
-    assert honesty["idealised_mechanisms"] is True
-    (stated,) = done.release.disclosure["mechanisms"]
-    assert stated["idealised"]
-    assert "--allow-idealised-noise" in stated["sampler"]
+    honesty = done.release.disclosure.honesty
+    assert honesty.idealised_mechanisms is True
+    (stated,) = done.release.disclosure.mechanisms
+    assert stated.idealised
+    assert "--allow-idealised-noise" in stated.sampler
     assert failed(filled) == {}
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
     jsonschema.validate(document, manifest_schema())
@@ -289,7 +290,7 @@ def test_auto_says_why_in_plan_and_manifest(filled):
     assert planned.reason.startswith("auto: ")
     assert "made-up cities" in planned.reason
     done = here.release(force=True)
-    assert planned.reason in done.release.disclosure["honesty"]["tuning_data"]
+    assert planned.reason in done.release.disclosure.honesty.tuning_data
     assert failed(filled) == {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,8 +10,6 @@ from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOp
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.plan_zcdp import require_rho_only
 from trafficdp.cli.words.settings import Settings
-from trafficdp.export.files.disclosure import disclosed
-from trafficdp.export.files.guarantee import in_short
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
 
@@ -56,19 +53,13 @@ def release(
                 plan=plan,
                 allow_idealised_noise=allow_idealised_noise,
             )
-    spent = str(disclosed(done.release, "guarantee", "epsilon"))
-    guarantee = done.release.disclosure["guarantee"]
-    loss = in_short(guarantee) if isinstance(guarantee, Mapping) else ""
-    concentrated = (
-        {name: guarantee[name] for name in ("rho", "delta") if name in guarantee}
-        if isinstance(guarantee, Mapping)
-        else {}
-    )
+    guarantee = done.release.disclosure.guarantee
     files = sorted(path.name for path in done.folder.iterdir())
     published = done.release
     numbers = int((published.status != BinStatus.WITHHELD.value).sum())
     settings.output.say(
-        f"released {done.id} for {loss}: {numbers} bins with numbers, {published.bins - numbers} withheld"
+        f"released {done.id} for {guarantee.in_short}: {numbers} bins with numbers, "
+        f"{published.bins - numbers} withheld"
     )
     marked = int((published.status == BinStatus.UNINFORMATIVE.value).sum())
     if marked:
@@ -78,8 +69,8 @@ def release(
     settings.output.result(
         {
             "release": done.id,
-            "epsilon": spent,
-            **concentrated,
+            "epsilon": guarantee.epsilon,
+            **guarantee.concentrated,
             "folder": str(done.folder),
             "files": files,
         }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Counted, Sha256, Text
 from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Release
 
@@ -14,18 +15,18 @@ from trafficdp.privacy.release import BinStatus, Release
 class ColumnFacts:
     """One column of a file. ``unit`` is None where a unit makes no sense (text, identifiers)."""
 
-    name: str
-    unit: str | None
-    description: str
+    name: Text
+    unit: Text | None
+    description: Text
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
     """One written file: its name within the release, SHA-256 (hexadecimal), size and columns."""
 
-    name: str
-    sha256: str
-    bytes: int
+    name: Text
+    sha256: Sha256
+    bytes: Counted
     columns: tuple[ColumnFacts, ...]
 
 

@@ -1,33 +1,57 @@
-"""What is said with a release and fixed when its charge is committed: every field group but the files.
-
-Models: Census 2020 noisy measurements, Google mobility, Wikimedia; NIST SP 800-226; the OpenDP
-deployments registry. Nothing here depends on a value: all of it is known before the noise is drawn.
-"""
+"""What a release discloses, from its grid, its charge and its noise. The fields: ``privacy.disclosure``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import DataError, UsageError
-from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
+from trafficdp.errors import UsageError
+from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.files.guarantee import guarantee_group
 from trafficdp.export.files.registry import registry_record
 from trafficdp.export.files.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED
+from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
+from trafficdp.model.json_codec import from_json
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
 from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.disclosure import (
+    INTERVAL_KIND,
+    Accounting,
+    BinNumbers,
+    BinsOfLevel,
+    Bounds,
+    Coverage,
+    Data,
+    DeclaredPeriod,
+    Disclosure,
+    Honesty,
+    Identity,
+    MultiPolygon,
+    NamedHours,
+    PeriodicBudget,
+    Polygon,
+    RecipeStated,
+    Refusal,
+    Selected,
+    SelectedPlace,
+    SeveralResolutions,
+    StatedAssumption,
+    Uncertainty,
+    Unit,
+)
 from trafficdp.privacy.loss import PureDP, decimal_text
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import BinStatus
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
@@ -40,135 +64,158 @@ MOSAIC = (
 )
 
 
+@dataclass(frozen=True)
+class Charge:
+    """What a release costs, and under which promise.
+
+    ``loss`` is the largest over vehicles; ``sum_before`` the sum of such losses over all releases charged
+    before. ``policy`` is the whole budget where it has ceilings a year or a month, or counts in rho.
+    """
+
+    relation: NeighbouringRelation
+    assumptions: Sequence[Assumption]
+    loss: PureDP | ZCDP
+    sum_before: PureDP | ZCDP
+    budget: PureDP | ZCDP
+    composition: str
+    policy: BudgetPolicy | ZCDPBudget | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How the numbers were made: units of bound and display, statistics, recipe, intervals."""
+
+    unit: SpeedUnit
+    display_unit: SpeedUnit
+    mechanisms: Sequence[MechanismFacts]
+    post_processing: Sequence[str]
+    interval_level: float
+    recipe: RecipeStated
+    tuning_data: str = TUNING_DATA
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the release is one that would be refused. ``threshold`` and ``value``: see Refusal."""
+
+    forced: bool
+    threshold: float
+    value: float
+
+
 def disclosure(
-    *,
-    release: str,
-    created_at: datetime,
-    publisher: str,
-    place: str,
-    software: SoftwareFacts,
-    supersedes: str | None,
+    identity: Identity,
+    coverage: Coverage,
+    data: Data,
+    bounds: Bounds,
+    charge: Charge,
+    noise: Noise,
+    verdict: Verdict,
+    publish_counts: bool,
+) -> Disclosure:
+    """Return the field groups of the manifest that are fixed at charge time."""
+    relation, policy = charge.relation, charge.policy
+    after = charge.sum_before.pico + charge.loss.pico
+    units = (noise.unit, noise.display_unit)
+    groups = Disclosure(
+        identity=identity,
+        coverage=coverage,
+        data=data,
+        unit=Unit(
+            privacy_unit="vehicle",
+            identified_by="the feed's vehicle identifier, after normalising case, spaces and hyphens",
+            period="all records of a vehicle, in all bins of this release",
+            neighbouring_relation=relation.value,
+            protected=PROTECTED[relation],
+            not_protected=tuple(NOT_PROTECTED[relation]),
+        ),
+        bounds=bounds if publish_counts else replace(bounds, fixes_per_vehicle_in_a_bin=None),
+        guarantee=guarantee_group(relation, charge.loss, after, charge.budget, policy),
+        mechanisms=tuple(mechanism.stated(*units) for mechanism in noise.mechanisms),
+        accounting=Accounting(
+            composition=charge.composition,
+            sum_of_maxima_before=decimal_text(charge.sum_before.pico),
+            sum_of_maxima_after=decimal_text(after),
+            budget_per_vehicle=decimal_text(charge.budget.pico),
+            left_for_every_vehicle=decimal_text(max(0, charge.budget.pico - after)),
+            periodic_budget=_periodic(policy),
+        ),
+        post_processing=tuple(noise.post_processing),
+        uncertainty=Uncertainty(
+            interval_level=noise.interval_level,
+            interval_kind=INTERVAL_KIND,
+            worst_case_bias=tuple(mechanism.bias_stated(*units) for mechanism in noise.mechanisms),
+            simultaneous=False,
+        ),
+        honesty=Honesty(
+            assumptions=tuple(
+                StatedAssumption(code=each.code, text=each.text) for each in charge.assumptions
+            ),
+            tuning_data=noise.tuning_data,
+            forced=verdict.forced,
+            refusal=Refusal(
+                rule="refused when the median over bins of the worst-case expected error, as a share of "
+                "the speed range, exceeds the threshold",
+                threshold=verdict.threshold,
+                value=verdict.value,
+            ),
+            idealised_mechanisms=any(mechanism.idealised for mechanism in noise.mechanisms),
+            publish_counts=publish_counts,
+            counts_revealed=COUNTS_REVEALED[relation],
+        ),
+        recipe=noise.recipe,
+        registry={},
+    )
+    return replace(groups, registry=registry_record(groups))
+
+
+def bounds_of(
+    bound: ContributionBound, method: str, bins_per_vehicle: int | None, fixes_in_a_bin: int | None
+) -> Bounds:
+    """Return how values and contributions are bounded; None to say nothing of the most bins or fixes."""
+    return Bounds(
+        clip_low="0",
+        clip_high=exact_text(bound.upper),
+        clip_unit=bound.unit.label,
+        step=exact_text(bound.step),
+        bins_per_vehicle=bins_per_vehicle,
+        fixes_per_vehicle_in_a_bin=fixes_in_a_bin,
+        method=method,
+    )
+
+
+def coverage_of(
     grid: Grid,
     bound: ContributionBound,
     display_unit: SpeedUnit,
+    place: str,
+    relation: NeighbouringRelation,
     min_vehicles: int,
     status: npt.NDArray[np.object_],
-    sources: Sequence[SourceFacts],
-    data_version: str,
-    relation: NeighbouringRelation,
-    assumptions: Sequence[Assumption],
-    bins_per_vehicle: int | None,
-    fixes_per_vehicle_in_a_bin: int | None,
-    bounding_method: str,
-    epsilon: PureDP | ZCDP,
-    sum_of_maxima_before: PureDP | ZCDP,
-    budget_per_vehicle: PureDP | ZCDP,
-    mechanisms: Sequence[MechanismFacts],
-    composition: str,
-    post_processing: Sequence[str],
-    interval_level: float,
-    forced: bool,
-    refuse_above: float,
-    refusal_value: float,
-    publish_counts: bool,
-    recipe: Mapping[str, object],
-    tuning_data: str = TUNING_DATA,
-    question: str | None = None,
-    policy: BudgetPolicy | ZCDPBudget | None = None,
-) -> dict[str, object]:
-    """Return the field groups of the manifest that are fixed at charge time, as plain JSON values.
-
-    Parameters
-    ----------
-    status : BinStatus of every bin, shape (G,), as ``Release.status``.
-    data_version : random name of the records the release was made from.
-    bins_per_vehicle : the most bins one vehicle is in; None to say nothing.
-    fixes_per_vehicle_in_a_bin : the most fixes of one vehicle in a bin; dropped unless ``publish_counts``.
-    epsilon : loss of this release, the largest over vehicles; rho in a store that counts in rho.
-    sum_of_maxima_before : sum of such losses over all releases charged before.
-    question : the SQL that the release answers; None for one that was not asked for by a question.
-    refuse_above, refusal_value : the threshold and the median over bins of the expected error, both as
-        shares of the range [0, U]; forced means released although the value exceeds the threshold.
-    policy : the whole budget where it has ceilings a year or a month as well.
-    recipe : what, with the recipe's columns of the published table, says exactly how noise was drawn.
-
-    Raises UsageError for a ``created_at`` without offset.
-    """
-    after = sum_of_maxima_before.pico + epsilon.pico
-    groups: dict[str, object] = {
-        "identity": {
-            "release": release,
-            "publisher": publisher,
-            "software": software.as_json(),
-            "created_at": rfc3339(created_at),
-            "supersedes": supersedes,
-            **({} if question is None else {"question": question}),
-        },
-        "coverage": _coverage(grid, bound, display_unit, place, relation, min_vehicles, status),
-        "data": {"sources": [source.as_json() for source in sources], "data_version": data_version},
-        "unit": {
-            "privacy_unit": "vehicle",
-            "identified_by": "the feed's vehicle identifier, after normalising case, spaces and hyphens",
-            "period": "all records of a vehicle, in all bins of this release",
-            "neighbouring_relation": relation.value,
-            "protected": PROTECTED[relation],
-            "not_protected": list(NOT_PROTECTED[relation]),
-        },
-        "bounds": {
-            "clip_low": "0",
-            "clip_high": exact_text(bound.upper),
-            "clip_unit": bound.unit.label,
-            "step": exact_text(bound.step),
-            "bins_per_vehicle": bins_per_vehicle,
-            "fixes_per_vehicle_in_a_bin": fixes_per_vehicle_in_a_bin if publish_counts else None,
-            "method": bounding_method,
-        },
-        "guarantee": guarantee_group(relation, epsilon, after, budget_per_vehicle, policy),
-        "mechanisms": [mechanism.as_json(bound.unit, display_unit) for mechanism in mechanisms],
-        "accounting": {
-            "composition": composition,
-            "sum_of_maxima_before": decimal_text(sum_of_maxima_before.pico),
-            "sum_of_maxima_after": decimal_text(after),
-            "budget_per_vehicle": decimal_text(budget_per_vehicle.pico),
-            "left_for_every_vehicle": decimal_text(max(0, budget_per_vehicle.pico - after)),
-            **_periodic(policy),
-        },
-        "post_processing": list(post_processing),
-        "uncertainty": {
-            "interval_level": interval_level,
-            "interval_kind": "per bin, two-sided, of the sample statistic of the clipped speeds",
-            "worst_case_bias": [mechanism.bias_as_json(bound.unit, display_unit) for mechanism in mechanisms],
-            "simultaneous": False,
-        },
-        "honesty": {
-            "assumptions": [{"code": each.code, "text": each.text} for each in assumptions],
-            "tuning_data": tuning_data,
-            "forced": forced,
-            "refusal": {
-                "rule": "refused when the median over bins of the worst-case expected error, as a share of "
-                "the speed range, exceeds the threshold",
-                "threshold": refuse_above,
-                "value": refusal_value,
-            },
-            "idealised_mechanisms": any(mechanism.idealised for mechanism in mechanisms),
-            "publish_counts": publish_counts,
-            "counts_revealed": COUNTS_REVEALED[relation],
-        },
-        "recipe": dict(recipe),
-    }
-    return {**groups, "registry": registry_record(groups)}
-
-
-def disclosed(release: Release, group: str, field: str) -> object:
-    """Return one field of the release's disclosure; raise DataError when it is not there."""
-    fields = release.disclosure.get(group)
-    if not isinstance(fields, Mapping) or field not in fields:
-        raise DataError(
-            "the release does not carry its whole disclosure",
-            got=f"nothing under {group}.{field}",
-            expected="the field groups that were fixed when the release was charged",
-        )
-    return fields[field]
+) -> Coverage:
+    """Return where and when; ``status`` is the BinStatus of every bin, shape (G,), as ``Release.status``."""
+    kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
+    parts = grid.day_parts if SlotKind.DAY_PART in kinds else ()
+    return Coverage(
+        place=place,
+        study_area=_outline(grid.area),
+        study_area_sha256=grid.area.hash,
+        resolution=grid.resolution,
+        mosaic=None if grid.mosaic is None else _mosaic(grid, grid.mosaic, bound, display_unit),
+        period=DeclaredPeriod(
+            first=grid.period.first.isoformat(),
+            last=grid.period.last.isoformat(),
+            time_zone=grid.period.time_zone,
+        ),
+        slot_kind=grid.slot_kind.value,
+        day_parts=tuple(
+            NamedHours(name=part.name, first_hour=part.first_hour, end_hour=part.end_hour) for part in parts
+        ),
+        selection=None if grid.selection.everything else _selection(grid.selection),
+        bin_list=BIN_LIST[relation],
+        min_vehicles=min_vehicles,
+        bins=bin_numbers(status),
+    )
 
 
 def rfc3339(moment: datetime) -> str:
@@ -186,83 +233,56 @@ def exact_text(value: Fraction) -> str:
     return decimal_text(int(scaled))
 
 
-def bin_numbers(status: npt.NDArray[np.object_]) -> dict[str, int]:
+def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
     """Return how many bins there are in all and of each BinStatus."""
     texts = np.array([str(each) for each in status], dtype=np.str_)
-    return {"total": len(texts), **{each.value: int((texts == each.value).sum()) for each in BinStatus}}
+    return BinNumbers(
+        total=len(texts), **{each.value: int((texts == each.value).sum()) for each in BinStatus}
+    )
 
 
-def _periodic(policy: BudgetPolicy | ZCDPBudget | None) -> dict[str, object]:
-    """The calendar's part of the budget, nothing where it has none."""
+def _periodic(policy: BudgetPolicy | ZCDPBudget | None) -> PeriodicBudget | None:
+    """The calendar's part of the budget, None where it has none."""
     if not isinstance(policy, BudgetPolicy) or not policy.periodic:
-        return {}
+        return None
     a_year, a_month = (
         None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)
     )
-    return {"periodic_budget": {"a_year": a_year, "a_month": a_month, "time_zone": policy.time_zone}}
+    return PeriodicBudget(a_year=a_year, a_month=a_month, time_zone=policy.time_zone)
+
+
+def _outline(area: StudyArea) -> Polygon | MultiPolygon:
+    geometry = area.to_geojson()
+    kind: type[Polygon | MultiPolygon] = Polygon if geometry["type"] == "Polygon" else MultiPolygon
+    return from_json(kind, geometry)
 
 
 def _mosaic(
     grid: Grid, mosaic: Mosaic, bound: ContributionBound, display_unit: SpeedUnit
-) -> dict[str, object]:
-    """The resolutions of a map of several, how many bins of each are published, and what was asked."""
-    return {
-        "resolutions": list(mosaic.resolutions),
-        "published_bins": [
-            {"resolution": resolution, "slot_kind": kind.value, "bins": bins}
+) -> SeveralResolutions:
+    return SeveralResolutions(
+        resolutions=tuple(mosaic.resolutions),
+        published_bins=tuple(
+            BinsOfLevel(resolution=resolution, slot_kind=kind.value, bins=bins)
             for (resolution, kind), bins in mosaic.bins_per_level(grid.slot_kind).items()
-        ],
-        "max_half_width": exact_text(mosaic.half_width * bound.unit.factor_to(display_unit)),
-        "unit": display_unit.label,
-        "in_words": MOSAIC,
-    }
+        ),
+        max_half_width=exact_text(mosaic.half_width * bound.unit.factor_to(display_unit)),
+        unit=display_unit.label,
+        in_words=MOSAIC,
+    )
 
 
-def _coverage(
-    grid: Grid,
-    bound: ContributionBound,
-    display_unit: SpeedUnit,
-    place: str,
-    relation: NeighbouringRelation,
-    min_vehicles: int,
-    status: npt.NDArray[np.object_],
-) -> dict[str, object]:
-    kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
-    parts = grid.day_parts if SlotKind.DAY_PART in kinds else ()
-    return {
-        "place": place,
-        "study_area": grid.area.to_geojson(),
-        "study_area_sha256": grid.area.hash,
-        "resolution": grid.resolution,
-        **({} if grid.mosaic is None else {"mosaic": _mosaic(grid, grid.mosaic, bound, display_unit)}),
-        "period": {
-            "first": grid.period.first.isoformat(),
-            "last": grid.period.last.isoformat(),
-            "time_zone": grid.period.time_zone,
-        },
-        "slot_kind": grid.slot_kind.value,
-        "day_parts": [
-            {"name": part.name, "first_hour": part.first_hour, "end_hour": part.end_hour} for part in parts
-        ],
-        **({} if grid.selection.everything else {"selection": _selection(grid.selection)}),
-        "bin_list": BIN_LIST[relation],
-        "min_vehicles": min_vehicles,
-        "bins": bin_numbers(status),
-    }
-
-
-def _selection(selection: Selection) -> dict[str, object]:
-    """What of area and period counts at all, when it is not everything."""
-    cells = selection.cells
-    return {
-        "in_words": selection.in_words(),
-        "hours_of_week": None if selection.hours_of_week is None else list(selection.hours_of_week),
-        "places": [
-            [
-                {"name": place.name, "area_sha256": place.area.hash, "area": place.area.to_geojson()}
+def _selection(selection: Selection) -> Selected:
+    cells, hours = selection.cells, selection.hours_of_week
+    return Selected(
+        in_words=selection.in_words(),
+        hours_of_week=None if hours is None else tuple(hours),
+        places=tuple(
+            tuple(
+                SelectedPlace(name=place.name, area_sha256=place.area.hash, area=_outline(place.area))
                 for place in clause
-            ]
+            )
             for clause in selection.places
-        ],
-        "cells": None if cells is None else [format(cell, "x") for cell in cells],
-    }
+        ),
+        cells=None if cells is None else tuple(format(cell, "x") for cell in cells),
+    )

@@ -9,7 +9,7 @@ there with null numbers, its ``status`` and a ``reason``. Metadata is the one fo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons, unit_label
-from trafficdp.export.files.disclosure import disclosed, rfc3339
+from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.published import published_frame
@@ -82,35 +82,28 @@ def geojson_properties(release: Release) -> pd.DataFrame:
     return table
 
 
-def _concentrated(release: Release) -> dict[str, object]:
-    """Rho, and the delta at which epsilon follows from it; nothing where the guarantee is pure."""
-    group = release.disclosure.get("guarantee")
-    known = group if isinstance(group, Mapping) else {}
-    return {name: known[name] for name in ("rho", "delta") if name in known}
-
-
 def metadata(release: Release) -> dict[str, object]:
     """Return the foreign member: what the numbers are and under which promise they were made."""
-    period, facts = release.grid.period, column_facts(release)
+    period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
     return {
         "release": release.id,
         "created_at": rfc3339(release.created_at),
-        "publisher": disclosed(release, "identity", "publisher"),
-        "place": disclosed(release, "coverage", "place"),
+        "publisher": disclosed.identity.publisher,
+        "place": disclosed.coverage.place,
         "manifest": "manifest.json",
         "resolution": release.grid.resolution,
         "period": {"first": period.first.isoformat(), "last": period.last.isoformat()},
         "time_zone": period.time_zone,
         "slot_kind": release.grid.slot_kind.value,
         "privacy": {
-            "definition": disclosed(release, "guarantee", "definition"),
-            "epsilon": disclosed(release, "guarantee", "epsilon"),
-            **_concentrated(release),
-            "privacy_unit": disclosed(release, "unit", "privacy_unit"),
-            "neighbouring_relation": disclosed(release, "unit", "neighbouring_relation"),
+            "definition": disclosed.guarantee.definition,
+            "epsilon": disclosed.guarantee.epsilon,
+            **disclosed.guarantee.concentrated,
+            "privacy_unit": disclosed.unit.privacy_unit,
+            "neighbouring_relation": disclosed.unit.neighbouring_relation,
         },
         "interval_level": release.interval_level,
-        "interval_kind": disclosed(release, "uncertainty", "interval_kind"),
+        "interval_kind": disclosed.uncertainty.interval_kind,
         "min_vehicles": release.min_vehicles,
         "statistics": {
             statistic.column(release.display_unit): {
@@ -127,12 +120,11 @@ def metadata(release: Release) -> dict[str, object]:
 
 def _stream(release: Release) -> dict[str, object]:
     """Which publication of a stream this is; nothing for a release that is made once."""
-    recipe = release.disclosure.get("recipe")
-    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
-    if not isinstance(stream, Mapping):
+    stream = release.disclosure.recipe.stream
+    if stream is None:
         return {}
     names = ("publication", "as_of", "publish_every_minutes")
-    return {"stream": {name: stream[name] for name in names}}
+    return {"stream": {name: getattr(stream, name) for name in names}}
 
 
 def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> list[float]:

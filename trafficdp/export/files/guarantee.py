@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 
 from trafficdp.errors import UsageError
@@ -11,12 +9,11 @@ from trafficdp.export.files.words import guarantee_in_words, zcdp_in_words
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.disclosure import CONCENTRATED, PURE, Guarantee
 from trafficdp.privacy.loss import PICO, PureDP, decimal_text
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
-PURE = "pure epsilon-differential privacy, user level"
-CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 CONVERSION = "Canonne, Kamath, Steinke 2020, Proposition 12"
 
 
@@ -26,7 +23,7 @@ def guarantee_group(
     after: int,
     budget: PureDP | ZCDP,
     policy: BudgetPolicy | ZCDPBudget | None,
-) -> dict[str, object]:
+) -> Guarantee:
     """Return the group; ``after`` is the sum of all releases' largest losses, this one included (10^-12).
 
     In zCDP, ``epsilon`` is what ``rho`` implies at ``delta``, and all sums and budgets are rho.
@@ -34,46 +31,37 @@ def guarantee_group(
     """
     sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": decimal_text(budget.pico)}
     if isinstance(loss, PureDP):
-        return {
-            "definition": PURE,
-            "epsilon": decimal_text(loss.pico),
+        return Guarantee(
+            definition=PURE,
+            epsilon=decimal_text(loss.pico),
+            in_words=guarantee_in_words(relation, loss),
             **sums,
-            "in_words": guarantee_in_words(relation, loss),
-        }
+        )
     if not isinstance(policy, ZCDPBudget):
         raise UsageError("a loss in rho needs a budget in rho", todo="set [budget] kind, rho and delta")
+    rho = decimal_text(loss.pico)
     epsilon, together = (decimal_text(int(policy.epsilon(each) * PICO)) for each in (loss, ZCDP(after)))
-    return {
-        "definition": CONCENTRATED,
-        "rho": decimal_text(loss.pico),
-        "epsilon": epsilon,
-        "delta": policy.delta,
-        "conversion": CONVERSION,
+    return Guarantee(
+        definition=CONCENTRATED,
+        rho=rho,
+        epsilon=epsilon,
+        delta=policy.delta,
+        conversion=CONVERSION,
+        epsilon_of_sum=together,
+        in_words=zcdp_in_words(relation, rho, epsilon, policy.delta),
         **sums,
-        "epsilon_of_sum": together,
-        "in_words": zcdp_in_words(relation, decimal_text(loss.pico), epsilon, policy.delta),
-    }
+    )
 
 
-def loss_text(guarantee: Mapping[str, object]) -> str:
-    """Return the loss that adds up: epsilon, or rho where the guarantee is in rho."""
-    return str(guarantee["rho"] if "rho" in guarantee else guarantee["epsilon"])
-
-
-def in_short(guarantee: Mapping[str, object]) -> str:
-    """Return the loss as people read it: "epsilon 4", or rho with the (epsilon, delta) that follows."""
-    if "rho" not in guarantee:
-        return f"epsilon {guarantee['epsilon']}"
-    return f"rho {guarantee['rho']} (epsilon {guarantee['epsilon']} at delta {guarantee['delta']})"
-
-
-def conversion_holds(guarantee: Mapping[str, object]) -> bool:
-    """Return whether both epsilons are what the tight conversion gives for rho and its sum."""
-    if "rho" not in guarantee:
-        return True
-    pairs = (("rho", "epsilon"), ("sum_of_maxima", "epsilon_of_sum"))
+def conversion_holds(guarantee: Guarantee) -> bool:
+    """Return whether the guarantee is pure, or both epsilons are what the tight conversion gives for rho."""
+    stated = (guarantee.rho, guarantee.delta, guarantee.epsilon_of_sum, guarantee.conversion)
+    if guarantee.definition == PURE:
+        return stated == (None,) * 4
+    rho, delta, of_sum, conversion = stated
+    if rho is None or delta is None or of_sum is None or conversion is None:
+        return False
     return all(
-        zcdp_to_approx(ZCDP.at_least(Fraction(str(guarantee[rho]))), str(guarantee["delta"])).epsilon
-        == Fraction(Decimal(str(guarantee[epsilon])))
-        for rho, epsilon in pairs
+        zcdp_to_approx(ZCDP.at_least(Fraction(loss)), delta).epsilon == Fraction(epsilon)
+        for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
     )

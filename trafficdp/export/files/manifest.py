@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
 from jsonschema.exceptions import best_match
@@ -20,29 +20,53 @@ from jsonschema.exceptions import best_match
 from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, rfc3339
-from trafficdp.export.files.guarantee import conversion_holds, loss_text
+from trafficdp.export.files.guarantee import conversion_holds
+from trafficdp.export.files.registry import registry_record
+from trafficdp.model.json_codec import Says, as_json, from_json
+from trafficdp.privacy.disclosure import Accounting, Counted, Disclosure, Sha256
 from trafficdp.privacy.release import Release
 
 VERSION = 1
 
 
-def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
-    """Return the manifest of ``release`` with ``files``, validated.
+@dataclass(frozen=True, kw_only=True)
+class LedgerAccounting(Accounting):
+    """The accounting with its place in the ledger, known only after the charge was chained."""
 
-    Raises DataError when the disclosure is incomplete or belongs to another release.
+    ledger_sequence: Counted
+    head_hash: Sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Disclosure):
+    """What is said with a private map: the disclosure, the place in the ledger, and the files."""
+
+    accounting: LedgerAccounting
+    manifest_version: Annotated[int, Says({"const": VERSION})]
+    files: Annotated[tuple[FileFacts, ...], Says({"minItems": 1})]
+
+
+def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
+    """Return the manifest of ``release`` with ``files``, validated, as plain JSON values.
+
+    Raises DataError when the disclosure belongs to another release.
     """
-    document: dict[str, Any] = json.loads(json.dumps(dict(release.disclosure), allow_nan=False))
-    document["manifest_version"] = VERSION
-    accounting = document.get("accounting")
-    if isinstance(accounting, dict):
-        # known only after the entry that holds the disclosure was chained
-        accounting["ledger_sequence"] = release.ledger.sequence
-        accounting["head_hash"] = release.ledger.head_hash
-    document["files"] = [asdict(files[name]) for name in sorted(files)]
-    for listed in document["files"]:
-        listed["columns"] = list(listed["columns"])
+    groups = {field.name: getattr(release.disclosure, field.name) for field in fields(Disclosure)}
+    manifest = Manifest(
+        **{
+            **groups,
+            "accounting": LedgerAccounting(
+                **{field.name: getattr(groups["accounting"], field.name) for field in fields(Accounting)},
+                ledger_sequence=release.ledger.sequence,
+                head_hash=release.ledger.head_hash,
+            ),
+            "manifest_version": VERSION,
+            "files": tuple(files[name] for name in sorted(files)),
+        }
+    )
+    document: dict[str, Any] = as_json(manifest)
     validate_manifest(document)
-    _check_release(document, release)
+    _check_release(manifest, release)
     return document
 
 
@@ -60,8 +84,8 @@ def manifest_schema() -> dict[str, Any]:
     return schema
 
 
-def validate_manifest(document: object) -> None:
-    """Raise DataError, naming the JSON path, unless ``document`` is a complete, consistent manifest."""
+def validate_manifest(document: object) -> Manifest:
+    """Return the manifest; raise DataError, naming the JSON path, unless complete and consistent."""
     validator = jsonschema.Draft202012Validator(manifest_schema())
     error = best_match(validator.iter_errors(document))
     if error is not None:
@@ -71,30 +95,27 @@ def validate_manifest(document: object) -> None:
             got=reason,
             expected="what manifest.schema.json asks for",
         )
-    if not isinstance(document, Mapping):
-        return
-    _check_sums(document)
+    manifest = from_json(Manifest, document)
+    _check_sums(manifest)
+    return manifest
 
 
-def _check_sums(document: Mapping[str, Any]) -> None:
-    guarantee, accounting = document["guarantee"], document["accounting"]
-    numbers = document["coverage"]["bins"]
-    try:
-        before, after = (Decimal(accounting[f"sum_of_maxima_{when}"]) for when in ("before", "after"))
-        budget, spent = Decimal(accounting["budget_per_vehicle"]), Decimal(loss_text(guarantee))
-        left = Decimal(accounting["left_for_every_vehicle"])
-    except InvalidOperation as error:
-        raise DataError("the manifest holds a loss that is not a number") from error
+def _check_sums(manifest: Manifest) -> None:
+    guarantee, accounting, bins = manifest.guarantee, manifest.accounting, manifest.coverage.bins
+    before, after = Decimal(accounting.sum_of_maxima_before), Decimal(accounting.sum_of_maxima_after)
+    budget, left = Decimal(accounting.budget_per_vehicle), Decimal(accounting.left_for_every_vehicle)
     wrong = {
-        "$.accounting.sum_of_maxima_after": after != before + spent,
+        "$.accounting.sum_of_maxima_after": after != before + Decimal(guarantee.loss),
         "$.accounting.left_for_every_vehicle": left != max(Decimal(0), budget - after),
-        "$.guarantee.sum_of_maxima": Decimal(guarantee["sum_of_maxima"]) != after,
-        "$.guarantee.budget_per_vehicle": Decimal(guarantee["budget_per_vehicle"]) != budget,
+        "$.guarantee.sum_of_maxima": Decimal(guarantee.sum_of_maxima) != after,
+        "$.guarantee.budget_per_vehicle": Decimal(guarantee.budget_per_vehicle) != budget,
         "$.guarantee.epsilon": not conversion_holds(guarantee),
-        "$.coverage.bins.total": numbers["total"] != sum(numbers.values()) - numbers["total"],
-        "$.honesty.idealised_mechanisms": document["honesty"]["idealised_mechanisms"]
-        != any(each.get("idealised", False) for each in document["mechanisms"]),
-        "$.files": len({each["name"] for each in document["files"]}) != len(document["files"]),
+        "$.coverage.bins.total": bins.total
+        != bins.released + bins.constant + bins.withheld + bins.uninformative,
+        "$.honesty.idealised_mechanisms": manifest.honesty.idealised_mechanisms
+        != any(each.idealised for each in manifest.mechanisms),
+        "$.files": len({each.name for each in manifest.files}) != len(manifest.files),
+        "$.registry": manifest.registry != registry_record(manifest),
     }
     for path, is_wrong in wrong.items():
         if is_wrong:
@@ -103,19 +124,19 @@ def _check_sums(document: Mapping[str, Any]) -> None:
             )
 
 
-def _check_release(document: Mapping[str, Any], release: Release) -> None:
-    coverage = document["coverage"]
+def _check_release(manifest: Manifest, release: Release) -> None:
+    coverage = manifest.coverage
     same = {
-        "$.identity.release": document["identity"]["release"] == release.id,
-        "$.identity.created_at": document["identity"]["created_at"] == rfc3339(release.created_at),
-        "$.coverage.study_area_sha256": coverage["study_area_sha256"] == release.grid.area.hash,
-        "$.coverage.resolution": coverage["resolution"] == release.grid.resolution,
-        "$.coverage.slot_kind": coverage["slot_kind"] == release.grid.slot_kind.value,
-        "$.coverage.min_vehicles": coverage["min_vehicles"] == release.min_vehicles,
-        "$.coverage.bins": coverage["bins"] == bin_numbers(release.status),
-        "$.uncertainty.interval_level": document["uncertainty"]["interval_level"] == release.interval_level,
-        "$.honesty.publish_counts": document["honesty"]["publish_counts"] == (release.vehicles is not None),
-        "$.mechanisms": [each["statistic"] for each in document["mechanisms"]]
+        "$.identity.release": manifest.identity.release == release.id,
+        "$.identity.created_at": manifest.identity.created_at == rfc3339(release.created_at),
+        "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
+        "$.coverage.resolution": coverage.resolution == release.grid.resolution,
+        "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
+        "$.coverage.min_vehicles": coverage.min_vehicles == release.min_vehicles,
+        "$.coverage.bins": coverage.bins == bin_numbers(release.status),
+        "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.interval_level,
+        "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
+        "$.mechanisms": [each.statistic for each in manifest.mechanisms]
         == [each.column(release.display_unit) for each in published_statistics(release)],
     }
     for path, agrees in same.items():

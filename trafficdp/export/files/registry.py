@@ -7,92 +7,88 @@ schemas/registry.schema.json. Its sectors know no transport; the publisher is a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from trafficdp.export.files.guarantee import in_short
+from trafficdp.privacy.disclosure import Coverage, Disclosure
 
 
-def registry_record(groups: Mapping[str, Any]) -> dict[str, object]:
+def registry_record(facts: Disclosure) -> dict[str, object]:
     """Return the record that follows from the other field groups of the disclosure."""
-    identity, coverage, unit = groups["identity"], groups["coverage"], groups["unit"]
-    guarantee, accounting, honesty = groups["guarantee"], groups["accounting"], groups["honesty"]
-    period, mechanisms = coverage["period"], groups["mechanisms"]
-    software, bounds = identity["software"], groups["bounds"]
-    published = "; ".join(f"{each['description']} ({each['unit']})" for each in mechanisms)
+    identity, coverage, unit, bounds = facts.identity, facts.coverage, facts.unit, facts.bounds
+    guarantee, honesty, mechanisms = facts.guarantee, facts.honesty, facts.mechanisms
+    period, software = coverage.period, identity.software
+    published = "; ".join(f"{each.description} ({each.unit})" for each in mechanisms)
     return {
-        "url_slug": _slug(f"traffic-speeds-{coverage['place']}-{identity['release']}"),
+        "url_slug": _slug(f"traffic-speeds-{coverage.place}-{identity.release}"),
         "status": "Draft",
         "tier": 3,
         "deployment": {
             "basic": {
-                "name": f"Private traffic speeds of {coverage['place']}",
+                "name": f"Private traffic speeds of {coverage.place}",
                 "data_curators": [
-                    {"data_curator_name": identity["publisher"], "data_curator_type": "Government"}
+                    {"data_curator_name": identity.publisher, "data_curator_type": "Government"}
                 ],
                 "intended_use": "Traffic planning and research on speeds by place and time.",
                 "data_product_type": "Summary statistics",
-                "data_product_region": coverage["place"],
+                "data_product_region": coverage.place,
                 "data_product_sector": "Government",
                 "description": f"A map of hexagonal cells (H3 resolution {_resolution(coverage)}), "
-                f"{period['first']} to {period['last']}: {published}.",
-                "publication_date": identity["created_at"][:10],
+                f"{period.first} to {period.last}: {published}.",
+                "publication_date": identity.created_at[:10],
             },
             "dp_variant": {
-                "variant_name": "Zero-concentrated DP" if "rho" in guarantee else "Pure DP",
+                "variant_name": "Pure DP" if guarantee.rho is None else "Zero-concentrated DP",
                 "data_domain": "Speed records of vehicles, each in one cell and slot of a declared grid, "
-                f"clipped to [{bounds['clip_low']}, {bounds['clip_high']}] {bounds['clip_unit']}.",
-                "unprotected_quantities": f"{' '.join(unit['not_protected'])} {honesty['counts_revealed']}",
+                f"clipped to [{bounds.clip_low}, {bounds.clip_high}] {bounds.clip_unit}.",
+                "unprotected_quantities": f"{' '.join(unit.not_protected)} {honesty.counts_revealed}",
             },
             "privacy_loss": {
                 "privacy_unit": "User-level",
-                "privacy_unit_details": f"The unit is a vehicle. {unit['protected']} Neighbouring relation: "
-                f"{unit['neighbouring_relation']}.",
+                "privacy_unit_details": f"The unit is a vehicle. {unit.protected} Neighbouring relation: "
+                f"{unit.neighbouring_relation}.",
                 "privacy_parameters": {
-                    name: float(guarantee[name]) for name in ("rho", "epsilon", "delta") if name in guarantee
+                    name: float(loss)
+                    for name, loss in {"epsilon": guarantee.epsilon, **guarantee.concentrated}.items()
                 },
-                "privacy_parameters_details": f"This release: {in_short(guarantee)}. Sum over all "
-                f"releases so far: {guarantee['sum_of_maxima']}. No vehicle may pass "
-                f"{guarantee['budget_per_vehicle']}.",
+                "privacy_parameters_details": f"This release: {guarantee.in_short}. Sum over all "
+                f"releases so far: {guarantee.sum_of_maxima}. No vehicle may pass "
+                f"{guarantee.budget_per_vehicle}.",
             },
             "deployment_model": {
                 "model_name": "Central",
                 "model_name_details": "The publisher holds the records and adds noise before release.",
-                "actors": f"{identity['publisher']} holds the records; anyone may read the release.",
+                "actors": f"{identity.publisher} holds the records; anyone may read the release.",
                 "release_type": "Many releases",
                 "release_type_details": "A ledger keeps every vehicle's total loss within a budget.",
                 "data_source_type": "Static",
-                "data_source_type_details": f"Records from {period['first']} to {period['last']}.",
+                "data_source_type_details": f"Records from {period.first} to {period.last}.",
                 "access_type": "Non-interactive",
                 "access_type_details": "Files are published; the records cannot be queried.",
             },
             "accounting": {
-                "post_processing": " ".join(f"{each.rstrip('.')}." for each in groups["post_processing"]),
-                "composition": accounting["composition"],
+                "post_processing": " ".join(f"{each.rstrip('.')}." for each in facts.post_processing),
+                "composition": facts.accounting.composition,
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": f"Tuning data: {honesty['tuning_data']}.",
+                "preprocessing_and_hyperparameter_tuning": f"Tuning data: {honesty.tuning_data}.",
                 "mechanisms": "; ".join(
-                    f"{each['statistic']}: {each['mechanism']}, {each['distribution']}, {each['sampler']}, "
-                    f"{each['library']}"
+                    f"{each.statistic}: {each.mechanism}, {each.distribution}, {each.sampler}, {each.library}"
                     for each in mechanisms
                 ),
-                "justification": f"{bounds['method']}. Noise is drawn on exact integers, so that "
+                "justification": f"{bounds.method}. Noise is drawn on exact integers, so that "
                 "floating-point numbers leak nothing.",
             },
             "administrative": {
-                "sources": f"The manifest of release {identity['release']}, "
-                f"{software['name']} {software['version']}.",
-                "registry_authors": [identity["publisher"]],
+                "sources": f"The manifest of release {identity.release}, {software.name} {software.version}.",
+                "registry_authors": [identity.publisher],
             },
         },
     }
 
 
-def _resolution(coverage: Mapping[str, Any]) -> str:
-    if "mosaic" not in coverage:
-        return str(coverage["resolution"])
-    every = sorted(coverage["mosaic"]["resolutions"])
+def _resolution(coverage: Coverage) -> str:
+    if coverage.mosaic is None:
+        return str(coverage.resolution)
+    every = sorted(coverage.mosaic.resolutions)
     return f"{every[0]} to {every[-1]}"
 
 

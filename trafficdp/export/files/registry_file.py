@@ -11,6 +11,7 @@ import yaml
 from jsonschema.exceptions import best_match
 
 from trafficdp.errors import DataError
+from trafficdp.model.json_codec import as_json
 from trafficdp.privacy.release import Release
 
 
@@ -26,7 +27,7 @@ def registry_bytes(release: Release) -> bytes:
 
     Raises DataError when the record does not meet the schema.
     """
-    record = json.loads(json.dumps(release.disclosure.get("registry")))
+    record = as_json(release.disclosure.registry)
     check = jsonschema.Draft202012Validator(
         registry_schema(), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
     )

@@ -25,7 +25,6 @@ from trafficdp.export.files.classes import (
     width_breaks,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, unit_label, withheld_because
-from trafficdp.export.files.disclosure import disclosed
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.payload import pack, thousandths
@@ -89,9 +88,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
 
     Shapes and numbers are packed columns (``payload``), painted on a canvas: 20,000 cells stay smooth. With
     ``live_seconds`` the page asks for ``live.geojson`` beside it that often, and for nothing else; without
-    it, it asks for nothing at all. Raises DataError without disclosure or without bins.
+    it, it asks for nothing at all. Raises DataError without bins.
     """
-    groups = {name: release.disclosure[name] for name in _needed_groups(release)}
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
     polygons, position = unique_polygons(release)
@@ -139,7 +137,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     text = fill_template(
         "map.html",
         withheld=withheld_because(release),
-        groups=groups,
+        groups=release.disclosure,
         drawing=drawing,
         outline=drawing.outline(release.grid.area.geometry),
         statistics=views,
@@ -151,14 +149,6 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         numbers=numbers,
     )
     return text.encode()
-
-
-def _needed_groups(release: Release) -> tuple[str, ...]:
-    for group, field in (("identity", "publisher"), ("coverage", "place"), ("unit", "not_protected")):
-        disclosed(release, group, field)
-    disclosed(release, "guarantee", "in_words")
-    disclosed(release, "honesty", "counts_revealed")
-    return ("identity", "coverage", "unit", "guarantee", "honesty")
 
 
 def _shapes(

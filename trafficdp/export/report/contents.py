@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.classes import hatch_limit
-from trafficdp.export.files.disclosure import disclosed
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import decimals
 from trafficdp.export.report.change import common_rows
@@ -52,23 +49,21 @@ class Contents:
         """Return the whole page."""
         release, atlas = self.release, self.atlas
         first, *rest = self.found.statistics
-        period, software = release.grid.period, _mapping(release, "identity", "software")
+        disclosed, period = release.disclosure, release.grid.period
+        software = disclosed.identity.software
         cells = drawn_cells(release, first, atlas) if self.lists.several else ()
         marks = self.lists.marks(first, cells)
         times = times_of(release, first, atlas, [(cell, marks[cell][0]) for cell in cells])
         change = self._change()
         messages = [*self._messages(first), *(change.sentences[:2] if change else ())]
-        forced = bool(disclosed(release, "honesty", "forced"))
         words, unit = WORDS[first.statistic], self.lists.unit(first.statistic)
         limit = format(hatch_limit(first.statistic, release.bound, release.display_unit), "g")
         bound = float(release.bound.upper * release.bound.unit.factor_to(release.display_unit))
         return Page(
-            title=sentences.title(str(disclosed(release, "coverage", "place"))),
-            subtitle=sentences.subtitle(
-                period.first, period.last, str(disclosed(release, "identity", "publisher")), release.id
-            ),
-            generator=f"{software['name']} {software['version']}",
-            warnings=(sentences.FORCED,) if forced else (),
+            title=sentences.title(disclosed.coverage.place),
+            subtitle=sentences.subtitle(period.first, period.last, disclosed.identity.publisher, release.id),
+            generator=f"{software.name} {software.version}",
+            warnings=(sentences.FORCED,) if disclosed.honesty.forced else (),
             messages=(*self._selected(), *messages),
             main=self._section(sentences.HEADINGS["map"], first, marks),
             times=times if self.lists.several else None,
@@ -174,8 +169,3 @@ class Contents:
             for rows, down in ((fell, True), (rose, False))
         )
         return Section(heading, said, figure, change_legend(statistic), tables if figure else ())
-
-
-def _mapping(release: Release, group: str, field: str) -> Mapping[str, Any]:
-    found = disclosed(release, group, field)
-    return found if isinstance(found, Mapping) else {}

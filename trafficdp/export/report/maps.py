@@ -21,7 +21,6 @@ from trafficdp.export.files.classes import (
     letters_of,
 )
 from trafficdp.export.files.columns import unit_label, withheld_because
-from trafficdp.export.files.disclosure import disclosed
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.picture import FELL, ROSE, UNSURE, Picture, draw, swatch
@@ -98,7 +97,7 @@ class Atlas:
     def figure(self, statistic: Statistic, slot: int, caption: str, marks: Marks, *, small: bool) -> Figure:
         """Return the map of ``statistic`` at ``slot``."""
         words, letters = WORDS[statistic], self.letters(statistic, slot)
-        title = sentences.map_title(words, str(disclosed(self.release, "coverage", "place")))
+        title = sentences.map_title(words, self.release.disclosure.coverage.place)
         several = len(self.slots) > 1
         title = f"{title}, {self.release.slots[slot].label}" if several else title
         return Figure(self._drawn(letters, marks, small=small), title, described(letters), caption)

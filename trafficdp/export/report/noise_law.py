@@ -8,7 +8,7 @@ they are clamped to their range; each lies within noise and a bias of the truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -344,13 +344,12 @@ def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool
 
 def _parents(release: Release) -> IntArray | None:
     """The number of every bin's parent, -1 for none; None where no parents were drawn."""
-    facts = release.disclosure.get("recipe")
-    parents = facts.get("parents") if isinstance(facts, Mapping) else None
-    if not isinstance(parents, Mapping) or not parents.get("half_width"):
+    parents = release.disclosure.recipe.parents
+    if parents is None or not parents.half_width:
         return None
     block = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
     result = np.full(len(block), -1, dtype=np.int64)
-    result[block >= 0] = parents["of"]
+    result[block >= 0] = parents.of
     return result
 
 

@@ -7,50 +7,44 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.errors import DataError, UsageError
-from trafficdp.export.files.disclosure import bin_numbers, disclosed, exact_text, rfc3339
+from trafficdp.errors import UsageError
+from trafficdp.export.files.disclosure import bin_numbers, exact_text, rfc3339
+from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.slot import SlotKind
-
-GROUPS = {
-    "identity", "coverage", "data", "unit", "bounds", "guarantee", "mechanisms", "accounting",
-    "post_processing", "uncertainty", "honesty", "recipe", "registry",
-}  # fmt: skip
+from trafficdp.privacy.disclosure import BinNumbers, Disclosure
 
 
-def test_every_group_but_the_files_is_there(city):
-    assert set(city.disclosure) == GROUPS
-
-
-def test_it_is_plain_json(any_release):
-    assert json.loads(json.dumps(any_release.disclosure, allow_nan=False)) == any_release.disclosure
+def test_it_is_read_from_json_as_it_was(any_release):
+    text = json.dumps(as_json(any_release.disclosure), allow_nan=False)
+    assert from_json(Disclosure, json.loads(text)) == any_release.disclosure
 
 
 def test_the_largest_count_of_a_vehicle_is_told_only_with_the_counts(city, calendar):
-    assert disclosed(city, "bounds", "fixes_per_vehicle_in_a_bin") is None
-    assert disclosed(calendar, "bounds", "fixes_per_vehicle_in_a_bin") == 300
+    assert city.disclosure.bounds.fixes_per_vehicle_in_a_bin is None
+    assert calendar.disclosure.bounds.fixes_per_vehicle_in_a_bin == 300
 
 
 def test_sums_of_epsilon_are_exact(city):
-    assert disclosed(city, "guarantee", "epsilon") == "3.999999999999"
-    assert disclosed(city, "accounting", "sum_of_maxima_before") == "1"
-    assert disclosed(city, "accounting", "sum_of_maxima_after") == "4.999999999999"
-    assert disclosed(city, "accounting", "left_for_every_vehicle") == "3.000000000001"
+    assert city.disclosure.guarantee.epsilon == "3.999999999999"
+    assert city.disclosure.accounting.sum_of_maxima_before == "1"
+    assert city.disclosure.accounting.sum_of_maxima_after == "4.999999999999"
+    assert city.disclosure.accounting.left_for_every_vehicle == "3.000000000001"
 
 
 def test_bins_are_counted_by_status(city):
-    numbers = disclosed(city, "coverage", "bins")
-    assert numbers == {"total": 61, "released": 47, "constant": 0, "withheld": 9, "uninformative": 5}
-    assert bin_numbers(np.array([], dtype=object))["total"] == 0
+    numbers = city.disclosure.coverage.bins
+    assert numbers == BinNumbers(total=61, released=47, constant=0, withheld=9, uninformative=5)
+    assert bin_numbers(np.array([], dtype=object)).total == 0
 
 
 def test_noise_scales_are_those_of_the_published_table(city):
     from trafficdp.privacy.published import published_frame
 
     table = published_frame(city)
-    for mechanism in city.disclosure["mechanisms"]:
-        scale = table[f"{mechanism['statistic']}_noise_scale"]
+    for mechanism in city.disclosure.mechanisms:
+        scale = table[f"{mechanism.statistic}_noise_scale"]
         scale = scale[scale > 0]
-        assert (mechanism["noise_scale_min"], mechanism["noise_scale_max"]) == (scale.min(), scale.max())
+        assert (mechanism.noise_scale_min, mechanism.noise_scale_max) == (scale.min(), scale.max())
 
 
 def test_day_parts_are_listed_only_where_they_count(city, make_release):
@@ -63,13 +57,8 @@ def test_day_parts_are_listed_only_where_they_count(city, make_release):
         slot_kind=SlotKind.DAY_PART,
         slots={0: SlotFacts("night", None, None)},
     )
-    assert disclosed(city, "coverage", "day_parts") == []
-    assert len(disclosed(parts, "coverage", "day_parts")) == 5
-
-
-def test_what_is_missing_is_named(city):
-    with pytest.raises(DataError, match=r"guarantee\.nothing"):
-        disclosed(city, "guarantee", "nothing")
+    assert city.disclosure.coverage.day_parts == ()
+    assert len(parts.disclosure.coverage.day_parts) == 5
 
 
 def test_times_are_told_in_utc():
@@ -92,6 +81,6 @@ def test_bounds_are_told_exactly(value, text):
 
 
 def test_the_promise_in_words_never_understates_the_factor(city):
-    words = disclosed(city, "guarantee", "in_words")
+    words = city.disclosure.guarantee.in_words
     assert "at most 54.6 " in words
     assert np.exp(3.999999999999) <= 54.6

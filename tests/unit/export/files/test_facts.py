@@ -3,9 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trafficdp.errors import UsageError
-from trafficdp.export.files.facts import MechanismFacts, SoftwareFacts, SourceFacts
-from trafficdp.model.source import UnitPeriod
+from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 
@@ -17,33 +15,22 @@ def mechanism(statistic, scale, bias=0.05):
 
 
 def test_scales_are_told_in_display_units_to_the_power_of_the_statistic():
-    assert mechanism(Statistic.MEAN, [1.0, 2.0]).as_json(MS, KMH)["noise_scale_max"] == pytest.approx(7.2)
-    told = mechanism(Statistic.VARIANCE, [1.0, 2.0]).as_json(MS, KMH)
-    assert told["noise_scale_min"] == pytest.approx(12.96)
-    assert told["unit"] == "(km/h)²"
+    assert mechanism(Statistic.MEAN, [1.0, 2.0]).stated(MS, KMH).noise_scale_max == pytest.approx(7.2)
+    told = mechanism(Statistic.VARIANCE, [1.0, 2.0]).stated(MS, KMH)
+    assert told.noise_scale_min == pytest.approx(12.96)
+    assert told.unit == "(km/h)²"
 
 
 def test_bins_without_noise_do_not_count_as_the_smallest_scale():
-    told = mechanism(Statistic.MEAN, [0.0, np.nan, 3.0]).as_json(MS, MS)
-    assert told["noise_scale_min"] == told["noise_scale_max"] == 3.0
+    told = mechanism(Statistic.MEAN, [0.0, np.nan, 3.0]).stated(MS, MS)
+    assert told.noise_scale_min == told.noise_scale_max == 3.0
 
 
 def test_a_statistic_without_any_noise_has_no_scale():
-    told = mechanism(Statistic.VARIANCE, [0.0, np.nan]).as_json(MS, MS)
-    assert told["noise_scale_min"] is None
-    assert told["noise_scale_max"] is None
+    told = mechanism(Statistic.VARIANCE, [0.0, np.nan]).stated(MS, MS)
+    assert told.noise_scale_min is None
+    assert told.noise_scale_max is None
 
 
 def test_bias_is_rounded_up():
-    assert mechanism(Statistic.MEAN, [1.0], bias=0.0501).bias_as_json(MS, MS)["bias"] == 0.051
-
-
-def test_a_commit_that_is_not_known_is_left_out():
-    assert SoftwareFacts("trafficdp", "0.1.0").as_json() == {"name": "trafficdp", "version": "0.1.0"}
-
-
-def test_where_speeds_come_from_is_never_left_open():
-    with pytest.raises(UsageError, match="speed"):
-        SourceFacts("buses", "csv", (UnitPeriod(MS),), ("rule",), "unclear", "warn")
-    with pytest.raises(UsageError, match="unit_check"):
-        SourceFacts("buses", "csv", (UnitPeriod(MS),), ("rule",), "reported", "passed")
+    assert mechanism(Statistic.MEAN, [1.0], bias=0.0501).bias_stated(MS, MS).bias == 0.051

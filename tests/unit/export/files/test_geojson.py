@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from geojson_pydantic import FeatureCollection
 
-from trafficdp.errors import DataError
 from trafficdp.export.files.checks import check_geojson
 from trafficdp.export.files.geojson import bounding_box, geojson_bytes
 from trafficdp.model.area import StudyArea
@@ -153,13 +152,6 @@ def test_the_bounding_box_leaves_out_the_widest_gap(boxes, expected):
 def test_a_pentagon_is_drawn(pentagon):
     corners = {len(f["geometry"]["coordinates"][0]) - 1 for f in document_of(pentagon)["features"]}
     assert corners & {5, 10}
-
-
-def test_a_release_without_its_disclosure_is_refused(city):
-    from dataclasses import replace
-
-    with pytest.raises(DataError, match=r"identity\.publisher"):
-        geojson_bytes(replace(city, disclosure={}))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from trafficdp.export.files.registry_file import registry_bytes
 
 def test_the_file_is_the_record_of_the_manifest(any_release):
     record = yaml.safe_load(registry_bytes(any_release))
-    assert record == yaml.safe_load(yaml.safe_dump(dict(any_release.disclosure["registry"])))
+    assert record == yaml.safe_load(yaml.safe_dump(dict(any_release.disclosure.registry)))
     assert list(record) == ["url_slug", "status", "tier", "deployment"]
 
 
@@ -31,8 +31,8 @@ def test_the_date_stays_text_and_no_line_is_folded(city):
     ],
 )
 def test_a_record_that_the_registry_would_refuse_is_refused(group, field, value, place, city):
-    record = city.disclosure["registry"]
+    record = city.disclosure.registry
     deployment = record["deployment"]
     wrong = {**record, "deployment": {**deployment, group: {**deployment[group], field: value}}}
     with pytest.raises(DataError, match=place):
-        registry_bytes(replace(city, disclosure={**city.disclosure, "registry": wrong}))
+        registry_bytes(replace(city, disclosure=replace(city.disclosure, registry=wrong)))

@@ -110,8 +110,8 @@ def test_the_promise_is_on_the_page(city):
 
 
 def test_a_forced_release_says_so(city):
-    honesty = {**city.disclosure["honesty"], "forced": True}
-    forced = replace(city, disclosure={**city.disclosure, "honesty": honesty})
+    honesty = replace(city.disclosure.honesty, forced=True)
+    forced = replace(city, disclosure=replace(city.disclosure, honesty=honesty))
     assert "Released in spite of a warning" in page_of(forced)
     assert "Released in spite of a warning" not in page_of(city)
 
@@ -144,8 +144,3 @@ def test_a_release_without_bins_has_no_map(city):
     empty = replace(city, cell=city.cell[:0], slot=city.slot[:0], status=city.status[:0], estimates={})
     with pytest.raises(DataError, match="no bins"):
         html_bytes(empty)
-
-
-def test_a_release_without_disclosure_has_no_map(city):
-    with pytest.raises(DataError, match="disclosure"):
-        html_bytes(replace(city, disclosure={}))

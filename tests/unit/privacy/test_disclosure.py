@@ -1,0 +1,20 @@
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.model.json_codec import as_json
+from trafficdp.privacy.disclosure import DeclaredUnit, Software, Source
+
+UNITS = (DeclaredUnit(unit="m/s", first=None, last=None),)
+
+
+def test_a_commit_that_is_not_known_is_left_out():
+    assert as_json(Software(name="trafficdp", version="1")) == {"name": "trafficdp", "version": "1"}
+
+
+@pytest.mark.parametrize("changed", [{"speed": "unclear"}, {"unit_check": "passed"}])
+def test_where_speeds_come_from_is_never_left_open(changed):
+    facts = {"name": "buses", "format": "csv", "units": UNITS, "cleaning": ("rule",)}
+    facts |= {"speed": "reported", "unit_check": "warn"}
+    Source(**facts)
+    with pytest.raises(UsageError, match=next(iter(changed))):
+        Source(**facts | changed)

@@ -1,0 +1,503 @@
+"""What is said with a release and fixed when its charge is committed, field by field.
+
+Models: Census 2020 noisy measurements, Google mobility, Wikimedia; NIST SP 800-226; the OpenDP deployments
+registry. Nothing here depends on a value: all of it is known before the noise is drawn. JSON and back by
+``model.json_codec``; ``Says`` is what the JSON Schema says beyond the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from trafficdp._validate import one_of
+from trafficdp.model.json_codec import Says
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+
+PURE = "pure epsilon-differential privacy, user level"
+CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
+INTERVAL_KIND = "per bin, two-sided, of the sample statistic of the clipped speeds"
+SPEEDS = ("reported", "derived", "mixed")
+UNIT_CHECKS = ("warn", "stop", "warn or stop")
+_LABELS = [unit.label for unit in SpeedUnit]
+_KINDS = ["lattice", "moments", "moment_blocks", "mechanism", "blocks", "suppressed", "consistent"]
+
+# what the JSON Schema says of a text or number that is used in several places
+Text = Annotated[
+    str,
+    Says(
+        {
+            "minLength": 1,
+            "pattern": r"\S",
+            "not": {"pattern": r"^\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$"},
+        }
+    ),
+]
+Sha256 = Annotated[str, Says({"pattern": "^[0-9a-f]{64}$"})]
+Loss = Annotated[
+    str,
+    Says({"pattern": r"^(0|[1-9][0-9]*)(\.[0-9]{1,12})?$", "description": "decimal number, exact to 1e-12"}),
+]
+Exact = Annotated[
+    str,
+    Says(
+        {
+            "pattern": r"^(0|[1-9][0-9]*)((\.[0-9]{1,12})|(/[1-9][0-9]*))?$",
+            "description": "decimal number or ratio, exact",
+        }
+    ),
+]
+Day = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
+Moment = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"})]
+Slots = Annotated[str, Says({"enum": [kind.value for kind in SlotKind]})]
+UnitLabel = Annotated[str, Says({"enum": _LABELS})]
+StatisticUnit = Annotated[str, Says({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]
+Column = Annotated[
+    str, Says({"pattern": r"^speed_(mean|vehicle_mean)_(ms|kmh|mph)$|^speed_variance_(ms|kmh|mph)2$"})
+]
+Counted = Annotated[int, Says({"minimum": 1})]
+Number = Annotated[int, Says({"minimum": 0})]
+Hour = Annotated[int, Says({"minimum": 0, "maximum": 24})]
+Resolution = Annotated[int, Says({"minimum": 0, "maximum": 15})]
+Positive = Annotated[float, Says({"exclusiveMinimum": 0})]
+Ring = Annotated[tuple[tuple[float, float], ...], Says({"minItems": 4})]
+Rings = Annotated[tuple[Ring, ...], Says({"minItems": 1})]
+Texts = Annotated[tuple[Text, ...], Says({"minItems": 1})]
+SettingName = Annotated[str, Says({"pattern": "^[a-z][a-z0-9_]{0,63}$"})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Software:
+    """What made the release; ``commit`` only where it is known."""
+
+    name: Text
+    version: Text
+    commit: Annotated[str | None, Says({"pattern": "^[0-9a-f]{7,64}$"})] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Which release it is; ``question`` is the SQL that it answers, where it does."""
+
+    release: Text
+    publisher: Text
+    software: Software
+    created_at: Moment
+    supersedes: Text | None
+    question: Text | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polygon:
+    """A GeoJSON polygon, (longitude, latitude)."""
+
+    type: Annotated[str, Says({"const": "Polygon"})]
+    coordinates: Rings
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiPolygon:
+    """Several GeoJSON polygons."""
+
+    type: Annotated[str, Says({"const": "MultiPolygon"})]
+    coordinates: Annotated[tuple[Rings, ...], Says({"minItems": 1})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredPeriod:
+    """First and last day, in the time zone of the city."""
+
+    first: Day
+    last: Day
+    time_zone: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedHours:
+    """A part of the day: from ``first_hour`` to before ``end_hour``."""
+
+    name: Text
+    first_hour: Hour
+    end_hour: Hour
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedPlace:
+    """A place of a selection."""
+
+    name: Text
+    area_sha256: Sha256
+    area: Polygon | MultiPolygon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """What of area and period counts at all, when it is not everything."""
+
+    in_words: Text
+    hours_of_week: Annotated[
+        tuple[Annotated[int, Says({"minimum": 0, "maximum": 167})], ...] | None,
+        Says({"minItems": 1, "uniqueItems": True}),
+    ]
+    places: tuple[Annotated[tuple[SelectedPlace, ...], Says({"minItems": 1})], ...]
+    cells: Annotated[
+        tuple[Annotated[str, Says({"pattern": "^[0-9a-f]{1,16}$"})], ...] | None,
+        Says({"minItems": 1, "uniqueItems": True}),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinsOfLevel:
+    """How many bins of one resolution and slot kind are published."""
+
+    resolution: Resolution
+    slot_kind: Slots
+    bins: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralResolutions:
+    """The resolutions of a map of several, how many bins of each are published, and what was asked."""
+
+    resolutions: Annotated[tuple[Resolution, ...], Says({"minItems": 1, "uniqueItems": True})]
+    published_bins: Annotated[tuple[BinsOfLevel, ...], Says({"minItems": 1})]
+    max_half_width: Text
+    unit: Text
+    in_words: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinNumbers:
+    """How many bins there are in all and of each status."""
+
+    total: Number
+    released: Number
+    constant: Number
+    withheld: Number
+    uninformative: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Where and when."""
+
+    place: Text
+    study_area: Polygon | MultiPolygon
+    study_area_sha256: Sha256
+    resolution: Resolution
+    period: DeclaredPeriod
+    slot_kind: Slots
+    day_parts: tuple[NamedHours, ...]
+    bin_list: Text
+    min_vehicles: Number
+    bins: BinNumbers
+    selection: Selected | None = None
+    mosaic: SeveralResolutions | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredUnit:
+    """The unit of a source's speeds from ``first`` to ``last`` (None: without end)."""
+
+    unit: UnitLabel
+    first: Day | None
+    last: Day | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One source of records: declared units, cleaning rules in words, and where its speeds come from.
+
+    ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring fixes) or "mixed".
+    ``unit_check`` is what the comparison of speeds with distances could do to a file: "warn" the curator,
+    "stop" the file, or, from file to file, "warn or stop". What it found follows from speeds and is not here.
+    """
+
+    name: Text
+    format: Text
+    units: Annotated[tuple[DeclaredUnit, ...], Says({"minItems": 1})]
+    cleaning: Texts
+    speed: Annotated[str, Says({"enum": list(SPEEDS)})]
+    unit_check: Annotated[str, Says({"enum": list(UNIT_CHECKS)})]
+
+    def __post_init__(self) -> None:
+        one_of(SPEEDS, speed=self.speed)
+        one_of(UNIT_CHECKS, unit_check=self.unit_check)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What the release was made from; ``data_version`` is the random name of the records."""
+
+    sources: Annotated[tuple[Source, ...], Says({"minItems": 1})]
+    data_version: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Who is protected, and from what."""
+
+    privacy_unit: Annotated[str, Says({"const": "vehicle"})]
+    identified_by: Text
+    period: Text
+    neighbouring_relation: Annotated[str, Says({"enum": [each.value for each in NeighbouringRelation]})]
+    protected: Text
+    not_protected: Texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How values and contributions are bounded; None says nothing."""
+
+    clip_low: Annotated[str, Says({"const": "0"})]
+    clip_high: Exact
+    clip_unit: UnitLabel
+    step: Exact
+    bins_per_vehicle: Counted | None
+    fixes_per_vehicle_in_a_bin: Counted | None
+    method: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """Pure: epsilon adds up. zCDP: rho adds up, and sums and budgets are rho.
+
+    ``epsilon`` is then what rho implies at delta by the conversion. ``rho``, ``delta``, ``conversion`` and
+    ``epsilon_of_sum`` are stated in zCDP alone.
+    """
+
+    definition: Annotated[str, Says({"enum": [PURE, CONCENTRATED]})]
+    epsilon: Loss
+    sum_of_maxima: Loss
+    budget_per_vehicle: Loss
+    in_words: Text
+    rho: Loss | None = None
+    delta: Annotated[
+        str | None,
+        Says(
+            {
+                "pattern": "^[0-9.]+([eE]-?[0-9]+)?$",
+                "description": "decimal number below 1, perhaps with an exponent",
+            }
+        ),
+    ] = None
+    conversion: Text | None = None
+    epsilon_of_sum: Loss | None = None
+
+    @property
+    def loss(self) -> str:
+        """The loss that adds up: epsilon, or rho where the guarantee is in rho."""
+        return self.epsilon if self.rho is None else self.rho
+
+    @property
+    def quantity(self) -> str:
+        """What the numbers that add up are called."""
+        return "epsilon" if self.rho is None else "rho"
+
+    @property
+    def in_short(self) -> str:
+        """The loss as people read it: "epsilon 4", or rho with the (epsilon, delta) that follows."""
+        if self.rho is None:
+            return f"epsilon {self.epsilon}"
+        return f"rho {self.rho} (epsilon {self.epsilon} at delta {self.delta})"
+
+    @property
+    def concentrated(self) -> dict[str, str]:
+        """Rho, and the delta at which epsilon follows from it; empty where the guarantee is pure."""
+        return {} if self.rho is None or self.delta is None else {"rho": self.rho, "delta": self.delta}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismStated:
+    """How one statistic was made noisy, in display units."""
+
+    statistic: Column
+    description: Text
+    unit: StatisticUnit
+    mechanism: Text
+    sensitivity: Text
+    distribution: Text
+    noise_scale_min: Positive | None
+    noise_scale_max: Positive | None
+    sampler: Text
+    library: Text
+    tolerance: Positive | None
+    share: Annotated[float | None, Says({"minimum": 0, "maximum": 1})]
+    citation: Text | None
+    interval_basis: Text
+    idealised: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodicBudget:
+    """Further ceilings on what a vehicle may lose by the releases of one calendar year or month."""
+
+    a_year: Loss | None
+    a_month: Loss | None
+    time_zone: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accounting:
+    """The sum of losses before and after; ``periodic_budget`` where not the total alone counts."""
+
+    composition: Text
+    sum_of_maxima_before: Loss
+    sum_of_maxima_after: Loss
+    budget_per_vehicle: Loss
+    left_for_every_vehicle: Loss
+    periodic_budget: PeriodicBudget | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstBias:
+    """The largest bias of a statistic over all data, rounded up."""
+
+    statistic: Column
+    unit: StatisticUnit
+    bias: Annotated[float, Says({"minimum": 0})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertainty:
+    """What the intervals hold."""
+
+    interval_level: Annotated[float, Says({"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
+    interval_kind: Annotated[str, Says({"const": INTERVAL_KIND})]
+    worst_case_bias: Annotated[tuple[WorstBias, ...], Says({"minItems": 1})]
+    simultaneous: Annotated[bool, Says({"const": False})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedAssumption:
+    """An assumption that the guarantee rests on."""
+
+    code: Text
+    text: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """The rule of refusal: threshold and the median expected error, both as shares of the range [0, U]."""
+
+    rule: Text
+    threshold: Annotated[float, Says({"exclusiveMinimum": 0, "maximum": 1})]
+    value: Annotated[float, Says({"minimum": 0})]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Honesty:
+    """What a reader must know before trusting; ``forced`` means released although it would be refused."""
+
+    assumptions: Annotated[tuple[StatedAssumption, ...], Says({"minItems": 1})]
+    tuning_data: Text
+    forced: bool
+    refusal: Refusal
+    idealised_mechanisms: bool
+    publish_counts: bool
+    counts_revealed: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parents:
+    """Means over larger hexagons that were drawn, one in the block of its bins each, and not published.
+
+    ``of``: the parent of every numbered bin in the order of the table, -1 for none. ``half_width``: of a
+    parent's noise, in its lattice steps. ``shift``: its exact integer is multiplied by 2 to
+    this before noise.
+    """
+
+    of: Annotated[
+        tuple[Annotated[int, Says({"minimum": -1, "maximum": 10_000_000})], ...],
+        Says({"maxItems": 10_000_000}),
+    ]
+    half_width: Annotated[
+        tuple[Annotated[int, Says({"minimum": 1, "maximum": 2**63 - 1})], ...], Says({"maxItems": 5_000_000})
+    ]
+    shift: Annotated[
+        tuple[Annotated[int, Says({"minimum": -62, "maximum": 62})], ...], Says({"maxItems": 5_000_000})
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting of a mechanism."""
+
+    name: SettingName
+    value: SettingName | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """The shape of a stream's tree of sums."""
+
+    arity: Counted
+    heights: Counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamStated:
+    """A publication of a stream: one epsilon covers all of them."""
+
+    publication: Counted
+    as_of: Moment
+    publish_every_minutes: Counted
+    lateness_minutes: Number
+    steps: Counted
+    fixes_per_vehicle: Counted
+    fixes_per_step: Counted | None
+    nodes_per_vehicle: Counted
+    tree: Tree
+    value_steps: Counted
+    rules: Texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeStated:
+    """How the noise was drawn: with the recipe's columns and the counts, every vehicle's loss follows.
+
+    ``rule`` is the number of the rule by which pairs of vehicle and bin are left out, from counts alone, and
+    ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
+    those of every statistic.
+    """
+
+    kind: Annotated[str, Says({"enum": [*_KINDS, "zcdp_mechanism", "stream"]})]
+    rule: Counted | None = None
+    epsilon_per_bin: Annotated[float | None, Says({"minimum": 0})] = None
+    parents: Parents | None = None
+    mechanisms: Mapping[Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None = (
+        None
+    )
+    settings: (
+        Mapping[
+            Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})],
+            Annotated[tuple[Setting, ...], Says({"maxItems": 32})],
+        ]
+        | None
+    ) = None
+    stream: StreamStated | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disclosure:
+    """The field groups of a manifest that are fixed at charge time; the manifest adds ledger and files."""
+
+    identity: Identity
+    coverage: Coverage
+    data: Data
+    unit: Unit
+    bounds: Bounds
+    guarantee: Guarantee
+    mechanisms: Annotated[tuple[MechanismStated, ...], Says({"minItems": 1})]
+    accounting: Accounting
+    post_processing: Texts
+    uncertainty: Uncertainty
+    honesty: Honesty
+    recipe: RecipeStated
+    registry: Annotated[
+        Mapping[str, Any],
+        Says({"description": "What follows for the deployments registry: registry.schema.json."}),
+    ]
