@@ -138,21 +138,22 @@ class Workspace:
         suggestions: bool = True,
         max_half_width: float | None = None,
         reach: Reach | str = Reach.MEDIAN,
-        search_maps: bool = False,
+        search_maps: bool | LookedAt = False,
         within_budget: bool = False,
         save: str | None = None,
-        looked_at: LookedAt | None = None,
     ) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent.
 
         With ``max_half_width`` (unit of the speed bound, squared where only a variance is released) the plan
         is that of the least epsilon with intervals so narrow in the ``reach`` "median" or "every" bin; with
-        ``search_maps`` too, of the finest map that is so precise at ``epsilon``. ``within_budget`` takes
+        ``search_maps`` too (True, or a function that is told of every map that is tried), of the finest map
+        that is so precise at ``epsilon``. ``within_budget`` takes
         the largest epsilon that every vehicle on the map can pay, if that is less. ``save`` keeps the plan,
-        frozen, for ``release(plan=...)``. ``looked_at`` is told of every map that is tried. See ``planning``
-        for what is raised.
+        frozen, for ``release(plan=...)``. See ``planning`` for what is raised.
         """
-        question = Question(max_half_width, Reach(reach), search_maps, within_budget, suggestions, save=save)
+        searched = search_maps is not False
+        question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, save=save)
+        looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = _loss(epsilon)
         with self._curator("plan") as curator:
             return self._planning(curator, looked_at).plan(asked, question)[0]

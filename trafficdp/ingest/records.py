@@ -17,6 +17,20 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class TextColumns:
+    """A source's own text (pa.string, shape (n,)); ``speed`` None: the source has no speeds."""
+
+    vehicle: pa.Array
+    time: pa.Array
+    latitude: pa.Array
+    longitude: pa.Array
+    speed: pa.Array | None
+
+    def __repr__(self) -> str:
+        return f"<TextColumns: {len(self.time)} rows, redacted>"
+
+
 @dataclass(frozen=True, repr=False)
 class Records:
     """Records as a foreign file states them, nothing rejected yet; arrays of shape (n,), in file order.
@@ -43,32 +57,29 @@ class Records:
     @classmethod
     def from_text(
         cls,
+        columns: TextColumns,
         *,
-        vehicle: pa.Array,
-        time: pa.Array,
-        latitude: pa.Array,
-        longitude: pa.Array,
-        speed: pa.Array | None,
         time_format: str,
         time_zone: str | None,
         nan_is_missing: bool = False,
         malformed: int = 0,
     ) -> Records:
-        """Build records from columns of text (pa.string, shape (n,)).
+        """Build records from columns of text.
 
-        ``speed`` None: the source has no speeds. ``nan_is_missing``: whether "NaN" is the source's way
+        ``nan_is_missing``: whether "NaN" is the source's way
         of writing a missing speed (else it is unreadable).
         """
-        times = text_to_times(time, time_format, time_zone)
-        if speed is None:
-            speeds, unreadable = np.full(len(time), np.nan), np.zeros(len(time), dtype=np.bool_)
+        times = text_to_times(columns.time, time_format, time_zone)
+        if columns.speed is None:
+            rows = len(columns.time)
+            speeds, unreadable = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
         else:
-            speeds, unreadable = text_to_numbers(speed, nan_is_missing=nan_is_missing)
+            speeds, unreadable = text_to_numbers(columns.speed, nan_is_missing=nan_is_missing)
         return cls(
-            vehicle=pc.dictionary_encode(vehicle),
+            vehicle=pc.dictionary_encode(columns.vehicle),
             times=times,
-            latitude=text_to_numbers(latitude)[0],
-            longitude=text_to_numbers(longitude)[0],
+            latitude=text_to_numbers(columns.latitude)[0],
+            longitude=text_to_numbers(columns.longitude)[0],
             speed=speeds,
             speed_unreadable=unreadable,
             malformed=malformed,

@@ -230,7 +230,7 @@ def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> So
         name=name,
         format=str(facts["format"]),
         units=tuple(
-            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each.get("first"), last=each.get("last"))
+            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"])
             for each in facts["units"]
         ),
         cleaning=(

@@ -26,8 +26,6 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 
-FORMAT = 1
-
 
 @dataclass(frozen=True)
 class SavedPlan:
@@ -40,7 +38,6 @@ class SavedPlan:
         """Freeze ``allocation`` of ``grid`` on the data ``data_version``."""
         request = allocation.request
         facts = {
-            "format": FORMAT,
             "name": name,
             "saved_at": at.isoformat(),
             "data_version": data_version,
@@ -69,8 +66,8 @@ class SavedPlan:
             digest = found.pop("sha256")
             whole = hashlib.sha256(canonical(found).encode()).hexdigest() == digest
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            whole, found = False, {}
-        if not whole or found.get("format") != FORMAT:
+            whole = False
+        if not whole:
             raise DataError(
                 "a saved plan is not what was saved",
                 got="another text than its digest says",

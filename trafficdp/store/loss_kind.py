@@ -12,7 +12,7 @@ _FACT = "loss_kind"
 
 
 def kind_of(vault: Vault) -> LossKind | None:
-    """Return the kind of the store, None while it is empty. Stores of before there were two are pure.
+    """Return the kind of the store, None while it is empty. A store that states none is pure.
 
     Raises StoreDamagedError when a charge of the ledger is of the other kind.
     """

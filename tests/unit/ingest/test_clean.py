@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.ingest.clean import SATURATION, clean
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.ingest.report import RULES
 from trafficdp.model.source import SourceDeclaration, UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
@@ -189,7 +189,10 @@ def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed,
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
     names = ("vehicle", "time", "latitude", "longitude", "speed")
     records = Records.from_text(
-        **dict(zip(names, columns, strict=True)), time_format="iso8601", time_zone=None, malformed=malformed
+        TextColumns(**dict(zip(names, columns, strict=True))),
+        time_format="iso8601",
+        time_zone=None,
+        malformed=malformed,
     )
     cleaned = clean(records, replace(source, missing_speed=missing_speed), area, key)
     assert set(cleaned.rejected) <= set(RULES)

@@ -77,15 +77,17 @@ def test_a_function_is_written_by_its_name():
 
 
 @pytest.mark.parametrize("kind", ["mechanism", "zcdp_mechanism"])
-def test_what_was_written_before_there_were_settings_has_those_of_the_registry(kind):
+def test_settings_are_published_once_of_every_mechanism(kind):
     name, amount = ("pooled", "epsilon") if kind == "mechanism" else ("plan", "rho")
     value = [0.5] if kind == "mechanism" else 0.5
-    recipe = recipe_from_facts({"kind": kind, "parts": {"mean": {"mechanism": name, amount: value}}})
+    part = {"mechanism": name, "settings": {}, amount: value}
+    recipe = recipe_from_facts({"kind": kind, "parts": {"mean": part}})
     frozen, published = recipe.to_facts(), recipe.published_facts()
     assert frozen["parts"]["mean"]["settings"] == settings_of(recipe.parts[Statistic.MEAN].named) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
-    del published["settings"]
     assert recipe_from_published(published, columns).to_facts() == frozen
-    published["settings"] = {"mean": [{"name": "cap", "value": "argmax"}] * 2}
-    with pytest.raises(UsageError, match="once"):
-        recipe_from_published(published, columns)
+    without = {key: each for key, each in published.items() if key != "settings"}
+    twice = {**published, "settings": {"mean": [{"name": "cap", "value": "argmax"}] * 2}}
+    for wrong in (without, twice):
+        with pytest.raises(UsageError, match="once"):
+            recipe_from_published(wrong, columns)

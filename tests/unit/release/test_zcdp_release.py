@@ -357,8 +357,7 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     assert concentrated.dump() == before
 
 
-def test_a_pure_store_is_what_it_was_before_there_were_kinds(released):
-    # so that stores of before, which say nothing of their kind, are pure
+def test_a_pure_store_states_no_kind(released):
     assert released.sql("SELECT value FROM meta WHERE key = 'loss_kind'") == []
     here = released.open()
     assert here.status().quantity == "epsilon"

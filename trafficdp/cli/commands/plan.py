@@ -132,10 +132,9 @@ def plan(
             epsilon if max_epsilon is None else max_epsilon,
             max_half_width=width,
             reach=Reach.EVERY if every_bin else Reach.MEDIAN,
-            search_maps=max_epsilon is not None,
+            search_maps=looked_at if max_epsilon is not None else False,
             within_budget=within_budget,
             save=save,
-            looked_at=looked_at,
         )
         full = None
         if rungs is Rungs.ALL:

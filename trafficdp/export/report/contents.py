@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.errors import DataError
 from trafficdp.export.files.classes import hatch_limit
+from trafficdp.export.files.disclosure import bin_numbers
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import decimals
 from trafficdp.export.report.change import common_rows
@@ -21,7 +22,7 @@ from trafficdp.export.report.maps import Atlas, Marks, change_legend, legend
 from trafficdp.export.report.page import Page, Section
 from trafficdp.export.report.phrases import WORDS
 from trafficdp.export.report.times import drawn_cells, times_of
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import Release
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,18 @@ class Contents:
 
     def _messages(self, each: StatisticFindings) -> list[str]:
         release, words, things = self.release, WORDS[each.statistic], self.lists.things
-        status = release.estimates[each.statistic].status
-        counts = {one: int((status == one.value).sum()) for one in BinStatus}
+        bins = bin_numbers(release.estimates[each.statistic].status)
         messages = [
             sentences.coverage(
                 words,
                 things,
-                release.bins,
-                counts[BinStatus.RELEASED],
-                counts[BinStatus.WITHHELD],
-                counts[BinStatus.UNINFORMATIVE],
-                counts[BinStatus.CONSTANT],
+                bins,
                 release.min_vehicles,
                 narrow=release.grid.mosaic is not None,
             )
         ]
         if each.certain is None or each.order is None:
-            silent = not counts[BinStatus.RELEASED]
+            silent = not bins.released
             return [*messages, sentences.nothing_informative(words) if silent else sentences.NO_NOISE_LAW]
         number, digits = len(each.certain.rows), decimals(each.statistic, release.display_unit)
         if each.average is not None:

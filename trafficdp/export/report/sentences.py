@@ -24,6 +24,7 @@ from trafficdp.export.report.phrases import (
     signed_span,
     span,
 )
+from trafficdp.privacy.disclosure import BinNumbers
 
 HEADINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -82,11 +83,7 @@ def subtitle(first: date, last: date, publisher: str, release: str) -> str:
 def coverage(
     words: Words,
     things: Things,
-    total: int,
-    compared: int,
-    withheld: int,
-    noisy: int,
-    constant: int,
+    bins: BinNumbers,
     least: int,
     narrow: bool = False,
 ) -> str:
@@ -95,6 +92,7 @@ def coverage(
     ``narrow``: an interval of a declared width was asked for, which the budget may not have reached.
     """
     reasons = []
+    compared, withheld, noisy = bins.released, bins.withheld, bins.uninformative
     if withheld:
         also = ", or the budget did not reach for an interval as narrow as asked" if narrow else ""
         reasons.append(
@@ -102,10 +100,10 @@ def coverage(
         )
     if noisy:
         reasons.append(f"{noisy:,} {is_or_are(noisy)} too noisy to say much")
-    if constant:
-        reasons.append(f"{constant:,} can only be one number")
+    if bins.constant:
+        reasons.append(f"{bins.constant:,} can only be one number")
     tail = f": {listed(reasons)}" if reasons else ""
-    have = f"{compared:,} of {things.count(total)} {has_or_have(compared)}"
+    have = f"{compared:,} of {things.count(bins.total)} {has_or_have(compared)}"
     return f"{have} a {words.noun} that can be compared{tail}."
 
 

@@ -11,7 +11,7 @@ import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Utf8Stream
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import SourceDeclaration
 
 _BLOCK_BYTES = 2 << 20
@@ -28,11 +28,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
     for table, malformed in read_columns(file, list(columns.values())):
         yield Records.from_text(
-            vehicle=column(table, columns["vehicle"]),
-            time=column(table, columns["time"]),
-            latitude=column(table, columns["latitude"]),
-            longitude=column(table, columns["longitude"]),
-            speed=column(table, columns["speed"]) if "speed" in columns else None,
+            TextColumns(
+                vehicle=column(table, columns["vehicle"]),
+                time=column(table, columns["time"]),
+                latitude=column(table, columns["latitude"]),
+                longitude=column(table, columns["longitude"]),
+                speed=column(table, columns["speed"]) if "speed" in columns else None,
+            ),
             time_format=source.time_format,
             time_zone=source.time_zone,
             malformed=malformed,

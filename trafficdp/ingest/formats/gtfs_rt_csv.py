@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from trafficdp.ingest.formats.csv import check_columns, coalesce_columns, header, read_columns
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import SourceDeclaration
 
 VEHICLE_COLUMNS = ("vehicle.vehicle.license_plate", "vehicle.vehicle.id", "id")
@@ -36,11 +36,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     required = [latitude, longitude] if source.missing_speed == "derive" else [latitude, longitude, speed]
     for table, malformed in read_columns(file, required, (*vehicle, *time, speed)):
         yield Records.from_text(
-            vehicle=coalesce_columns(table, vehicle),
-            time=coalesce_columns(table, time),
-            latitude=coalesce_columns(table, [latitude]),
-            longitude=coalesce_columns(table, [longitude]),
-            speed=coalesce_columns(table, [speed]),
+            TextColumns(
+                vehicle=coalesce_columns(table, vehicle),
+                time=coalesce_columns(table, time),
+                latitude=coalesce_columns(table, [latitude]),
+                longitude=coalesce_columns(table, [longitude]),
+                speed=coalesce_columns(table, [speed]),
+            ),
             time_format="epoch_s" if source.time_format == "iso8601" else source.time_format,
             time_zone=source.time_zone,
             nan_is_missing=True,

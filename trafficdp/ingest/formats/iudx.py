@@ -17,7 +17,7 @@ from typing import Any
 
 from trafficdp.ingest.formats.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import SourceDeclaration
 
 VEHICLE_KEYS = ("license_plate", "vehicle_id")
@@ -46,11 +46,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         },
     )
     yield Records.from_text(
-        vehicle=identifier_column(vehicles),
-        time=text_column(times),
-        latitude=text_column([latitude for _, latitude in places]),
-        longitude=text_column([longitude for longitude, _ in places]),
-        speed=text_column([_property(record, speed_keys) for record in observations]),
+        TextColumns(
+            vehicle=identifier_column(vehicles),
+            time=text_column(times),
+            latitude=text_column([latitude for _, latitude in places]),
+            longitude=text_column([longitude for longitude, _ in places]),
+            speed=text_column([_property(record, speed_keys) for record in observations]),
+        ),
         time_format=source.time_format,
         time_zone=source.time_zone,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from trafficdp.ingest.formats.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import SourceDeclaration
 
 
@@ -33,11 +33,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         },
     )
     yield Records.from_text(
-        vehicle=identifier_column([record.get(vehicle_key) for record in telemetry]),
-        time=text_column([record.get("timestamp") for record in telemetry]),
-        latitude=text_column([place.get("lat") for place in locations]),
-        longitude=text_column([place.get("lng") for place in locations]),
-        speed=text_column([place.get("speed") for place in locations]),
+        TextColumns(
+            vehicle=identifier_column([record.get(vehicle_key) for record in telemetry]),
+            time=text_column([record.get("timestamp") for record in telemetry]),
+            latitude=text_column([place.get("lat") for place in locations]),
+            longitude=text_column([place.get("lng") for place in locations]),
+            speed=text_column([place.get("speed") for place in locations]),
+        ),
         time_format="epoch_ms",
         time_zone=None,
     )

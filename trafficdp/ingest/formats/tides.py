@@ -14,7 +14,7 @@ from typing import Any
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv import coalesce_columns, read_columns, renamed
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records
+from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import SourceDeclaration
 
 COLUMNS = {
@@ -48,11 +48,13 @@ def _read_table(file: InputFile, source: SourceDeclaration) -> Iterator[Records]
         required.append(speed)
     for table, malformed in read_columns(file, required, (speed,)):
         yield Records.from_text(
-            vehicle=coalesce_columns(table, [columns["vehicle"]]),
-            time=coalesce_columns(table, [columns["time"]]),
-            latitude=coalesce_columns(table, [columns["latitude"]]),
-            longitude=coalesce_columns(table, [columns["longitude"]]),
-            speed=coalesce_columns(table, [speed]),
+            TextColumns(
+                vehicle=coalesce_columns(table, [columns["vehicle"]]),
+                time=coalesce_columns(table, [columns["time"]]),
+                latitude=coalesce_columns(table, [columns["latitude"]]),
+                longitude=coalesce_columns(table, [columns["longitude"]]),
+                speed=coalesce_columns(table, [speed]),
+            ),
             time_format=source.time_format,
             time_zone=source.time_zone,
             nan_is_missing=True,

@@ -117,7 +117,7 @@ class LatticeRecipe:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> LatticeRecipe:
-        """Return the recipe that ``to_facts`` wrote (or an order of before there were recipes)."""
+        """Return the recipe that ``to_facts`` wrote."""
         return cls(
             {
                 Statistic(name): Lattice(

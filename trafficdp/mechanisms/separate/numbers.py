@@ -57,16 +57,15 @@ def published_mechanisms(parts: Mapping[Statistic, Part]) -> dict[str, Any]:
 def mechanisms_from_published(facts: Mapping[str, Any]) -> dict[Statistic, tuple[str, Settings]]:
     """Return name and settings of every statistic's mechanism.
 
-    A manifest of before settings were published has none: then they are those of the registry. Raises
-    UsageError for settings of a statistic without a mechanism, and for one setting twice.
+    Raises UsageError unless every mechanism has its settings, each once.
     """
     listed = facts.get("settings", {})
     settings = {name: {each["name"]: each["value"] for each in own} for name, own in listed.items()}
     twice = any(len(own) != len(settings[name]) for name, own in listed.items())
-    if twice or not settings.keys() <= facts["mechanisms"].keys():
+    if twice or settings.keys() != facts["mechanisms"].keys():
         raise UsageError("settings are not published once, of a statistic with a mechanism")
     return {
-        Statistic(statistic): (str(name), settings.get(statistic, {}))
+        Statistic(statistic): (str(name), settings[statistic])
         for statistic, name in facts["mechanisms"].items()
     }
 

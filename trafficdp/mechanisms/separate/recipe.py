@@ -199,16 +199,13 @@ class MechanismRecipe:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> MechanismRecipe:
-        """Return the recipe that ``to_facts`` wrote, with its settings.
-
-        One of before settings were written down has those of the registry, with which it was charged.
-        """
+        """Return the recipe that ``to_facts`` wrote, with its settings."""
         return cls(
             {
                 Statistic(name): Part(
                     part["mechanism"],
                     np.array(part["epsilon"], dtype=np.float64),
-                    part.get("settings", {}),
+                    part["settings"],
                 )
                 for name, part in facts["parts"].items()
             }

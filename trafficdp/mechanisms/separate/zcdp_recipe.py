@@ -194,9 +194,7 @@ class ZCDPRecipe:
         """Return the recipe that ``to_facts`` wrote, with its settings; see ``MechanismRecipe``."""
         return cls(
             {
-                Statistic(name): ZCDPPart(
-                    str(part["mechanism"]), float(part["rho"]), part.get("settings", {})
-                )
+                Statistic(name): ZCDPPart(str(part["mechanism"]), float(part["rho"]), part["settings"])
                 for name, part in facts["parts"].items()
             }
         )

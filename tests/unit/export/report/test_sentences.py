@@ -18,22 +18,34 @@ from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order, Standing
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import BinNumbers
 
 GOLDEN = Path(__file__).parent / "golden" / "report_sentences.txt"
 MEAN, VARIANCE = WORDS[Statistic.MEAN], WORDS[Statistic.VARIANCE]
 EARLIER = "release r0001 of 3 to 5 March 2026"
 ONE, TWO = (Standing(0, 3),), (Standing(0, 3), Standing(1, 2))
 
+
+def numbers(total, released, withheld, uninformative, constant):
+    return BinNumbers(
+        total=total,
+        released=released,
+        withheld=withheld,
+        uninformative=uninformative,
+        constant=constant,
+    )
+
+
 CASES = {
     sentences.title: [("Austin",)],
     sentences.subtitle: [(date(2016, 11, 24), date(2016, 11, 27), "City of Austin", "r0001")],
     sentences.coverage: [
-        (MEAN, AREAS, 61, 47, 9, 5, 0, 5),
-        (MEAN, AREAS, 1, 1, 0, 0, 0, 5),
-        (VARIANCE, AREAS_AND_TIMES, 1200, 1000, 100, 0, 100, 5),
-        (MEAN, AREAS, 5, 1, 1, 1, 1, 3),
-        (MEAN, AREAS, 5, 0, 0, 5, 0, 3),
-        (MEAN, AREAS, 61, 47, 9, 5, 0, 5, True),
+        (MEAN, AREAS, numbers(61, 47, 9, 5, 0), 5),
+        (MEAN, AREAS, numbers(1, 1, 0, 0, 0), 5),
+        (VARIANCE, AREAS_AND_TIMES, numbers(1200, 1000, 100, 0, 100), 5),
+        (MEAN, AREAS, numbers(5, 1, 1, 1, 1), 3),
+        (MEAN, AREAS, numbers(5, 0, 0, 5, 0), 3),
+        (MEAN, AREAS, numbers(61, 47, 9, 5, 0), 5, True),
     ],
     sentences.nothing_informative: [(MEAN,), (VARIANCE,)],
     sentences.average_is: [
