@@ -45,25 +45,25 @@ class SecureNoise:
     """OpenDP's samplers, fed by the operating system. The only source for releases."""
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw by OpenDP's exact discrete Laplace sampler."""
         return secure.discrete_laplace(scale)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """See NoiseSource. Exact: rounding decides nothing."""
+        """Draw by bits of the operating system and exact comparisons: rounding decides nothing."""
         return choice.draw(cost, weight, start, scale, runs, secure.bits, exact=True)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw 62 random bits a number, anew beyond the last whole multiple of its range: no bias."""
         return secure.uniform_below(count)
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw by OpenDP's exact discrete Gaussian sampler."""
         return discrete_gaussian(sd)
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw exactly, from OpenDP's discrete Laplace and random bits."""
         return secure_block(half_width, block, scale)
 
 
@@ -74,24 +74,24 @@ class SimulatedNoise:
         self.random = simulate.generator(seed)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw the difference of two geometric numbers of the seeded generator."""
         return simulate.discrete_laplace(self.random, scale)
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """See NoiseSource."""
+        """Draw by seeded bits; rounding decides where they fall beside a border."""
         bits = partial(simulate.bits, self.random)
         return choice.draw(cost, weight, start, scale, runs, bits, exact=False)
 
     def uniform_below(self, count: IntArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw by the seeded generator."""
         return simulate.uniform_below(self.random, count)
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw by rejection from the seeded generator, in floats."""
         return simulated_discrete_gaussian(self.random, sd)
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
-        """See NoiseSource."""
+        """Draw the same law from the seeded generator."""
         return simulated_block(self.random, half_width, block, scale, self.discrete_laplace)
