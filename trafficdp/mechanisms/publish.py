@@ -8,9 +8,10 @@ U^2/4 of a variance):
 * **Interval.** Around the noisy number after it was clamped to [0, R], which moves it away from no truth, as
   far as the tail of the noise and the worst-case bias; clamped as well. It keeps its own upper end where the
   number follows a mean, because that mean is noisy too; a lower end above the number follows it.
-* **Status.** By the expected error that is published, the worst case over the truth of noise *and bias*
-  (``status_of``). So the status can be checked from the file, and a release is judged by the same number
-  (``planner.refusal``).
+* **Status.** By the expected error that is published, the worst case over the truth of noise *and bias*, less
+  the rounding of speeds, which belongs to the step and not to the noise (``status_of``). So the status can be
+  checked from the file, and a number whose noise just passes the rule against maps that say nothing
+  (``planner.refusal``) is never marked as useless.
 """
 
 from __future__ import annotations
@@ -98,11 +99,12 @@ def status_of(
     """Return the BinStatus value of every number, from its published expected error, shape (G,).
 
     CONSTANT where the error is 0 (only one number is possible), UNINFORMATIVE where it is more than
-    ``uninformative_above`` of the range R, RELEASED else. The error holds bias as well as noise: what makes a
-    number useless is how far it may be off, not by which of the two.
+    ``uninformative_above`` of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
+    clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
     """
     status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    status[error > uninformative_above * statistic.largest(bound.upper)] = BinStatus.UNINFORMATIVE.value
+    most = uninformative_above * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
+    status[error > most] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
     return status
 
