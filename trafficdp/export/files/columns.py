@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.disclosure import Counted, Sha256, Text
+from trafficdp.privacy.coverage import Counted, Sha256, Text
 from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Release
 

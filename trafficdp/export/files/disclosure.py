@@ -25,27 +25,29 @@ from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import (
-    INTERVAL_KIND,
-    Accounting,
+from trafficdp.privacy.coverage import (
     BinNumbers,
     BinsOfLevel,
-    Bounds,
     Coverage,
-    Data,
     DeclaredPeriod,
-    Disclosure,
-    Honesty,
-    Identity,
     MultiPolygon,
     NamedHours,
-    PeriodicBudget,
     Polygon,
-    RecipeStated,
-    Refusal,
     Selected,
     SelectedPlace,
     SeveralResolutions,
+)
+from trafficdp.privacy.disclosure import (
+    INTERVAL_KIND,
+    Accounting,
+    Bounds,
+    Data,
+    Disclosure,
+    Honesty,
+    Identity,
+    PeriodicBudget,
+    RecipeStated,
+    Refusal,
     StatedAssumption,
     Uncertainty,
     Unit,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from trafficdp.privacy.disclosure import Coverage, Disclosure
+from trafficdp.privacy.coverage import Coverage
+from trafficdp.privacy.disclosure import Disclosure
 
 
 def registry_record(facts: Disclosure) -> dict[str, object]:

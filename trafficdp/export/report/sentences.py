@@ -24,7 +24,7 @@ from trafficdp.export.report.phrases import (
     signed_span,
     span,
 )
-from trafficdp.privacy.disclosure import BinNumbers
+from trafficdp.privacy.coverage import BinNumbers
 
 HEADINGS: Mapping[str, str] = MappingProxyType(
     {

@@ -11,7 +11,8 @@ from trafficdp.errors import UsageError
 from trafficdp.export.files.disclosure import bin_numbers, exact_text, rfc3339
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.slot import SlotKind
-from trafficdp.privacy.disclosure import BinNumbers, Disclosure
+from trafficdp.privacy.coverage import BinNumbers
+from trafficdp.privacy.disclosure import Disclosure
 
 
 def test_it_is_read_from_json_as_it_was(any_release):

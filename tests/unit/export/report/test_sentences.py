@@ -18,7 +18,7 @@ from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order, Standing
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.disclosure import BinNumbers
+from trafficdp.privacy.coverage import BinNumbers
 
 GOLDEN = Path(__file__).parent / "golden" / "report_sentences.txt"
 MEAN, VARIANCE = WORDS[Statistic.MEAN], WORDS[Statistic.VARIANCE]
