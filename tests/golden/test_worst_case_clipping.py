@@ -103,14 +103,14 @@ def test_the_extreme_users_interval_is_the_golden_one(occupancy_of, bound_of):
 
 
 def test_the_mechanism_expects_the_golden_error(occupancy_of, bound_of):
-    # steps so fine that rounding to them moves nothing here
-    occupancy, bound = occupancy_of([SMALL]), bound_of(1, "1/600000")
+    # U = 1 in units so large, and steps so fine, that rounding moves nothing here
+    occupancy, bound, unit = occupancy_of([SMALL]), bound_of(1_000_000, "5/3"), 1_000_000
     b, beta = 4 / 15, 1 / 30
     saturated = 0.268666 - b * np.exp(-1 / (2 * b))
-    found = WorstCaseClipping().expected_error(occupancy, bound, *_mean(1.0))[0]
+    found = WorstCaseClipping().expected_error(occupancy, bound, *_mean(1.0))[0] / unit
     assert found == pytest.approx(saturated, abs=2e-6)
     assert found < beta + b
-    better = WorstCaseClipping(least_exact_error=True).expected_error(occupancy, bound, *_mean(1.0))[0]
+    better = WorstCaseClipping(least_exact_error=True).expected_error(occupancy, bound, *_mean(1.0))[0] / unit
     assert better < found
 
 
