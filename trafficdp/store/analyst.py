@@ -20,7 +20,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from trafficdp._validate import positive
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import DataError, StoreDamagedError, StoreUnavailableError, UsageError
 from trafficdp.store.vault import VAULT_NAME
 
 DEFAULT_TIMEOUT = 60.0
@@ -57,8 +57,8 @@ class AnalystSession:
 
     ``path`` is the file, ``timeout`` the seconds a query may take.
 
-    Raises UsageError when there is no such file or it is a vault, DataError when it cannot be read as a
-    released database.
+    Raises UsageError when there is no such file or it is a vault, StoreDamagedError when it cannot be read as
+    a released database.
     """
 
     def __init__(self, path: Path, *, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -163,7 +163,9 @@ class _Worker:
             self._result(time.monotonic() + _START_SECONDS)
         except UsageError:
             self.end()
-            raise DataError("the released database could not be opened in time", got=path.name) from None
+            raise StoreUnavailableError(
+                "the released database could not be opened in time", got=path.name
+            ) from None
         except BaseException:
             self.end()
             raise
@@ -255,8 +257,12 @@ def _beyond_the_engine() -> UsageError:
     )
 
 
-def _error(answer: dict[str, str]) -> UsageError | DataError:
+def _error(answer: dict[str, str]) -> UsageError | DataError | StoreDamagedError:
     kind, message = answer["kind"], answer["message"]
+    if kind == "closed":
+        return StoreDamagedError(
+            message, todo="name released.duckdb of a store; `trafficdp doctor` says what of a store is whole"
+        )
     if kind == "data":
         return DataError(message)
     todo = {

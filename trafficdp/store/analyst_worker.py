@@ -271,7 +271,7 @@ def serve(path: str, seconds: float) -> None:
     try:
         connection = open_released(path)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent hears of it
-        output.send(b"X", json.dumps({"kind": "data", "message": _why_closed(error)}).encode())
+        output.send(b"X", json.dumps({"kind": "closed", "message": _why_closed(error)}).encode())
         return
     close_the_doors()
     output.send(b"R")

@@ -9,7 +9,7 @@ import time
 import duckdb
 import pytest
 
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import DataError, StoreDamagedError, UsageError
 from trafficdp.store import analyst
 from trafficdp.store.analyst import LONGEST_QUERY, AnalystSession
 from trafficdp.store.analyst_worker import MOST_ROWS
@@ -169,14 +169,14 @@ def test_a_vault_is_refused_by_its_name_and_by_its_tables(path):
     for disguise in (vault, link):
         with pytest.raises(UsageError, match="vault"):
             AnalystSession.open(disguise)
-    with pytest.raises(DataError, match="not a released database"):
+    with pytest.raises(StoreDamagedError, match="not a released database"):
         AnalystSession.open(vault.rename(path.with_name("copy.duckdb")))
 
 
 def test_a_released_database_that_holds_vehicles_is_refused(path):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE vehicles (hmac BLOB)")
-    with pytest.raises(DataError, match="not a released database"):
+    with pytest.raises(StoreDamagedError, match="not a released database"):
         AnalystSession.open(path)
 
 
@@ -184,16 +184,16 @@ def test_a_released_database_that_holds_vehicles_is_refused(path):
 def test_what_is_no_database_is_a_data_error(tmp_path, content):
     path = tmp_path / "x.duckdb"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="not a released database, or it is damaged"):
+    with pytest.raises(StoreDamagedError, match="not a released database, or it is damaged"):
         AnalystSession.open(path)
     assert path.read_bytes() == content
 
 
-def test_a_damaged_database_is_a_data_error(path):
+def test_a_damaged_database_is_said_to_be_damaged(path):
     content = bytearray(path.read_bytes())
     content[4096 * 3 :] = os.urandom(len(content) - 4096 * 3)
     path.write_bytes(content)
-    with pytest.raises(DataError):
+    with pytest.raises(StoreDamagedError):
         AnalystSession.open(path)
 
 

@@ -163,8 +163,13 @@ def test_what_is_wrong_is_said_in_a_line_and_changes_nothing(released, refusal, 
 def test_bad_data_is_exit_code_4(released, refusal):
     assert "Could not convert" in refusal(4, "sql", "SELECT 'x'::INTEGER")
     assert "H3 cells" in refusal(4, "sql", "SELECT 'x' AS h3", "--to", "geojson")
+
+
+def test_a_released_database_that_cannot_be_read_is_exit_code_6_and_says_who_knows_more(released, refusal):
     (released.store / "released.duckdb").write_bytes(b"x")
-    assert "not a released database" in refusal(4, "sql", "SELECT 1")
+    message = refusal(6, "sql", "SELECT 1")
+    assert "not a released database, or it is damaged" in message
+    assert "trafficdp doctor" in message
 
 
 def test_two_formats_at_once_are_refused(released, refusal):
