@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo fast test prove check bench accuracy audit ladder continual docs clean
+.PHONY: demo fast test prove check bench accuracy audit accountings continual docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -54,8 +54,8 @@ audit: $(VENV)/.ready
 	$(RUN)/python pipelines/audit.py
 
 # What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
-ladder: $(VENV)/.ready
-	$(RUN)/python pipelines/ladder.py
+accountings: $(VENV)/.ready
+	$(RUN)/python pipelines/accountings.py
 
 # Error over time of continual means, on four arrival orders and a day of Austin; needs TRAFFICDP_REAL_DATA.
 continual: $(VENV)/.ready

@@ -1,4 +1,4 @@
-"""Make data/sample: three daily feed files of a made-up city, as a city would send them.
+"""Make data/sample: three daily feed files of a simulated city, as a city would send them.
 
 The 217 buses of data/itms_counts (the same number of fixes a bus, the same speeds altogether, hence the
 published pooled mean and variance) drive over 17 H3 cells of resolution 7 laid over Surat, India: a slow

@@ -26,12 +26,12 @@ import trafficdp
 from capmetro import CONFIG, DAYS, files_of
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS, pure_mechanism_named
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
-from trafficdp.mechanisms.simulated.trial import MadeUpCities
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.model.counts import Counts
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -71,25 +71,25 @@ class Row:
 
 def with_few_vehicles_withheld(samples: Samples) -> Samples:
     """Return the samples of the bins that at least MIN_VEHICLES vehicles visit."""
-    occupancy = samples.occupancy
-    keep = occupancy.users_per_bin >= MIN_VEHICLES
-    of_sample = np.repeat(keep[occupancy.bin_index], occupancy.count)
-    return Samples(occupancy.select(keep), samples.value[of_sample], samples.vehicle, samples.bound)
+    counts = samples.counts
+    keep = counts.users_per_bin >= MIN_VEHICLES
+    of_sample = np.repeat(keep[counts.bin_index], counts.count)
+    return Samples(counts.select(keep), samples.value[of_sample], samples.vehicle, samples.bound)
 
 
 def whole_city(samples: Samples) -> Samples:
     """Return all samples in one bin."""
-    occupancy = samples.occupancy
-    owner = np.repeat(occupancy.user_index, occupancy.count)
+    counts = samples.counts
+    owner = np.repeat(counts.user_index, counts.count)
     order = np.argsort(owner, kind="stable")
     user, count = np.unique(owner, return_counts=True)
-    one = Occupancy(
-        cell=occupancy.cell[:1],
+    one = Counts(
+        cell=counts.cell[:1],
         slot=np.zeros(1, dtype=np.int64),
         bin_index=np.zeros(len(user), dtype=np.int64),
         user_index=user,
         count=count.astype(np.int64),
-        users=occupancy.users,
+        users=counts.users,
     )
     return Samples(one, samples.value[order], samples.vehicle, samples.bound)
 
@@ -122,7 +122,7 @@ def city_mean(samples: Samples) -> Row:
         for epsilon in EPSILONS:
             share = fit(
                 Baseline(),
-                city.occupancy,
+                city.counts,
                 city.bound,
                 statistic,
                 PureDP.of(epsilon),
@@ -136,14 +136,14 @@ def city_mean(samples: Samples) -> Row:
 def pure_rows(samples: Samples) -> list[Row]:
     """Every mechanism of the registry at its total epsilon, split among the bins as `compare` would."""
     rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in PURE_MECHANISMS}
-    tries = MadeUpCities(samples.occupancy, samples.bound)
+    tries = SimulatedCities(samples.counts, samples.bound)
     for statistic in STATISTICS:
         for epsilon in EPSILONS:
             found = [
                 offer
                 for mechanism in PURE_MECHANISMS
                 for offer in offers(
-                    samples.occupancy,
+                    samples.counts,
                     samples.bound,
                     statistic,
                     PureDP.of(epsilon),
@@ -218,8 +218,11 @@ def grid_count_line(samples: Samples, slot: SlotKind) -> str:
             for line in csv.DictReader(file)
             if line["slot"] == slot.value and line["metric"] == "worst_error_times_epsilon"
         ]
-    rungs = ladder(samples.occupancy, samples.bound, {Statistic.MEAN: 1.0})
-    own = {rung.name: rung.worst_relative_scale(1.0, {Statistic.MEAN: 1.0}) for rung in rungs}
+    accountings = laplace_accountings(samples.counts, samples.bound, {Statistic.MEAN: 1.0})
+    own = {
+        accounting.name: accounting.worst_relative_scale(1.0, {Statistic.MEAN: 1.0})
+        for accounting in accountings
+    }
     return (
         f"Largest noise scale of a mean times epsilon, m/s: {paper:.4g} by the grid count of paper 003, "
         f"{own['exact']:.4g} by every vehicle's own loss, {own['equal']:.4g} with equal noise."
@@ -251,8 +254,8 @@ def table(title: str, rows: list[Row], *, mark: bool = False) -> list[str]:
 def section(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Iterator[str]:
     """Yield the lines of the report on one grid."""
     samples = with_few_vehicles_withheld(_read(city, resolution, slot))
-    bins, fixes = samples.occupancy.bins, len(samples.value)
-    yield f"## Resolution {resolution}, {slot.value.replace('_', ' ')}: {bins:,} bins, {fixes:,} fixes"
+    bins, records = samples.counts.bins, len(samples.value)
+    yield f"## Resolution {resolution}, {slot.value.replace('_', ' ')}: {bins:,} bins, {records:,} records"
     yield ""
     yield from table("Trivial maps", trivial_rows(samples))
     yield from table("Pure epsilon, counts public (replace_user_values)", pure_rows(samples), mark=True)
@@ -280,7 +283,7 @@ def report(city: trafficdp.Workspace) -> Iterator[str]:
         f"{MIN_VEHICLES} vehicles; four days, {DAYS[0]} to {DAYS[-1]}; speeds clipped to 30 m/s; noise "
         "simulated. Every figure spends its whole epsilon on the one statistic; no vehicle loses more, over "
         "all bins together. **Bold**: what `auto` takes for the statistic alone, by public counts and "
-        "made-up cities; it is not told these errors."
+        "simulated cities; it is not told these errors."
     )
     yield ""
     for resolution in RESOLUTIONS:

@@ -34,7 +34,7 @@ DETAILS = (0.1, 0.5)
 HEADER = """# How much of Austin's buses several resolutions show
 
 Made by `python pipelines/adaptive.py` from public counts (no speed is read for it, nothing is spent):
-CapMetro buses, 24 to 27 November 2016, {vehicles} vehicles, {fixes:,} records, means at epsilon {epsilon},
+CapMetro buses, 24 to 27 November 2016, {vehicles} vehicles, {records:,} records, means at epsilon {epsilon},
 hexagons with at least {least} vehicles. Only hexagons count whose 95 % interval is at most so wide on each
 side; for a single resolution, as many of its hexagons are chosen as the budget allows, by the same program.
 
@@ -56,10 +56,10 @@ def run(into: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         city = trafficdp.open(CONFIG, store=Path(scratch) / "store", create=True)
         city.ingest(files)
-        whole = city.occupancy()
+        whole = city.counts()
         text = HEADER.format(
             vehicles=whole.users,
-            fixes=int(whole.count.sum()),
+            records=int(whole.count.sum()),
             epsilon=EPSILON,
             least=city.config.map.min_vehicles,
         )
@@ -95,7 +95,7 @@ def line(
     head = f"| {slot.value.replace('_', ' ')}{fallback} | {width} km/h | {names} | "
     head += f"{detail:g} | " if len(resolutions) > 1 else "- | "
     try:
-        chosen = choose_mosaic(grid, city.occupancy(grid), settings, city.config.request(EPSILON))
+        chosen = choose_mosaic(grid, city.counts(grid), settings, city.config.request(EPSILON))
     except UninformativeReleaseError:
         return head + "0.0 % | - | - |"
     numbers = " + ".join(str(bins) for bins in (level.bins for level in chosen.levels))

@@ -2,7 +2,7 @@
 
     python pipelines/audit.py [--draws N] [--into FILE]
 
-Needs no data: made-up neighbours, seeded draws, so that the same version writes the same table.
+Needs no data: simulated neighbours, seeded draws, so that the same version writes the same table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TABLE = Path(__file__).parents[1] / "data" / "audit" / "table.md"
 CONFIDENCE = 0.999
 HEAD = """# Claimed epsilon, and what draws prove it to be at least
 
-Written by `make audit`. Two made-up data sets that differ in one vehicle are drawn from as often as
+Written by `make audit`. Two simulated data sets that differ in one vehicle are drawn from as often as
 the table says ({draws:,} times; a zCDP mechanism runs whole for every draw, so at most 1,000
 times); the bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound above the
 claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP

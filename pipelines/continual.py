@@ -4,7 +4,7 @@
 
 FOLDER holds ``capmetro/2017-03-21.csv.gz``: CapMetro open data, archived by scascketta/CapMetrics (MIT), a
 day of Austin's buses that is replayed in the order of its times as one stream for the whole city. The other
-streams are made up: samples are independent, x y/U of two uniform speeds x and y. Values are looked at to
+streams are simulated: samples are independent, x y/U of two uniform speeds x and y. Values are looked at to
 know the truth: the figures evaluate algorithms and are not a private release. Noise is simulated with fixed
 seeds.
 """
@@ -80,7 +80,7 @@ Last column: what a bus loses over the whole day with the best tree.
 """
 
 
-def made_up(order: ArrivalOrder, users: int, samples: int, seed: int) -> Arrivals:
+def simulated(order: ArrivalOrder, users: int, samples: int, seed: int) -> Arrivals:
     """Return a stream of independent samples."""
     source = SimulatedNoise(seed)
     user = arrival_order(order, users, samples, source)
@@ -90,7 +90,7 @@ def made_up(order: ArrivalOrder, users: int, samples: int, seed: int) -> Arrival
 
 
 def austin() -> tuple[Arrivals, IntArray]:
-    """Return the day's fixes in the order of their times, and the minute of each, 1, 2, ...
+    """Return the day's records in the order of their times, and the minute of each, 1, 2, ...
 
     The numbers of vehicles and samples are declared as found.
     """
@@ -217,10 +217,10 @@ def run(into: Path) -> None:
     curve_rows: list[list[str]] = []
     users, samples, epsilon = SMALL
     lines = [f"## {users:,} vehicles of {samples} samples, epsilon {epsilon:g}", ""]
-    streams = {order.value: made_up(order, users, samples, SEED) for order in ArrivalOrder}
+    streams = {order.value: simulated(order, users, samples, SEED) for order in ArrivalOrder}
     lines += table(streams, epsilon, curve_rows)
     day = f"Austin, {DAY}"
-    lines += ["", f"## {day}: {len(real):,} fixes of {real.users} buses, at most {real.samples} a bus", ""]
+    lines += ["", f"## {day}: {len(real):,} records of {real.users} buses, at most {real.samples} a bus", ""]
     for each in (1.0, 4.0):
         lines += [*table({f"{day}, epsilon {each:g}": real}, each, curve_rows), ""]
     users, samples, epsilon = LARGE
@@ -228,7 +228,7 @@ def run(into: Path) -> None:
         f"## {users:,} vehicles of {samples:,} samples, epsilon {epsilon:g}: where truncation pays",
         "",
     ]
-    large = made_up(ArrivalOrder.RANDOM, users, samples, SEED)
+    large = simulated(ArrivalOrder.RANDOM, users, samples, SEED)
     lines += [*table({f"random, {users * samples:,} samples": large}, epsilon, curve_rows), ""]
     lines += activation_table(large, epsilon)
     lines += ["", "## Variance beside the mean", "", VARIANCES]

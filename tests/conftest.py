@@ -12,7 +12,7 @@ import pytest
 
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
 
@@ -52,11 +52,11 @@ def collected(request):
     return request.config.stash[COLLECTED]
 
 
-def _occupancy(table):
+def _counts(table):
     counts = np.asarray(table, dtype=np.int64)
     counts = counts[counts.sum(axis=1) > 0]
     bins, users = np.nonzero(counts)
-    return Occupancy(
+    return Counts(
         cell=np.arange(1, len(counts) + 1, dtype=np.uint64),
         slot=np.zeros(len(counts), dtype=np.int64),
         bin_index=bins.astype(np.int64),
@@ -67,21 +67,21 @@ def _occupancy(table):
 
 
 def _contributions(values, bound):
-    occupancy = _occupancy([[len(of_user) for of_user in of_bin] for of_bin in values])
+    counts = _counts([[len(of_user) for of_user in of_bin] for of_bin in values])
     pairs = [of_user for of_bin in values for of_user in of_bin if len(of_user)]
     return Contributions(
-        occupancy=occupancy,
+        counts=counts,
         total=np.array([sum(pair) for pair in pairs], dtype=np.int64),
         total_of_squares=np.array([sum(x * x for x in pair) for pair in pairs], dtype=np.int64),
-        vehicle=np.arange(1, occupancy.users + 1, dtype=np.int64),
+        vehicle=np.arange(1, counts.users + 1, dtype=np.int64),
         bound=bound,
     )
 
 
 @pytest.fixture(scope="session")
-def occupancy_of():
-    """``occupancy_of(table)``: counts with one row a bin and one column a vehicle; empty bins go."""
-    return _occupancy
+def counts_of():
+    """``counts_of(table)``: counts with one row a bin and one column a vehicle; empty bins go."""
+    return _counts
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +102,7 @@ def bound_of():
 
 @pytest.fixture
 def few_runs(monkeypatch):
-    """Few runs in made-up cities, for claims that hold for any number of them."""
+    """Few runs in simulated cities, for claims that hold for any number of them."""
     monkeypatch.setattr(trial, "ESTIMATES", 40)
 
 

@@ -41,7 +41,7 @@ speed_step = 0.01
 display_unit = "km/h"
 min_vehicles = 3
 statistics = [@statistics]
-rung = "@rung"
+accounting = "@accounting"
 
 [[source]]
 name = "buses"
@@ -58,7 +58,7 @@ DEFAULTS = {
     "budget": "20",
     "resolution": "7",
     "statistics": '"mean", "variance"',
-    "rung": "best",
+    "accounting": "best",
     "unit": "km/h",
 }
 
@@ -76,7 +76,7 @@ def write_config(folder, **changes):
 
 
 def write_day(folder, day):
-    """Write `day1.csv` or `day2.csv`: a different number of fixes for every vehicle, never a stray one."""
+    """Write `day1.csv` or `day2.csv`: a different number of records for every vehicle, never a stray one."""
     zone = timezone(timedelta(hours=5, minutes=30))
     start = datetime(2026, 3, 2 + day, 8, tzinfo=zone)
     rows = ["plate,at,latitude,longitude,speed"]
@@ -84,15 +84,15 @@ def write_day(folder, day):
         at = start
         for hop in range(2):
             latitude, longitude = CELLS[(vehicle + hop) % len(CELLS)]
-            for fix in range(4 + vehicle * 7 % 5 + hop):
+            for record in range(4 + vehicle * 7 % 5 + hop):
                 at += timedelta(seconds=150)
-                speed = 20 + (vehicle * 37 + fix * 11 + hop * 5 + day * 3) % 41 + fix / 100
-                plate = PLATES[vehicle] if fix % 2 else PLATES[vehicle].upper().replace(" ", "-")
+                speed = 20 + (vehicle * 37 + record * 11 + hop * 5 + day * 3) % 41 + record / 100
+                plate = PLATES[vehicle] if record % 2 else PLATES[vehicle].upper().replace(" ", "-")
                 rows.append(f"{plate},{at.isoformat()},{latitude},{longitude},{speed:.2f}")
     at = start
-    for fix in range(7):
+    for record in range(7):
         at += timedelta(seconds=150)
-        rows.append(f"{LONELY},{at.isoformat()},{LONELY_CELL[0]},{LONELY_CELL[1]},{30 + fix}")
+        rows.append(f"{LONELY},{at.isoformat()},{LONELY_CELL[0]},{LONELY_CELL[1]},{30 + record}")
     path = Path(folder) / f"day{day}.csv"
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return path

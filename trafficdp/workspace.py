@@ -29,8 +29,8 @@ from trafficdp.live.placing import newest_release
 from trafficdp.live.streaming import LiveStream
 from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import pure_mechanism_named
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import Reach
@@ -43,7 +43,7 @@ from trafficdp.release.holdings import occasion_of, pin_area, status_of, summari
 from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import same_question, write_order
+from trafficdp.release.publishing_facts import same_question, specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
 from trafficdp.release.zcdp_maps import ZCDPMaps
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
@@ -81,15 +81,15 @@ class Workspace:
         slot_kind: SlotKind | str | None = None,
         min_vehicles: int | None = None,
         mechanism: str | Mapping[Statistic, str] | None = None,
-        rung: str | None = None,
+        accounting: str | None = None,
     ) -> Workspace:
         """Return the same city, store, key and budget with another map; what is not given stays.
 
         This is how a suggestion of ``plan`` is followed. Nothing is read or written. ``mechanism`` is
         "baseline", "auto" or a name of the registry, for all statistics or for each of those it names;
-        ``rung`` is "best" or the accounting of the baseline by name.
-        Raises UsageError for a resolution outside 0 to 15, an unknown slot or rung, ``min_vehicles`` below 1
-        and a mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
+        ``accounting`` is "best" or the accounting of the baseline by name.
+        Raises UsageError for a resolution outside 0 to 15, an unknown slot or accounting, ``min_vehicles``
+        below 1 and a mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
         """
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
@@ -101,8 +101,8 @@ class Workspace:
             settings = replace(settings, min_vehicles=min_vehicles)
         if mechanism is not None:
             settings = settings.with_mechanism(mechanism)
-        if rung is not None:
-            settings = settings.with_rung(rung)
+        if accounting is not None:
+            settings = settings.with_accounting(accounting)
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
@@ -121,7 +121,7 @@ class Workspace:
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             curator.vault.check_key(key.fingerprint)
-            # the report of a file is text; its fixes go straight into the transaction
+            # the report of a file is text; its records go straight into the transaction
             with self._all_or_nothing(curator.vault, dry_run):
                 pin_area(curator.vault, self.config.grid.area.hash, dry_run=dry_run)
                 if not dry_run:
@@ -158,11 +158,11 @@ class Workspace:
         with self._curator("plan") as curator:
             return self._planning(curator, looked_at).plan(asked, question)[0]
 
-    def occupancy(self, grid: Grid | None = None) -> Occupancy:
+    def counts(self, grid: Grid | None = None) -> Counts:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
         with self._curator("plan") as curator:
             version = vault_fixes.data_version(curator.vault)
-            return curator.contributions(grid or self.config.grid, self.config.bound, version).occupancy
+            return curator.contributions(grid or self.config.grid, self.config.bound, version).counts
 
     def release(
         self,
@@ -192,21 +192,21 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, occupancy = self._planning(curator).plan(_loss(epsilon), question)
+            planned, counts = self._planning(curator).plan(_loss(epsilon), question)
             if planned.verdict.refused and not force:
                 raise refusal(planned)
             version = vault_fixes.data_version(curator.vault)
             occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             for name in finished:
-                order = curator.order_of(name)
-                if same_question(order, occasion, planned.allocation):
+                specification = curator.specification_of(name)
+                if same_question(specification, occasion, planned.allocation):
                     return ReleasedMap(curator.load(name), folder_of(self.store, name))
             contributions = curator.contributions(planned.grid, self.config.bound, version)
             release = curator.release(
                 planned.allocation,
                 contributions,
                 self.config.policy,
-                lambda name, before: write_order(occasion, planned.allocation, occupancy, name, before),
+                lambda name, before: specify(occasion, planned.allocation, counts, name, before),
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id))

@@ -39,7 +39,7 @@ def test_imports_point_down_only():
 @pytest.mark.parametrize(
     ("planted", "statement"),
     [
-        ("trafficdp/model/statistic.py", "import trafficdp.mechanisms.laplace.ladder"),
+        ("trafficdp/model/statistic.py", "import trafficdp.mechanisms.laplace.accountings"),
         ("trafficdp/privacy/loss.py", "import trafficdp.sensitive.contributions"),
         ("trafficdp/noise/tail.py", "import trafficdp.bounding.sensitivity"),
         ("trafficdp/errors.py", "import trafficdp._validate"),
@@ -141,7 +141,7 @@ def test_the_hooks_before_a_commit_are_the_checks_of_make_check():
     # nothing is fetched
     assert [each["repo"] for each in hooks] == ["local"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = re.search(r"(?m)^check:.*\n((?:\t.*\n)+)", makefile).group(1)
-    checks = [line.strip().replace("$(RUN)", ".venv/bin") for line in recipe.splitlines()]
+    calibrated = re.search(r"(?m)^check:.*\n((?:\t.*\n)+)", makefile).group(1)
+    checks = [line.strip().replace("$(RUN)", ".venv/bin") for line in calibrated.splitlines()]
     assert [hook["entry"] for hook in hooks[0]["hooks"]] == checks
     assert all(hook["language"] == "system" and not hook["pass_filenames"] for hook in hooks[0]["hooks"])

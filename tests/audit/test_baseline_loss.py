@@ -42,7 +42,7 @@ def log_ratio(scale, centre, neighbour):
 
 
 def data_sets(table, upper):
-    """Every assignment of speeds 0..upper to the city's fixes: (values a vehicle, values[bin][vehicle])."""
+    """Every assignment of speeds 0..upper to the city's records: (values a vehicle, values[bin][vehicle])."""
     pairs = [(g, user, m) for g, row in enumerate(table) for user, m in enumerate(row)]
     for flat in product(range(upper + 1), repeat=sum(m for _, _, m in pairs)):
         values, of_user, start = [[None] * len(row) for row in table], {}, 0
@@ -84,23 +84,23 @@ def audited_losses(table, upper, lattices, contributions_of, bound, integer=exac
     return np.array(losses)
 
 
-def noise(statistics, occupancy, factor=1.0, spacing=1):
+def noise(statistics, counts, factor=1.0, spacing=1):
     lattices = {}
     for s in statistics:
-        scale = np.array(SCALES[s][: occupancy.bins]) * factor
+        scale = np.array(SCALES[s][: counts.bins]) * factor
         if s is VARIANCE:
-            scale = np.where(occupancy.samples_per_bin == 1, 0.0, scale)
-        lattices[s] = Lattice(scale, np.full(occupancy.bins, spacing, dtype=np.int64))
+            scale = np.where(counts.samples_per_bin == 1, 0.0, scale)
+        lattices[s] = Lattice(scale, np.full(counts.bins, spacing, dtype=np.int64))
     return lattices
 
 
 @pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (MEAN, VARIANCE)])
 @pytest.mark.parametrize("name", CITIES)
-def test_what_is_charged_is_exactly_what_is_lost(name, statistics, occupancy_of, contributions_of, bound_of):
+def test_what_is_charged_is_exactly_what_is_lost(name, statistics, counts_of, contributions_of, bound_of):
     table, bound = CITIES[name], bound_of(2)
-    occupancy = occupancy_of(table)
-    lattices = noise(statistics, occupancy)
-    claimed = loss_per_user(occupancy, bound, lattices) / PICO
+    counts = counts_of(table)
+    lattices = noise(statistics, counts)
+    claimed = loss_per_user(counts, bound, lattices) / PICO
     lost = audited_losses(table, 2, lattices, contributions_of, bound)
     assert np.all(lost <= claimed + 1e-13)
     np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
@@ -108,13 +108,11 @@ def test_what_is_charged_is_exactly_what_is_lost(name, statistics, occupancy_of,
 
 @pytest.mark.parametrize("statistics", [(VEHICLE_MEAN,), (MEAN, VEHICLE_MEAN), tuple(Statistic)])
 @pytest.mark.parametrize("name", CITIES)
-def test_vehicle_means_cost_what_is_charged_or_less(
-    name, statistics, occupancy_of, contributions_of, bound_of
-):
+def test_vehicle_means_cost_what_is_charged_or_less(name, statistics, counts_of, contributions_of, bound_of):
     table, bound = CITIES[name], bound_of(2)
-    occupancy = occupancy_of(table)
-    lattices = noise(statistics, occupancy)
-    claimed = loss_per_user(occupancy, bound, lattices) / PICO
+    counts = counts_of(table)
+    lattices = noise(statistics, counts)
+    claimed = loss_per_user(counts, bound, lattices) / PICO
     lost = audited_losses(table, 2, lattices, contributions_of, bound)
     assert np.all(lost <= claimed + 1e-13)
     if VARIANCE not in statistics:
@@ -124,23 +122,23 @@ def test_vehicle_means_cost_what_is_charged_or_less(
 @pytest.mark.parametrize("spacing", [2, 3, 8])
 @pytest.mark.parametrize("name", ["two vehicles, one bin", "a dominating vehicle", "two bins"])
 def test_a_coarser_lattice_costs_what_is_charged_or_less(
-    name, spacing, occupancy_of, contributions_of, bound_of
+    name, spacing, counts_of, contributions_of, bound_of
 ):
     table, bound = CITIES[name], bound_of(2)
-    occupancy = occupancy_of(table)
-    lattices = noise((VARIANCE,), occupancy, spacing=spacing)
-    claimed = loss_per_user(occupancy, bound, lattices) / PICO
+    counts = counts_of(table)
+    lattices = noise((VARIANCE,), counts, spacing=spacing)
+    claimed = loss_per_user(counts, bound, lattices) / PICO
     lost = audited_losses(table, 2, lattices, contributions_of, bound)
     assert np.all(lost <= claimed + 1e-13)
     assert np.all(lost >= claimed / 3)
 
 
-def test_larger_speeds_are_audited_too(occupancy_of, contributions_of, bound_of):
+def test_larger_speeds_are_audited_too(counts_of, contributions_of, bound_of):
     table, bound = [[1, 3]], bound_of(4)
-    occupancy = occupancy_of(table)
-    lattices = noise((MEAN, VARIANCE), occupancy)
+    counts = counts_of(table)
+    lattices = noise((MEAN, VARIANCE), counts)
     lost = audited_losses(table, 4, lattices, contributions_of, bound)
-    np.testing.assert_allclose(lost, loss_per_user(occupancy, bound, lattices) / PICO, atol=2e-9)
+    np.testing.assert_allclose(lost, loss_per_user(counts, bound, lattices) / PICO, atol=2e-9)
 
 
 def moment(statistic, city):
@@ -152,81 +150,79 @@ def moment(statistic, city):
     ("table", "upper"), [([[1, 2]], 4), ([[2, 0, 1], [1, 1, 0]], 2), ([[1, 0], [2, 1]], 3)]
 )
 def test_sums_of_products_cost_exactly_what_is_charged(
-    table, upper, ratio, occupancy_of, contributions_of, bound_of
+    table, upper, ratio, counts_of, contributions_of, bound_of
 ):
-    bound, occupancy = bound_of(upper), occupancy_of(table)
-    lattices = noise((MEAN, VARIANCE), occupancy)
-    scale = np.where(occupancy.samples_per_bin > 1, ratio * upper * lattices[MEAN].scale, 0.0)
+    bound, counts = bound_of(upper), counts_of(table)
+    lattices = noise((MEAN, VARIANCE), counts)
+    scale = np.where(counts.samples_per_bin > 1, ratio * upper * lattices[MEAN].scale, 0.0)
     lattices[VARIANCE] = Lattice(scale, lattices[VARIANCE].spacing)
-    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
     lost = audited_losses(table, upper, lattices, contributions_of, bound, moment)
     assert np.all(lost <= claimed + 1e-13)
     np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
     # and from ratio 1 on nothing more than the means
-    alone = loss_per_user(occupancy, bound, {MEAN: lattices[MEAN]}) / PICO
+    alone = loss_per_user(counts, bound, {MEAN: lattices[MEAN]}) / PICO
     assert ratio < 1 or np.array_equal(alone, claimed)
     assert ratio > 0.2 or np.all(claimed > alone)
 
 
 @pytest.mark.parametrize("spacing", [2, 3])
 def test_floored_sums_of_products_cost_what_is_charged_or_less(
-    spacing, occupancy_of, contributions_of, bound_of
+    spacing, counts_of, contributions_of, bound_of
 ):
     table, bound = [[1, 2]], bound_of(4)
-    occupancy = occupancy_of(table)
-    lattices = noise((MEAN, VARIANCE), occupancy)
+    counts = counts_of(table)
+    lattices = noise((MEAN, VARIANCE), counts)
     lattices[VARIANCE] = Lattice(np.array([1.6]), np.array([spacing]))
-    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
     lost = audited_losses(table, 4, lattices, contributions_of, bound, moment)
     assert np.all(lost <= claimed + 1e-13)
     assert np.all(lost >= claimed / 3)
 
 
-def test_sums_of_products_with_too_little_noise_are_caught(occupancy_of, contributions_of, bound_of):
+def test_sums_of_products_with_too_little_noise_are_caught(counts_of, contributions_of, bound_of):
     table, bound = [[1, 2]], bound_of(4)
-    occupancy = occupancy_of(table)
-    lattices = noise((MEAN, VARIANCE), occupancy)
+    counts = counts_of(table)
+    lattices = noise((MEAN, VARIANCE), counts)
     lattices[VARIANCE] = Lattice(lattices[MEAN].scale * 4, lattices[VARIANCE].spacing)
-    claimed = moments_loss_per_user(occupancy, bound, lattices) / PICO
+    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
     drawn = {MEAN: lattices[MEAN], VARIANCE: Lattice(lattices[MEAN].scale * 2, lattices[VARIANCE].spacing)}
     assert np.all(audited_losses(table, 4, drawn, contributions_of, bound, moment) > claimed * 1.1)
 
 
 @pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (VEHICLE_MEAN,), (MEAN, VARIANCE)])
-def test_half_the_noise_is_caught(statistics, occupancy_of, contributions_of, bound_of):
+def test_half_the_noise_is_caught(statistics, counts_of, contributions_of, bound_of):
     table, bound = CITIES["two bins"], bound_of(2)
-    occupancy = occupancy_of(table)
-    claimed = loss_per_user(occupancy, bound, noise(statistics, occupancy)) / PICO
-    drawn = noise(statistics, occupancy, factor=0.5)
+    counts = counts_of(table)
+    claimed = loss_per_user(counts, bound, noise(statistics, counts)) / PICO
+    drawn = noise(statistics, counts, factor=0.5)
     lost = audited_losses(table, 2, drawn, contributions_of, bound)
     assert np.all(lost > claimed * 1.9)
 
 
-def test_a_variance_that_nobody_paid_for_is_caught(occupancy_of, contributions_of, bound_of):
+def test_a_variance_that_nobody_paid_for_is_caught(counts_of, contributions_of, bound_of):
     table, bound = CITIES["two vehicles, one bin"], bound_of(2)
-    occupancy = occupancy_of(table)
-    both = noise((MEAN, VARIANCE), occupancy)
-    claimed = loss_per_user(occupancy, bound, {MEAN: both[MEAN]}) / PICO
+    counts = counts_of(table)
+    both = noise((MEAN, VARIANCE), counts)
+    claimed = loss_per_user(counts, bound, {MEAN: both[MEAN]}) / PICO
     assert np.all(audited_losses(table, 2, both, contributions_of, bound) > claimed * 1.1)
 
 
-def test_a_variance_priced_by_n_instead_of_k_times_n_minus_k_is_caught(
-    occupancy_of, contributions_of, bound_of
-):
+def test_a_variance_priced_by_n_instead_of_k_times_n_minus_k_is_caught(counts_of, contributions_of, bound_of):
     table, bound = CITIES["two vehicles, one bin"], bound_of(2)
-    occupancy = occupancy_of(table)
-    lattices = noise((VARIANCE,), occupancy)
-    wrong = bound.steps**2 * occupancy.samples_per_bin[0] / lattices[VARIANCE].scale[0]
+    counts = counts_of(table)
+    lattices = noise((VARIANCE,), counts)
+    wrong = bound.steps**2 * counts.samples_per_bin[0] / lattices[VARIANCE].scale[0]
     assert np.all(audited_losses(table, 2, lattices, contributions_of, bound) > wrong * 1.1)
 
 
-def test_an_epsilon_a_bin_that_is_not_composed_is_caught(occupancy_of, contributions_of, bound_of):
+def test_an_epsilon_a_bin_that_is_not_composed_is_caught(counts_of, contributions_of, bound_of):
     table, bound = CITIES["two bins"], bound_of(2)
-    occupancy = occupancy_of(table)
-    lattices = noise((MEAN,), occupancy)
+    counts = counts_of(table)
+    lattices = noise((MEAN,), counts)
     a_bin = [
         loss_per_user(
-            occupancy.select(np.arange(2) == g),
+            counts.select(np.arange(2) == g),
             bound,
             {MEAN: Lattice(lattices[MEAN].scale[g : g + 1], lattices[MEAN].spacing[g : g + 1])},
         )
@@ -236,7 +232,7 @@ def test_an_epsilon_a_bin_that_is_not_composed_is_caught(occupancy_of, contribut
     assert np.all(audited_losses(table, 2, lattices, contributions_of, bound) > uncomposed * 1.15)
 
 
-def test_a_noiseless_variance_that_can_vary_is_caught(occupancy_of, contributions_of, bound_of):
+def test_a_noiseless_variance_that_can_vary_is_caught(counts_of, contributions_of, bound_of):
     table, bound = [[2, 1]], bound_of(1)
     silent = {VARIANCE: Lattice(np.array([0.0]), np.ones(1, dtype=np.int64))}
     with pytest.raises(AssertionError, match="without noise depends on values"):

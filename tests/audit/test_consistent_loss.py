@@ -9,8 +9,8 @@ import pytest
 
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
+from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.mechanisms.consistent.recipe import ConsistentRecipe
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Values
@@ -24,9 +24,9 @@ def unread():
 
 def copies(contributions):
     """The two bins side by side COPIES times, each with vehicles of its own."""
-    one = contributions.occupancy
+    one = contributions.counts
     each = np.arange(COPIES)[:, None]
-    occupancy = replace(
+    counts = replace(
         one,
         cell=np.arange(2 * COPIES, dtype=np.uint64),
         slot=np.zeros(2 * COPIES, dtype=np.int64),
@@ -40,18 +40,18 @@ def copies(contributions):
     )
     return replace(
         contributions,
-        occupancy=occupancy,
+        counts=counts,
         total=total,
         total_of_squares=squares,
-        vehicle=np.arange(occupancy.users),
+        vehicle=np.arange(counts.users),
     )
 
 
-def recipe_with(parent, scale):
+def calibrated_with(parent, scale):
     """Half widths of 40 for the children, ``parent`` for their parents, all in one block a family."""
     of = np.repeat(np.arange(COPIES), 2)
     width = np.concatenate([np.full(2 * COPIES, 40), np.full(COPIES, parent)])
-    return ConsistentRecipe(
+    return CalibratedConsistent(
         (MEAN,),
         BlockLattice(
             (MEAN,) * 3 * COPIES,
@@ -68,19 +68,19 @@ def recipe_with(parent, scale):
 @pytest.mark.parametrize(("parent", "refuted"), [(40, False), (20, False), (2, True)])
 def test_what_draws_prove_is_below_the_charge(contributions_of, bound_of, parent, refuted):
     bound = bound_of(1_000)
-    # one vehicle with a fix in both bins, beside others in the middle
+    # one vehicle with a record in both bins, beside others in the middle
     sides = [
         copies(contributions_of([[[speed], [500] * 20], [[speed], [500] * 20]], bound))
         for speed in (0, 1_000)
     ]
-    occupancy = sides[0].occupancy
+    counts = sides[0].counts
     scale = 25.0
     # a parent moves by 2,000, its children by 1,000: a half width of 80 would cost as much as theirs
-    charged = recipe_with(max(parent, 20), scale).event(occupancy, bound).loss_per_user[0] / 1e12
+    charged = calibrated_with(max(parent, 20), scale).event(counts, bound).loss_per_user[0] / 1e12
     assert charged == pytest.approx({40: 2.0, 20: 4.0, 2: 4.0}[parent])
     found = []
     for number, side in enumerate(sides):
-        estimate = recipe_with(parent, scale).estimates(
+        estimate = calibrated_with(parent, scale).estimates(
             Values(side, unread), SimulatedNoise(number), interval_level=0.9, uninformative_above=1.0
         )[MEAN]
         found.append(estimate.value.reshape(COPIES, 2).mean(axis=1))

@@ -67,7 +67,7 @@ bbox = [16.20, 48.18, 16.60, 48.30]
 epsilon = 4
 publish_every = 5
 lateness = 3
-fixes_per_vehicle = 30
+records_per_vehicle = 30
 
 [[source]]
 name = "buses"
@@ -249,7 +249,7 @@ def story(world):
     assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
     for asked in (
         ["plan"],
-        ["plan", "--rungs", "all", "--chart", "plan.svg"],
+        ["plan", "--accountings", "all", "--chart", "plan.svg"],
         ["plan", "--epsilon", "0.05"],
         ["plan", "--max-half-width", "6 m/s"],
         ["compare"],

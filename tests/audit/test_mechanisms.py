@@ -83,7 +83,7 @@ def test_no_draws_refute_huber_where_it_is_huber(bound_of):
     mechanism = Huber(sigma=2.0)
     pairs = agreeing_neighbours(bound)
     for pair in pairs:
-        by_huber = mechanism.by_huber(pair.left.occupancy, bound, Statistic.MEAN, np.array([epsilon]))
+        by_huber = mechanism.by_huber(pair.left.counts, bound, Statistic.MEAN, np.array([epsilon]))
         assert by_huber.tolist() == [True]
     found = audit_mechanism(
         mechanism,

@@ -84,7 +84,7 @@ def write_fixes(path: Path, rows: int) -> None:
 def private(connection: duckdb.DuckDBPyConnection, resolution: int) -> Callable[[], int]:
     """The reduction; returns its number of bins."""
     grid = Grid(resolution, SlotKind.WHOLE_PERIOD, AREA, PERIOD)
-    return lambda: reduce_fixes(connection, grid, BOUND, 1).occupancy.bins
+    return lambda: reduce_fixes(connection, grid, BOUND, 1).counts.bins
 
 
 def plain(connection: duckdb.DuckDBPyConnection, resolution: int) -> Callable[[], int]:

@@ -53,10 +53,10 @@ document.documentElement.dataset.drawn = map.children.length;
 </script></body></html>"""
 
 
-def made_up() -> ModuleType:
+def simulated() -> ModuleType:
     """Return the module that makes up releases for the tests of exports."""
     path = Path(__file__).parents[1] / "unit" / "export" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("made_up", path)
+    spec = importlib.util.spec_from_file_location("simulated", path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(path)
     module = importlib.util.module_from_spec(spec)
@@ -70,7 +70,7 @@ def release_of(cells: int) -> Any:
     while 3 * rings * (rings + 1) + 1 < cells:
         rings += 1
     names = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), rings)[:cells]
-    return made_up().release_of(names, statistics=(Statistic.MEAN, Statistic.VARIANCE))
+    return simulated().release_of(names, statistics=(Statistic.MEAN, Statistic.VARIANCE))
 
 
 def plain_page(release: Any) -> bytes:

@@ -2,11 +2,12 @@
 
     python tests/benchmarks/bench_planner.py [--pairs N ...]
 
-A made-up city of N / 100 vehicles and N / 200 hexagons: every vehicle visits about 100 hexagons round a place
-of its own, most of its fixes in few of them, and a few vehicles go everywhere. Each step is a fresh process:
+A simulated city of N / 100 vehicles and N / 200 hexagons: every vehicle visits about 100 hexagons round a
+place of its own, most of its records in few of them, and a few vehicles go everywhere. Each step is a fresh
+process:
 
-* ``ladder``: the four accountings of Laplace noise, for mean and variance together;
-* ``plan``: what `trafficdp plan` does for one map - the ladder, the blocks with the bound that certifies
+* ``accountings``: the four accountings of Laplace noise, for mean and variance together;
+* ``plan``: what `trafficdp plan` does for one map - the accountings, the blocks with the bound that certifies
   them, the best of all as noise that can be drawn, every vehicle's exact loss, the widths of all intervals;
 * ``adaptive``: the map of three resolutions whose intervals of the mean are all within 2 m/s at epsilon 4,
   with the bound that certifies it;
@@ -31,12 +32,12 @@ from fractions import Fraction
 import numpy as np
 
 from trafficdp.binning.cells import cells_of
-from trafficdp.mechanisms.blocks.rung import BlockRung
-from trafficdp.mechanisms.laplace.ladder import ladder
+from trafficdp.mechanisms.blocks.accounting import BlockAccounting
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
@@ -61,7 +62,7 @@ SPACING = 0.0045
 SEED = 7
 
 
-def city(pairs: int) -> Occupancy:
+def city(pairs: int) -> Counts:
     """Return a city of about ``pairs`` pairs, the same each time."""
     random = np.random.default_rng(SEED)
     vehicles, bins = pairs // VISITS, pairs // VISITS // 2
@@ -80,7 +81,7 @@ def city(pairs: int) -> Occupancy:
     count = random.geometric(0.2, len(key)) * random.integers(1, 20, len(key))
     bin_index, user_index = np.divmod(key, vehicles)
     visited, bin_index = np.unique(bin_index, return_inverse=True)
-    return Occupancy(
+    return Counts(
         cell[visited],
         np.zeros(len(visited), dtype=np.int64),
         bin_index.astype(np.int64),
@@ -90,43 +91,45 @@ def city(pairs: int) -> Occupancy:
     )
 
 
-def rungs(occupancy: Occupancy) -> str:
-    """Compute the ladder; say how far apart its ends are."""
-    kept = occupancy.select(occupancy.users_per_bin >= 5)
-    first, *_, last = ladder(kept, BOUND, BOTH)
-    ends = (rung.worst_relative_scale(1.0, BOTH) for rung in (first, last))
+def accountings(counts: Counts) -> str:
+    """Compute the accountings; say how far apart its ends are."""
+    kept = counts.select(counts.users_per_bin >= 5)
+    first, *_, last = laplace_accountings(kept, BOUND, BOTH)
+    ends = (accounting.worst_relative_scale(1.0, BOTH) for accounting in (first, last))
     return f"basic over equal: {next(ends) / next(ends):.3g}"
 
 
-def plan(occupancy: Occupancy) -> str:
+def plan(counts: Counts) -> str:
     """Plan one map; say how much blocks save and how much any blocks could."""
-    made = allocate(occupancy, Request(PureDP.of(4), BOUND, BOTH, 5, 0.125, 0.95))
+    made = allocate(counts, Request(PureDP.of(4), BOUND, BOTH, 5, 0.125, 0.95))
     widths = precision(made)
-    found = next(rung.blocks for rung in made.rungs if isinstance(rung, BlockRung))
+    found = next(
+        accounting.blocks for accounting in made.accountings if isinstance(accounting, BlockAccounting)
+    )
     return (
         f"{made.chosen.name}, epsilon {made.loss}, half width {widths.median:.3g}; blocks within "
         f"{found.factor / found.lower_bound:.3g} of the bound"
     )
 
 
-def adaptive(occupancy: Occupancy) -> str:
+def adaptive(counts: Counts) -> str:
     """Choose the map of several resolutions; say what it covers."""
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
     request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.125, 0.95)
-    chosen = choose_mosaic(GRID, occupancy, settings, request)
+    chosen = choose_mosaic(GRID, counts, settings, request)
     bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
     worth = chosen.value / chosen.bound
-    return f"{chosen.coverage:.0%} of the fixes, bins {bins}; worth {worth:.3g} of the bound"
+    return f"{chosen.coverage:.0%} of the records, bins {bins}; worth {worth:.3g} of the bound"
 
 
-def whole(occupancy: Occupancy) -> str:
+def whole(counts: Counts) -> str:
     """Plan the one map and choose the other."""
-    return f"{plan(occupancy)}; {adaptive(occupancy)}"
+    return f"{plan(counts)}; {adaptive(counts)}"
 
 
 ONE_RUN = "all in one run"
-STEPS: dict[str, Callable[[Occupancy], str]] = {
-    "ladder": rungs,
+STEPS: dict[str, Callable[[Counts], str]] = {
+    "accountings": accountings,
     "plan": plan,
     "adaptive": adaptive,
     ONE_RUN: whole,
@@ -135,12 +138,12 @@ STEPS: dict[str, Callable[[Occupancy], str]] = {
 
 def measure(step: str, pairs: int) -> None:
     """Print one measurement as JSON."""
-    occupancy = city(pairs)
+    counts = city(pairs)
     began = time.process_time()
-    found = STEPS[step](occupancy)
+    found = STEPS[step](counts)
     seconds = time.process_time() - began
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    shape = {"pairs": occupancy.pairs, "vehicles": occupancy.users, "bins": occupancy.bins}
+    shape = {"pairs": counts.pairs, "vehicles": counts.users, "bins": counts.bins}
     print(json.dumps({"seconds": seconds, "megabytes": megabytes, "found": found, **shape}))
 
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_stream.py [--rows N ...]
 
-Made-up files of 100,000 rows arrive one after another: 5,000 vehicles that report every 10 seconds, about
+Simulated files of 100,000 rows arrive one after another: 5,000 vehicles that report every 10 seconds, about
 2,000 hexagons, a map every 15 minutes of stream time.
 
 * ``plain``: DuckDB reads each file, finds the hexagons, and adds count, sum and sum of squares of each to a
@@ -10,7 +10,7 @@ Made-up files of 100,000 rows arrive one after another: 5,000 vehicles that repo
 * ``trafficdp``: the files are taken by a stream: pseudonyms, rules, accounts, one transaction a batch, noise,
   ledger entry, `released.duckdb`, GeoJSON, Parquet and page of every publication.
 
-Rates are fixes per second of processor time (all threads; on two idle cores the clock shows no less) and
+Rates are records per second of processor time (all threads; on two idle cores the clock shows no less) and
 per second of the clock, without making the files; memory is the peak of the process, after imports
 and the first file (``start``) and at the end. Flat memory shows as a ratio near 1 between more and fewer
 rows.
@@ -62,9 +62,9 @@ statistics = ["mean", "variance"]
 epsilon = 4
 publish_every = 15
 lateness = 2
-fixes_per_vehicle = 20000
+records_per_vehicle = 20000
 [[source]]
-name = "made up"
+name = "simulated"
 format = "csv"
 files = ["*.csv"]
 speed_unit = "m/s"
@@ -189,7 +189,7 @@ def main() -> None:
         found = {"plain": plain, "private": private}[way](Path(folder), int(rows) // FILE_ROWS)
         print(json.dumps(found))
         return
-    print("fixes a second of processor time and peak megabytes, without privacy and with it")
+    print("records a second of processor time and peak megabytes, without privacy and with it")
     print(
         f"{'rows':>11} {'bins':>6} {'maps':>5} {'plain/s':>10} {'ours/s':>10} {'ratio':>6} {'by clock':>11}",
         end="",

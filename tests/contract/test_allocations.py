@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.ladder import (
+from trafficdp.mechanisms.laplace.accountings import (
+    ACCOUNTINGS,
     BY_NAME,
-    RUNGS,
     WITH_VARIANCES,
     floor_of_equal_scales,
-    ladder,
+    laplace_accountings,
     loss,
 )
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import HAIR, Request, allocate, rungs_for
-from trafficdp.pricing.check import check_recipe
+from trafficdp.planner.allocation import HAIR, Request, accountings_for, allocate
+from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.loss import PureDP
 
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
@@ -38,17 +38,17 @@ epsilons = st.one_of(
     st.floats(-6, 3).map(lambda power: f"{10.0**power:.3e}"),
     st.floats(-6, 3).map(lambda power: f"{10.0**power:.12f}"),
 )
-rungs = st.sampled_from([*BY_NAME, "best"])
+accountings = st.sampled_from([*BY_NAME, "best"])
 
 
-def asked_of(rung, statistics):
-    """The statistics that ``rung`` may be asked to release: some release mean and variance at least."""
-    if rung == "moment_blocks":
+def asked_of(accounting, statistics):
+    """The statistics that ``accounting`` may be asked to release: some release mean and variance at least."""
+    if accounting == "moment_blocks":
         return sorted(BOTH)
-    return sorted({*statistics, *BOTH}) if rung in WITH_VARIANCES else statistics
+    return sorted({*statistics, *BOTH}) if accounting in WITH_VARIANCES else statistics
 
 
-def request_for(bound, epsilon, statistics, rung="best"):
+def request_for(bound, epsilon, statistics, accounting="best"):
     return Request(
         epsilon=PureDP.of(epsilon),
         bound=bound,
@@ -56,13 +56,13 @@ def request_for(bound, epsilon, statistics, rung="best"):
         min_vehicles=1,
         refuse_above=0.125,
         interval_level=0.95,
-        rung=rung,
+        accounting=accounting,
     )
 
 
 def noise_of(allocation, statistic):
     bound = allocation.request.bound
-    return allocation.recipe.statement(statistic, allocation.occupancy, bound).noise_scale
+    return allocation.calibrated.statement(statistic, allocation.counts, bound).noise_scale
 
 
 def can_vary(table, statistics):
@@ -71,16 +71,16 @@ def can_vary(table, statistics):
 
 @pytest.mark.slow
 @settings(max_examples=150)
-@given(table=tables, epsilon=epsilons, statistics=sets, rung=rungs)
-def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
-    request = request_for(bound_of(60, "1/10"), epsilon, asked_of(rung, statistics), rung)
-    allocation = allocate(occupancy_of(table), request)
+@given(table=tables, epsilon=epsilons, statistics=sets, accounting=accountings)
+def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilon, statistics, accounting):
+    request = request_for(bound_of(60, "1/10"), epsilon, asked_of(accounting, statistics), accounting)
+    allocation = allocate(counts_of(table), request)
     assert allocation.loss <= request.epsilon
     np.testing.assert_array_equal(
         allocation.event.loss_per_user,
-        allocation.recipe.event(allocation.occupancy, request.bound).loss_per_user,
+        allocation.calibrated.event(allocation.counts, request.bound).loss_per_user,
     )
-    check_recipe(allocation.recipe, allocation.occupancy, request.bound, allocation.event.loss_per_user)
+    check_calibrated(allocation.calibrated, allocation.counts, request.bound, allocation.event.loss_per_user)
 
 
 @pytest.mark.slow
@@ -89,45 +89,49 @@ def test_the_charge_never_exceeds_the_request(occupancy_of, bound_of, table, eps
     table=tables,
     epsilon=epsilons,
     statistics=sets,
-    rung=st.sampled_from(["exact", "equal", "blocks", *WITH_VARIANCES, "clip_user", "consistent", "best"]),
+    accounting=st.sampled_from(
+        ["exact", "equal", "blocks", *WITH_VARIANCES, "clip_user", "consistent", "best"]
+    ),
 )
-def test_sharp_rungs_use_nearly_all_of_the_request(occupancy_of, bound_of, table, epsilon, statistics, rung):
-    statistics = asked_of(rung, statistics)
+def test_sharp_accountings_use_nearly_all_of_the_request(
+    counts_of, bound_of, table, epsilon, statistics, accounting
+):
+    statistics = asked_of(accounting, statistics)
     if not can_vary(table, statistics):
         return
-    request = request_for(bound_of(60, "1/10"), epsilon, statistics, rung)
-    allocation = allocate(occupancy_of(table), request)
+    request = request_for(bound_of(60, "1/10"), epsilon, statistics, accounting)
+    allocation = allocate(counts_of(table), request)
     # a charge is a whole number of 10^-9, so that requests of 10^-6 may lose a thousandth
     least = Fraction(999, 1000) * request.epsilon.epsilon - Fraction(2, 10**9)
     assert least <= allocation.loss.epsilon
 
 
 @pytest.mark.parametrize("epsilon", ["0.001", "0.1", "1", "4", "6", "100"])
-def test_a_round_request_is_charged_as_that_round_number(occupancy_of, bound_of, epsilon):
+def test_a_round_request_is_charged_as_that_round_number(counts_of, bound_of, epsilon):
     random = np.random.default_rng(12)
-    occupancy = occupancy_of(random.poisson(1.5, (60, 25)) + np.eye(60, 25, dtype=int))
+    counts = counts_of(random.poisson(1.5, (60, 25)) + np.eye(60, 25, dtype=int))
     request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
-    assert str(allocate(occupancy, request).loss) == epsilon
+    assert str(allocate(counts, request).loss) == epsilon
 
 
 @pytest.mark.parametrize("epsilon", ["0.919763480995", "2.808487163994", "0.49151938699", "1.000000000999"])
-def test_a_request_between_two_charges_is_charged_as_the_lower(occupancy_of, bound_of, epsilon):
-    occupancy = occupancy_of([[1, 1, 3, 3, 9], [0, 2, 2, 9, 9]])
+def test_a_request_between_two_charges_is_charged_as_the_lower(counts_of, bound_of, epsilon):
+    counts = counts_of([[1, 1, 3, 3, 9], [0, 2, 2, 9, 9]])
     request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
     expected = request.epsilon.pico // CHARGE_STEP * CHARGE_STEP
-    assert allocate(occupancy, request).loss.pico == expected
+    assert allocate(counts, request).loss.pico == expected
 
 
 @settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets)
-def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
-    occupancy_of, bound_of, table, epsilon, statistics
+def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
+    counts_of, bound_of, table, epsilon, statistics
 ):
     request = request_for(bound_of(60), epsilon, statistics)
-    allocation = allocate(occupancy_of(table), request)
+    allocation = allocate(counts_of(table), request)
     worst = {
-        rung.name: rung.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
-        for rung in allocation.rungs
+        accounting.name: accounting.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+        for accounting in allocation.accountings
     }
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
     assert worst["exact"] <= worst["grid_count"] * (1 + 1e-12)
@@ -140,30 +144,30 @@ def test_each_rung_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     elaborate = ("blocks", *WITH_VARIANCES)
     name = allocation.chosen.name
     assert name not in elaborate or worst[name] * (1 + HAIR) < worst["equal"]
-    offered = {rung for rung in WITH_VARIANCES if asked_of(rung, statistics) == statistics}
+    offered = {accounting for accounting in WITH_VARIANCES if asked_of(accounting, statistics) == statistics}
     assert offered == {*WITH_VARIANCES} & {*worst}
 
 
 @settings(max_examples=60)
 @given(table=tables, statistics=sets, epsilon=epsilons)
-def test_no_rung_claims_less_than_its_scales_cost(occupancy_of, bound_of, table, statistics, epsilon):
-    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, table, statistics, epsilon):
+    counts, bound = counts_of(table), bound_of(60, "1/10")
     claimed = float(PureDP.of(epsilon).epsilon)
-    for rung in ladder(occupancy, bound, {s: TOLERANCES[s] for s in statistics}):
-        lattices = {s: to_lattice(s, occupancy, bound, b) for s, b in rung.scales(claimed).items()}
-        charged = loss_per_user(occupancy, bound, lattices).max() / 1e12
-        assert charged <= claimed * (1 + 1e-9) + 3e-9, rung.name
-        if rung.name in ("exact", "equal") and can_vary(table, statistics):
+    for accounting in laplace_accountings(counts, bound, {s: TOLERANCES[s] for s in statistics}):
+        lattices = {s: to_lattice(s, counts, bound, b) for s, b in accounting.scales(claimed).items()}
+        charged = loss_per_user(counts, bound, lattices).max() / 1e12
+        assert charged <= claimed * (1 + 1e-9) + 3e-9, accounting.name
+        if accounting.name in ("exact", "equal") and can_vary(table, statistics):
             assert charged >= claimed * (1 - 1e-9)
 
 
 @settings(max_examples=40)
-@given(table=tables, statistics=sets, rung=st.sampled_from([*RUNGS, *WITH_VARIANCES, "best"]))
-def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, statistics, rung):
-    statistics = asked_of(rung, statistics)
-    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
+@given(table=tables, statistics=sets, accounting=st.sampled_from([*ACCOUNTINGS, *WITH_VARIANCES, "best"]))
+def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statistics, accounting):
+    statistics = asked_of(accounting, statistics)
+    counts, bound = counts_of(table), bound_of(60, "1/10")
     errors = [
-        allocate(occupancy, request_for(bound, epsilon, statistics, rung)).errors()
+        allocate(counts, request_for(bound, epsilon, statistics, accounting)).errors()
         for epsilon in ("0.01", "0.5", "0.500001", "1", "30")
     ]
     for less, more in pairwise(errors):
@@ -173,32 +177,32 @@ def test_more_epsilon_never_means_more_error(occupancy_of, bound_of, table, stat
 
 @settings(max_examples=20)
 @given(table=tables, statistics=sets, epsilon=epsilons)
-def test_a_larger_speed_bound_never_means_less_noise(occupancy_of, bound_of, table, statistics, epsilon):
-    occupancy = occupancy_of(table)
-    for rung in (*RUNGS, *WITH_VARIANCES):
+def test_a_larger_speed_bound_never_means_less_noise(counts_of, bound_of, table, statistics, epsilon):
+    counts = counts_of(table)
+    for accounting in (*ACCOUNTINGS, *WITH_VARIANCES):
         # half widths of blocks are rounded
-        slack = 2e-2 if "blocks" in rung else 1e-6
-        wanted = asked_of(rung, statistics)
+        slack = 2e-2 if "blocks" in accounting else 1e-6
+        wanted = asked_of(accounting, statistics)
         small, large = (
-            allocate(occupancy, request_for(bound_of(upper), epsilon, wanted, rung)) for upper in (30, 60)
+            allocate(counts, request_for(bound_of(upper), epsilon, wanted, accounting)) for upper in (30, 60)
         )
         for s in wanted:
             scales = [noise_of(allocation, s) for allocation in (small, large)]
-            assert np.all(scales[1] >= scales[0] * (1 - slack)), (rung, s)
+            assert np.all(scales[1] >= scales[0] * (1 - slack)), (accounting, s)
 
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(table=tables, statistics=sets, rung=st.sampled_from(BY_NAME))
+@given(table=tables, statistics=sets, accounting=st.sampled_from(BY_NAME))
 def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
-    occupancy_of, bound_of, table, statistics, rung
+    counts_of, bound_of, table, statistics, accounting
 ):
-    """For every rung by its own measure, Clip-User's bias included, whose single bins may go either way."""
-    occupancy, statistics = occupancy_of(table), asked_of(rung, statistics)
+    """Every accounting by its own measure, Clip-User's bias included, whose single bins may go either way."""
+    counts, statistics = counts_of(table), asked_of(accounting, statistics)
 
     def worst(upper, epsilon):
-        request = request_for(bound_of(upper, "1/10"), epsilon, statistics, rung)
-        (own,) = (each for each in rungs_for(occupancy, request) if each.name == rung)
+        request = request_for(bound_of(upper, "1/10"), epsilon, statistics, accounting)
+        (own,) = (each for each in accountings_for(counts, request) if each.name == accounting)
         return own.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
 
     assert worst(60, "2") <= worst(60, "1") * (1 + 1e-9)
@@ -209,13 +213,13 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
 @settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets, seed=st.integers(0, 2**32 - 1))
 def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
-    occupancy_of, bound_of, table, epsilon, statistics, seed
+    counts_of, bound_of, table, epsilon, statistics, seed
 ):
     random = np.random.default_rng(seed)
     rows, columns = random.permutation(len(table)), random.permutation(len(table[0]))
     other = np.array(table)[np.ix_(rows, columns)]
     request = request_for(bound_of(60, "1/10"), epsilon, statistics)
-    here, there = allocate(occupancy_of(table), request), allocate(occupancy_of(other), request)
+    here, there = allocate(counts_of(table), request), allocate(counts_of(other), request)
     losses = [sorted(a.event.loss_per_user.tolist()) for a in (here, there)]
     # floats are added in another order: the last of 10^-9 may differ
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9, atol=2_000)
@@ -224,12 +228,12 @@ def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(table=tables, epsilon=epsilons, statistics=sets)
-def test_a_vehicle_without_fixes_does_not_change_an_allocation(
-    occupancy_of, bound_of, table, epsilon, statistics
+def test_a_vehicle_without_records_does_not_change_an_allocation(
+    counts_of, bound_of, table, epsilon, statistics
 ):
     request = request_for(bound_of(60, "1/10"), epsilon, statistics)
-    here = allocate(occupancy_of(table), request)
-    there = allocate(occupancy_of([[*row, 0] for row in table]), request)
+    here = allocate(counts_of(table), request)
+    there = allocate(counts_of([[*row, 0] for row in table]), request)
     assert there.event.loss_per_user[-1] == 0
     np.testing.assert_array_equal(there.event.loss_per_user[:-1], here.event.loss_per_user)
     for s in statistics:
@@ -238,57 +242,57 @@ def test_a_vehicle_without_fixes_does_not_change_an_allocation(
 
 @settings(max_examples=60)
 @given(table=tables, epsilon=st.sampled_from([0.1, 1.0, 7.0]))
-def test_no_equal_scales_go_below_the_public_floor(occupancy_of, bound_of, table, epsilon):
-    occupancy, bound = occupancy_of(table), bound_of(60)
-    equal = ladder(occupancy, bound, {Statistic.MEAN: 1.0})[-1]
-    floor = floor_of_equal_scales(occupancy, bound, epsilon)
+def test_no_equal_scales_go_below_the_public_floor(counts_of, bound_of, table, epsilon):
+    counts, bound = counts_of(table), bound_of(60)
+    equal = laplace_accountings(counts, bound, {Statistic.MEAN: 1.0})[-1]
+    floor = floor_of_equal_scales(counts, bound, epsilon)
     assert equal.scales(epsilon)[Statistic.MEAN].min() >= floor * (1 - 1e-12)
     # and the mean over vehicles of the loss at the floor is exactly the epsilon
-    at_floor = loss(occupancy, bound, {Statistic.MEAN: np.full(occupancy.bins, floor)})
-    assert at_floor[occupancy.bins_per_user > 0].mean() == pytest.approx(epsilon, rel=1e-12)
+    at_floor = loss(counts, bound, {Statistic.MEAN: np.full(counts.bins, floor)})
+    assert at_floor[counts.bins_per_user > 0].mean() == pytest.approx(epsilon, rel=1e-12)
 
 
-def test_bins_with_too_few_vehicles_are_left_out(occupancy_of, bound_of):
+def test_bins_with_too_few_vehicles_are_left_out(counts_of, bound_of):
     request = request_for(bound_of(60), 1, [Statistic.MEAN])
     strict = Request(**{**vars(request), "min_vehicles": 2})
-    allocation = allocate(occupancy_of([[1, 0], [1, 1], [0, 9]]), strict)
+    allocation = allocate(counts_of([[1, 0], [1, 1], [0, 9]]), strict)
     assert allocation.keep.tolist() == [False, True, False]
-    assert allocation.occupancy.bins == 1
+    assert allocation.counts.bins == 1
     with pytest.raises(UsageError, match="no bin can be released"):
-        allocate(occupancy_of([[1, 0], [0, 9]]), strict)
+        allocate(counts_of([[1, 0], [0, 9]]), strict)
 
 
-def test_requests_below_the_least_charge_are_refused(occupancy_of, bound_of):
+def test_requests_below_the_least_charge_are_refused(counts_of, bound_of):
     for epsilon in ("1e-12", "5e-10"):
         with pytest.raises(UsageError, match="larger epsilon"):
-            allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), epsilon, [Statistic.MEAN]))
+            allocate(counts_of([[2, 1]]), request_for(bound_of(60), epsilon, [Statistic.MEAN]))
 
 
-def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(occupancy_of, bound_of):
+def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(counts_of, bound_of):
     random = np.random.default_rng(3)
     for seed in range(30):
-        occupancy = occupancy_of(random.integers(0, 3, (9, 4)) + np.eye(9, 4, dtype=int))
+        counts = counts_of(random.integers(0, 3, (9, 4)) + np.eye(9, 4, dtype=int))
         epsilon = Fraction(500_000) - Fraction(seed * 7, 10**9)
         request = request_for(bound_of(60), epsilon, [Statistic.MEAN])
-        assert allocate(occupancy, request).loss.pico <= request.epsilon.pico
+        assert allocate(counts, request).loss.pico <= request.epsilon.pico
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
-def test_tolerances_that_are_not_positive_are_refused(occupancy_of, bound_of, wrong):
+def test_tolerances_that_are_not_positive_are_refused(counts_of, bound_of, wrong):
     request = request_for(bound_of(60), 1, [Statistic.MEAN])
     with pytest.raises(UsageError, match="tolerance of the mean"):
-        allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
+        allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
     with pytest.raises(UsageError, match="no statistic"):
-        allocate(occupancy_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
+        allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
 
 
-@pytest.mark.parametrize("rung", WITH_VARIANCES)
-def test_rungs_of_means_and_variances_release_nothing_else(occupancy_of, bound_of, rung):
+@pytest.mark.parametrize("accounting", WITH_VARIANCES)
+def test_accountings_of_means_and_variances_release_nothing_else(counts_of, bound_of, accounting):
     for statistics in ([Statistic.MEAN], [Statistic.VARIANCE], [Statistic.VARIANCE, Statistic.VEHICLE_MEAN]):
-        with pytest.raises(UsageError, match=f"{rung} releases mean and variance together"):
-            allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), 1, statistics, rung))
+        with pytest.raises(UsageError, match=f"{accounting} releases mean and variance together"):
+            allocate(counts_of([[2, 1]]), request_for(bound_of(60), 1, statistics, accounting))
 
 
-def test_an_unknown_rung_is_refused(occupancy_of, bound_of):
-    with pytest.raises(UsageError, match=r"unknown rung.*'sharpest'.*best, basic"):
-        allocate(occupancy_of([[2, 1]]), request_for(bound_of(60), 1, [Statistic.MEAN], "sharpest"))
+def test_an_unknown_accounting_is_refused(counts_of, bound_of):
+    with pytest.raises(UsageError, match=r"unknown accounting.*'sharpest'.*best, basic"):
+        allocate(counts_of([[2, 1]]), request_for(bound_of(60), 1, [Statistic.MEAN], "sharpest"))

@@ -21,7 +21,7 @@ from trafficdp.mechanisms.registry import (
     pure_mechanism_named,
     zcdp_mechanism_named,
 )
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -42,23 +42,23 @@ every_case_by_bin = cases_of((*PURE_MECHANISMS, *APPROX_MECHANISMS))
 """Mechanisms that treat bins by themselves, each at its own epsilon."""
 every_case_of_all_kinds = cases_of(MECHANISMS)
 UPPER = 60
-# one bin that a vehicle dominates, one of equals, one vehicle alone, one fix alone
+# one bin that a vehicle dominates, one of equals, one vehicle alone, one record alone
 COUNTS = [[9, 3, 2, 1, 1], [2, 2, 2, 2, 2], [0, 4, 0, 0, 0], [0, 0, 0, 0, 1]]
 
 
-def samples_of(occupancy, bound, seed=1, constant=None):
-    size = int(occupancy.count.sum())
+def samples_of(counts, bound, seed=1, constant=None):
+    size = int(counts.count.sum())
     random = np.random.default_rng(seed)
     value = random.integers(0, bound.steps + 1, size) if constant is None else np.full(size, constant)
-    return Samples(occupancy, value, np.arange(1, occupancy.users + 1), bound)
+    return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
 def truth(samples, statistic):
     """The statistic of every bin, from the definition."""
-    owner = np.repeat(np.arange(samples.occupancy.pairs), samples.occupancy.count)
-    of_bin = samples.occupancy.bin_index[owner]
+    owner = np.repeat(np.arange(samples.counts.pairs), samples.counts.count)
+    of_bin = samples.counts.bin_index[owner]
     found = []
-    for bin_ in range(samples.occupancy.bins):
+    for bin_ in range(samples.counts.bins):
         inside = of_bin == bin_
         values = samples.value[inside] * float(samples.bound.step)
         if statistic is Statistic.MEAN:
@@ -73,9 +73,9 @@ def truth(samples, statistic):
 
 def side_by_side(samples, times):
     """The same bins ``times`` times: one estimate is ``times`` independent ones."""
-    one = samples.occupancy
+    one = samples.counts
     again = np.arange(times)[:, None]
-    occupancy = Occupancy(
+    counts = Counts(
         cell=np.arange(1, times * one.bins + 1, dtype=np.uint64),
         slot=np.tile(one.slot, times),
         bin_index=(one.bin_index + again * one.bins).ravel(),
@@ -83,20 +83,20 @@ def side_by_side(samples, times):
         count=np.tile(one.count, times),
         users=one.users,
     )
-    return Samples(occupancy, np.tile(samples.value, times), samples.vehicle, samples.bound)
+    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
 
 
-def asked(mechanism, occupancy, amount):
+def asked(mechanism, counts, amount):
     """What the mechanism is asked for in its own kind: a rho for all bins, or an epsilon a bin."""
-    return amount if mechanism in ZCDP_MECHANISMS else np.full(occupancy.bins, amount)
+    return amount if mechanism in ZCDP_MECHANISMS else np.full(counts.bins, amount)
 
 
-def promised(mechanism, occupancy, bound, statistic, amount):
+def promised(mechanism, counts, bound, statistic, amount):
     """The most that a vehicle loses, in 10^-12 of the mechanism's own kind."""
-    given = asked(mechanism, occupancy, amount)
+    given = asked(mechanism, counts, amount)
     if mechanism in APPROX_MECHANISMS:
-        return mechanism.guarantee(occupancy, bound, statistic, given).pico
-    return mechanism.event(occupancy, bound, statistic, given).loss.pico
+        return mechanism.guarantee(counts, bound, statistic, given).pico
+    return mechanism.event(counts, bound, statistic, given).loss.pico
 
 
 class Silent(SimulatedNoise):
@@ -107,15 +107,15 @@ class Silent(SimulatedNoise):
 
 
 @pytest.fixture(scope="module")
-def city(occupancy_of, bound_of):
-    return samples_of(occupancy_of(COUNTS), bound_of(UPPER, "1/10"))
+def city(counts_of, bound_of):
+    return samples_of(counts_of(COUNTS), bound_of(UPPER, "1/10"))
 
 
 @pytest.fixture(scope="module")
-def larger_city(occupancy_of, bound_of):
+def larger_city(counts_of, bound_of):
     random = np.random.default_rng(9)
     counts = random.geometric(0.2, (6, 40)) * random.integers(0, 2, (6, 40))
-    return samples_of(occupancy_of(counts), bound_of(UPPER, "1/10"))
+    return samples_of(counts_of(counts), bound_of(UPPER, "1/10"))
 
 
 def test_names_are_unique_and_lead_to_their_mechanism():
@@ -167,21 +167,21 @@ def test_its_file_states_theorem_relation_and_sensitivity(mechanism):
 
 @every_case
 def test_the_promise_needs_no_values_and_says_what_it_is(mechanism, statistic, city):
-    occupancy, bound = city.occupancy, city.bound
-    event = mechanism.event(occupancy, bound, statistic, np.full(occupancy.bins, 0.7))
+    counts, bound = city.counts, city.bound
+    event = mechanism.event(counts, bound, statistic, np.full(counts.bins, 0.7))
     assert event.mechanism == mechanism.name
     assert event.statistics == (statistic,)
     assert event.relation is NeighbouringRelation.REPLACE_USER_VALUES
     assert {assumption.code for assumption in event.assumptions} >= {"counts_public", "declared_bounds"}
-    assert event.bins == occupancy.bins
+    assert event.bins == counts.bins
     assert event.idealised == mechanism.idealised
-    assert event.loss_per_user.shape == (occupancy.users,)
+    assert event.loss_per_user.shape == (counts.users,)
     assert event.loss_per_user.dtype == np.int64
     stated = event.sensitivity[statistic]
-    assert stated.shape == (occupancy.bins,)
+    assert stated.shape == (counts.bins,)
     assert np.all(stated >= 0)
-    error = mechanism.expected_error(occupancy, bound, statistic, np.full(occupancy.bins, 0.7))
-    assert error.shape == (occupancy.bins,)
+    error = mechanism.expected_error(counts, bound, statistic, np.full(counts.bins, 0.7))
+    assert error.shape == (counts.bins,)
     assert np.all((error >= 0) & (error <= statistic.largest(UPPER) * (1 + 1e-12)))
 
 
@@ -189,39 +189,39 @@ def test_the_promise_needs_no_values_and_says_what_it_is(mechanism, statistic, c
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 7.3])
 def test_one_bin_costs_what_was_asked(mechanism, statistic, epsilon, larger_city):
     for bin_ in range(3):
-        occupancy = larger_city.occupancy.select(np.arange(larger_city.occupancy.bins) == bin_)
-        event = mechanism.event(occupancy, larger_city.bound, statistic, np.array([epsilon]))
+        counts = larger_city.counts.select(np.arange(larger_city.counts.bins) == bin_)
+        event = mechanism.event(counts, larger_city.bound, statistic, np.array([epsilon]))
         # never more, in whole charges of 10^-9
         assert int(event.loss.pico) <= round(epsilon * 1e12) + 1_000
         # a mechanism may decline a bin in public, at no cost
         assert float(event.loss.epsilon) >= epsilon * 0.5 or event.loss.pico == 0
-        absent = np.setdiff1d(np.arange(occupancy.users), occupancy.user_index)
+        absent = np.setdiff1d(np.arange(counts.users), counts.user_index)
         assert np.all(event.loss_per_user[absent] == 0)
 
 
 @every_case
 def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, statistic, larger_city):
-    occupancy, bound = larger_city.occupancy, larger_city.bound
-    epsilon = np.linspace(0.3, 1.2, occupancy.bins)
-    together = mechanism.event(occupancy, bound, statistic, epsilon).loss_per_user
+    counts, bound = larger_city.counts, larger_city.bound
+    epsilon = np.linspace(0.3, 1.2, counts.bins)
+    together = mechanism.event(counts, bound, statistic, epsilon).loss_per_user
     apart = np.zeros_like(together)
-    for bin_ in range(occupancy.bins):
-        chosen = np.arange(occupancy.bins) == bin_
-        event = mechanism.event(occupancy.select(chosen), bound, statistic, epsilon[chosen])
+    for bin_ in range(counts.bins):
+        chosen = np.arange(counts.bins) == bin_
+        event = mechanism.event(counts.select(chosen), bound, statistic, epsilon[chosen])
         apart += event.loss_per_user
     # apart, every bin is rounded up to a charge
     assert np.all(together <= apart)
-    assert np.all(apart - together <= 1_000 * occupancy.bins)
-    visits = np.zeros(occupancy.users)
-    np.add.at(visits, occupancy.user_index, epsilon[occupancy.bin_index])
+    assert np.all(apart - together <= 1_000 * counts.bins)
+    visits = np.zeros(counts.users)
+    np.add.at(visits, counts.user_index, epsilon[counts.bin_index])
     assert np.all(together <= np.round(visits * 1e12) + 1_000)
 
 
 @every_case_of_all_kinds
 def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, larger_city):
-    occupancy, bound = larger_city.occupancy, larger_city.bound
+    counts, bound = larger_city.counts, larger_city.bound
     errors = [
-        mechanism.expected_error(occupancy, bound, statistic, asked(mechanism, occupancy, amount))
+        mechanism.expected_error(counts, bound, statistic, asked(mechanism, counts, amount))
         for amount in (0.001, 0.1, 0.3, 1.0, 3.0, 10.0, 1_000.0)
     ]
     assert np.all(errors[-1] <= errors[0] * (1 + 1e-9))
@@ -234,11 +234,11 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
 @every_case_by_bin
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000
-    extremes = [samples_of(city.occupancy, city.bound, constant=c) for c in (0, city.bound.steps)]
+    extremes = [samples_of(city.counts, city.bound, constant=c) for c in (0, city.bound.steps)]
     halves = replace(city, value=np.where(np.arange(len(city.value)) % 2, 0, city.bound.steps))
     for epsilon in (0.3, 3.0):
-        share = np.full(city.occupancy.bins, epsilon)
-        stated = mechanism.expected_error(city.occupancy, city.bound, statistic, share)
+        share = np.full(city.counts.bins, epsilon)
+        stated = mechanism.expected_error(city.counts, city.bound, statistic, share)
         for samples in (city, halves, *extremes):
             many = side_by_side(samples, runs)
             found = mechanism.estimate(many, statistic, np.tile(share, runs), SimulatedNoise(17))
@@ -251,51 +251,51 @@ def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city)
 def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city):
     for amount in (0.02, 1.0, 50.0):
         for seed in range(5):
-            given = asked(mechanism, city.occupancy, amount)
+            given = asked(mechanism, city.counts, amount)
             found = mechanism.estimate(city, statistic, given, SimulatedNoise(seed))
-            assert found.shape == (city.occupancy.bins,)
+            assert found.shape == (city.counts.bins,)
             assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
 
 
 @every_case_of_all_kinds
 def test_the_same_seed_gives_the_same_output_and_another_another(mechanism, statistic, larger_city):
-    share = asked(mechanism, larger_city.occupancy, 1.0)
+    share = asked(mechanism, larger_city.counts, 1.0)
     first, again, other = (
         mechanism.estimate(larger_city, statistic, share, SimulatedNoise(seed)) for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, again)
-    lost = promised(mechanism, larger_city.occupancy, larger_city.bound, statistic, 1.0)
+    lost = promised(mechanism, larger_city.counts, larger_city.bound, statistic, 1.0)
     assert lost == 0 or np.any(first != other)
 
 
 @every_case_of_all_kinds
 def test_infinite_epsilon_leaves_the_clipped_statistic(mechanism, statistic, city):
-    share = asked(mechanism, city.occupancy, np.inf)
+    share = asked(mechanism, city.counts, np.inf)
     first, again = (mechanism.estimate(city, statistic, share, SimulatedNoise(seed)) for seed in (5, 5))
     np.testing.assert_array_equal(first, again)
     # what remains is off by clipping, grouping and projection, never by more than is stated
-    stated = mechanism.expected_error(city.occupancy, city.bound, statistic, share)
+    stated = mechanism.expected_error(city.counts, city.bound, statistic, share)
     assert np.all(np.abs(first - truth(city, statistic)) <= stated + 1e-9)
 
 
 @every_case
-def test_vehicles_are_exchangeable(mechanism, statistic, bound_of, occupancy_of):
+def test_vehicles_are_exchangeable(mechanism, statistic, bound_of, counts_of):
     # distinct counts, so that no tie is broken by a vehicle's position
-    counts = np.array([[9, 6, 4, 2, 1], [1, 3, 5, 8, 11]])
+    numbers = np.array([[9, 6, 4, 2, 1], [1, 3, 5, 8, 11]])
     bound = bound_of(UPPER)
     random = np.random.default_rng(8)
-    speeds = {(b, u): random.integers(0, UPPER + 1, counts[b, u]) for b in range(2) for u in range(5)}
+    speeds = {(b, u): random.integers(0, UPPER + 1, numbers[b, u]) for b in range(2) for u in range(5)}
     order = np.array([3, 0, 4, 1, 2])
 
     def build(users):
-        occupancy = occupancy_of(counts[:, users])
+        counts = counts_of(numbers[:, users])
         value = np.concatenate([speeds[b, u] for b in range(2) for u in users])
-        return Samples(occupancy, value, np.arange(1, 6), bound)
+        return Samples(counts, value, np.arange(1, 6), bound)
 
     share = np.full(2, 1.0)
     straight, mixed = build(np.arange(5)), build(order)
     losses = [
-        mechanism.event(each.occupancy, bound, statistic, share).loss_per_user for each in (straight, mixed)
+        mechanism.event(each.counts, bound, statistic, share).loss_per_user for each in (straight, mixed)
     ]
     np.testing.assert_array_equal(losses[0][order], losses[1])
     estimates = [
@@ -306,21 +306,21 @@ def test_vehicles_are_exchangeable(mechanism, statistic, bound_of, occupancy_of)
 
 
 @every_case
-def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_of, occupancy_of):
+def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_of, counts_of):
     """Without noise the output may move by the stated sensitivity at most: all corners, one bin."""
     bound = bound_of(UPPER)
     if mechanism.name.split("_")[0] in {"levy", "fixed", "optimized", "huber", "two"}:
         pytest.skip("selects from values: without noise the selection itself jumps; see tests/audit")
     clips_by_epsilon = mechanism.name.startswith(("worst_case_clipping", "direct_clipping"))
-    for counts in ([3, 2, 1], [4, 1, 1], [2, 2, 2], [5]):
-        occupancy = occupancy_of([counts])
-        stated = mechanism.event(occupancy, bound, statistic, np.array([1.0])).sensitivity[statistic][0]
-        size, most = sum(counts), 0.0
+    for numbers in ([3, 2, 1], [4, 1, 1], [2, 2, 2], [5]):
+        counts = counts_of([numbers])
+        stated = mechanism.event(counts, bound, statistic, np.array([1.0])).sensitivity[statistic][0]
+        size, most = sum(numbers), 0.0
         corners = np.array([[(k >> i) & 1 for i in range(size)] for k in range(2**size)])
         found = np.array(
             [
                 mechanism.estimate(
-                    Samples(occupancy, corner * UPPER, np.arange(1, len(counts) + 1), bound),
+                    Samples(counts, corner * UPPER, np.arange(1, len(numbers) + 1), bound),
                     statistic,
                     # clipping that depends on epsilon is tested at the one that is stated
                     np.array([1.0 if clips_by_epsilon else np.inf]),
@@ -329,8 +329,8 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
                 for corner in corners
             ]
         )
-        begin = np.concatenate([[0], np.cumsum(counts)])
-        for user in range(len(counts)):
+        begin = np.concatenate([[0], np.cumsum(numbers)])
+        for user in range(len(numbers)):
             others = np.delete(corners, np.arange(begin[user], begin[user + 1]), axis=1)
             _, group = np.unique(others, axis=0, return_inverse=True)
             high, low = np.full(group.max() + 1, -np.inf), np.full(group.max() + 1, np.inf)
@@ -344,16 +344,16 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
 @pytest.mark.parametrize("constant", ["zero", "upper"])
 def test_constant_speeds_and_lone_vehicles_are_no_trouble(mechanism, statistic, constant, city):
     value = 0 if constant == "zero" else city.bound.steps
-    samples = samples_of(city.occupancy, city.bound, constant=value)
+    samples = samples_of(city.counts, city.bound, constant=value)
     for amount in (1e-4, 1.0, 100.0 if mechanism.idealised else 1e4, np.inf):
-        given = asked(mechanism, city.occupancy, amount)
+        given = asked(mechanism, city.counts, amount)
         found = mechanism.estimate(samples, statistic, given, SimulatedNoise(2))
         assert np.all(np.isfinite(found))
 
 
 @every_case_of_all_kinds
-def test_an_empty_map_is_no_trouble(mechanism, statistic, occupancy_of, bound_of):
-    empty = occupancy_of(np.zeros((0, 3), dtype=np.int64))
+def test_an_empty_map_is_no_trouble(mechanism, statistic, counts_of, bound_of):
+    empty = counts_of(np.zeros((0, 3), dtype=np.int64))
     bound, nothing = bound_of(UPPER), asked(mechanism, empty, 1.0)
     assert promised(mechanism, empty, bound, statistic, 1.0) == 0
     if mechanism not in APPROX_MECHANISMS:
@@ -366,13 +366,11 @@ def test_an_empty_map_is_no_trouble(mechanism, statistic, occupancy_of, bound_of
 @every_case_of_all_kinds
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilon, city):
-    share = asked(mechanism, city.occupancy, epsilon)
+    share = asked(mechanism, city.counts, epsilon)
     if mechanism not in ZCDP_MECHANISMS:
         share[:1] = 1.0
     with pytest.raises(UsageError, match=r"epsilon|rho"):
-        (getattr(mechanism, "guarantee", None) or mechanism.event)(
-            city.occupancy, city.bound, statistic, share
-        )
+        (getattr(mechanism, "guarantee", None) or mechanism.event)(city.counts, city.bound, statistic, share)
     # numerical warnings on the way to the refusal are no matter
     with np.errstate(all="ignore"), pytest.raises(UsageError):
         mechanism.estimate(city, statistic, share, SimulatedNoise(1))
@@ -380,10 +378,10 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilo
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 def test_statistics_that_are_not_offered_are_refused(mechanism, city):
-    share = asked(mechanism, city.occupancy, 1.0)
+    share = asked(mechanism, city.counts, 1.0)
     for statistic in set(Statistic) - set(mechanism.statistics):
         with pytest.raises(UsageError, match="statistic"):
-            mechanism.event(city.occupancy, city.bound, statistic, share)
+            mechanism.event(city.counts, city.bound, statistic, share)
         with pytest.raises(UsageError, match="statistic"):
             mechanism.estimate(city, statistic, share, SimulatedNoise(1))
 
@@ -392,5 +390,5 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
 def test_exact_mechanisms_draw_from_the_secure_source(mechanism, statistic, city):
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
-    found = mechanism.estimate(city, statistic, asked(mechanism, city.occupancy, 2.0), SecureNoise())
+    found = mechanism.estimate(city, statistic, asked(mechanism, city.counts, 2.0), SecureNoise())
     assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))

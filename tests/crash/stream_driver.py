@@ -35,15 +35,15 @@ STREAM = """
 epsilon = 8
 publish_every = 5
 lateness = 3
-fixes_per_vehicle = 9
-fixes_per_step = 2
+records_per_vehicle = 9
+records_per_step = 2
 
 [[source]]"""
 FILES = 14
 
 
 def prepare(folder):
-    """Make a city, and the files of its first day in which some fixes come twice, late or out of order."""
+    """Make a city, and the files of its first day in which some records come twice, late or out of order."""
     city = small_city.City(folder / "city", budget=10, last="2026-03-03")
     text = city.config.read_text(encoding="utf-8")
     city.config.write_text(text.replace("[[source]]", STREAM.lstrip(), 1), encoding="utf-8")
@@ -123,7 +123,7 @@ def committed(city):
                 "charges": ask(
                     "SELECT vehicle_id, sum(loss_pico)::BIGINT FROM vehicle_charges GROUP BY ALL ORDER BY 1"
                 ),
-                "counts": ask("SELECT count(*), sum(fixes)::BIGINT FROM stream_counts")[0],
+                "counts": ask("SELECT count(*), sum(records)::BIGINT FROM stream_counts")[0],
                 "streams": ask("SELECT count(*) FROM streams")[0][0],
                 "rows": ask("SELECT sum(rows_taken)::BIGINT FROM stream_files")[0][0],
                 "kinds": dict(
@@ -279,7 +279,7 @@ def main(arguments):
                 "streams": streams,
                 "problems": problems,
                 "publications": len(expected["publications"]),
-                "fixes": expected["counts"][1],
+                "records": expected["counts"][1],
                 "rows": expected["rows"],
                 "seconds_whole": whole,
                 "stages": stages,

@@ -15,8 +15,8 @@ from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import Lattice
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
@@ -34,10 +34,10 @@ DISPLAY = SpeedUnit.KILOMETRES_PER_HOUR
 KINDS = ["any", "on the lattice", "half a step up", "half a step down", "slow", "fast or slow"]
 
 
-def speeds(kind, vehicles, fixes, step):
-    """Speeds in [0, U], shape (vehicles, fixes), before they are rounded to the step."""
+def speeds(kind, vehicles, records, step):
+    """Speeds in [0, U], shape (vehicles, records), before they are rounded to the step."""
     random = np.random.default_rng(11)
-    shape = (vehicles, fixes)
+    shape = (vehicles, records)
     whole = random.integers(1, int(UPPER / step) - 1, shape) * step
     return {
         "any": random.uniform(0, UPPER, shape).round(2),
@@ -51,20 +51,20 @@ def speeds(kind, vehicles, fixes, step):
 
 def published(kind, step, scale, level, spacing=1, mean_scale=None):
     """(frame, truth a statistic, estimates): one city, released in DRAWS equal bins."""
-    vehicles, fixes = 3, 4
-    exact = speeds(kind, vehicles, fixes, step)
+    vehicles, records = 3, 4
+    exact = speeds(kind, vehicles, records, step)
     steps = np.floor(exact / step + 0.5).astype(np.int64)
     bound = ContributionBound(Fraction(UPPER), Fraction(str(step)), SpeedUnit.METRES_PER_SECOND)
-    occupancy = Occupancy(
+    counts = Counts(
         cell=np.arange(DRAWS, dtype=np.uint64),
         slot=np.zeros(DRAWS, dtype=np.int64),
         bin_index=np.repeat(np.arange(DRAWS), vehicles),
         user_index=np.tile(np.arange(vehicles), DRAWS),
-        count=np.full(DRAWS * vehicles, fixes),
+        count=np.full(DRAWS * vehicles, records),
         users=vehicles,
     )
     city = Contributions(
-        occupancy,
+        counts,
         np.tile(steps.sum(axis=1), DRAWS),
         np.tile((steps**2).sum(axis=1), DRAWS),
         np.arange(vehicles),
@@ -98,11 +98,11 @@ def published(kind, step, scale, level, spacing=1, mean_scale=None):
         display_unit=DISPLAY,
         interval_level=level,
         min_vehicles=1,
-        cell=occupancy.cell,
-        slot=occupancy.slot,
+        cell=counts.cell,
+        slot=counts.slot,
         status=np.full(DRAWS, "released", dtype=object),
         vehicles=None,
-        fixes=None,
+        records=None,
         estimates=estimates,
         slots={0: SlotFacts("all", None, None)},
         ledger=LedgerReference(1, "0" * 64),

@@ -12,9 +12,9 @@ from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
-from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -49,7 +49,7 @@ def many_times(times):
     table = np.array(COUNTS)
     bins, users = np.nonzero(table)
     again = np.arange(times)[:, None]
-    return Occupancy(
+    return Counts(
         cell=np.arange(1, times * len(table) + 1, dtype=np.uint64),
         slot=np.zeros(times * len(table), dtype=np.int64),
         bin_index=(bins + again * len(table)).ravel().astype(np.int64),
@@ -74,14 +74,14 @@ def truths(exact, statistic):
 
 def released(name, kind, epsilon, times):
     """The truths and the estimates of a release of every statistic that the mechanism knows."""
-    occupancy = many_times(times)
+    counts = many_times(times)
     bound = ContributionBound(Fraction(UPPER), Fraction(str(STEP)), SpeedUnit.METRES_PER_SECOND)
     exact = speeds(kind, sum(map(sum, COUNTS)))
     steps = np.floor(exact / STEP + 0.5).astype(np.int64)
-    samples = Samples(occupancy, np.tile(steps, times), np.arange(occupancy.users), bound)
-    part = Part(name, np.full(occupancy.bins, epsilon))
-    recipe = MechanismRecipe(dict.fromkeys(pure_mechanism_named(name).statistics, part))
-    estimates = recipe.estimates(
+    samples = Samples(counts, np.tile(steps, times), np.arange(counts.users), bound)
+    part = Part(name, np.full(counts.bins, epsilon))
+    calibrated = CalibratedSeparately(dict.fromkeys(pure_mechanism_named(name).statistics, part))
+    estimates = calibrated.estimates(
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
         interval_level=LEVEL,
@@ -143,13 +143,12 @@ def test_intervals_of_half_the_width_would_be_noticed(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_basis_is_said_and_the_range_where_nothing_less_is_proved(name):
-    occupancy = many_times(1)
+    counts = many_times(1)
     bound = ContributionBound(Fraction(UPPER), Fraction(str(STEP)), SpeedUnit.METRES_PER_SECOND)
     mechanism = pure_mechanism_named(name)
     for statistic in mechanism.statistics:
         wide, narrow = (
-            error_facts(mechanism, occupancy, bound, statistic, np.full(3, 8.0), level)
-            for level in (0.99, 0.8)
+            error_facts(mechanism, counts, bound, statistic, np.full(3, 8.0), level) for level in (0.99, 0.8)
         )
         reach = statistic.largest(UPPER)
         assert np.all(narrow.half_width <= wide.half_width)

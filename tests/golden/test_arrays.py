@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.bounding.array_sensitivity import array_mean_sensitivity, total_variation_bias
 from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import CountCap, argmax_cap, dropped_mean_bias, kept_occupancy, median_cap
+from trafficdp.bounding.count_cap import CountCap, argmax_cap, dropped_mean_bias, kept_counts, median_cap
 from trafficdp.bounding.interval import Partition, levy_width
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.bounding.wrap_around import wrap_around
@@ -23,13 +23,13 @@ def spelt(arrays):
     found = [""] * len(arrays.fill)
     order = np.lexsort((arrays.piece_pair, arrays.piece_array))
     for i in order:
-        letter = "ABCDEFGHIJ"[arrays.occupancy.user_index[arrays.piece_pair[i]]]
+        letter = "ABCDEFGHIJ"[arrays.counts.user_index[arrays.piece_pair[i]]]
         found[arrays.piece_array[i]] += letter * int(arrays.piece_count[i])
     return found
 
 
 @pytest.mark.parametrize(
-    ("counts", "rule", "group", "upper", "expected", "sensitivity", "bias"),
+    ("numbers", "rule", "group", "upper", "expected", "sensitivity", "bias"),
     [
         (SEVEN, "median", wrap_around, 65, "AAA BBB CCC DDD EEF", 13, Fraction(195, 8)),
         (SEVEN, "median", best_fit, 65, "AAA BBB CCC DDD EEG FF", Fraction(65, 6), Fraction(455, 24)),
@@ -41,9 +41,9 @@ def spelt(arrays):
         (FOUR, "argmax", best_fit, 10, "AAAA BBBB CCCD", Fraction(10, 3), 0),
     ],
 )
-def test_arrays_are_the_golden_ones(counts, rule, group, upper, expected, sensitivity, bias, occupancy_of):
-    occupancy = occupancy_of([counts])
-    arrays = group(occupancy, CountCap(rule).of(occupancy))
+def test_arrays_are_the_golden_ones(numbers, rule, group, upper, expected, sensitivity, bias, counts_of):
+    counts = counts_of([numbers])
+    arrays = group(counts, CountCap(rule).of(counts))
     assert spelt(arrays) == expected.split()
     whole = np.zeros(1), np.full(1, float(upper))
     found = array_mean_sensitivity(arrays, float(upper), *whole).max()
@@ -51,36 +51,36 @@ def test_arrays_are_the_golden_ones(counts, rule, group, upper, expected, sensit
     assert total_variation_bias(arrays, float(upper))[0] == pytest.approx(float(bias), rel=1e-13, abs=1e-13)
 
 
-@pytest.mark.parametrize(("counts", "median", "argmax"), [(SEVEN, 3, 4), (TEN, 1, 1), (FOUR, 4, 4)])
-def test_caps_are_the_golden_ones(counts, median, argmax, occupancy_of):
-    occupancy = occupancy_of([counts])
-    assert median_cap(occupancy).tolist() == [median]
-    assert argmax_cap(occupancy).tolist() == [argmax]
+@pytest.mark.parametrize(("numbers", "median", "argmax"), [(SEVEN, 3, 4), (TEN, 1, 1), (FOUR, 4, 4)])
+def test_caps_are_the_golden_ones(numbers, median, argmax, counts_of):
+    counts = counts_of([numbers])
+    assert median_cap(counts).tolist() == [median]
+    assert argmax_cap(counts).tolist() == [argmax]
 
 
 @pytest.mark.parametrize(
-    ("counts", "pooled", "baseline"),
+    ("numbers", "pooled", "baseline"),
     [(SEVEN, Fraction(195, 17), Fraction(455, 24)), (TEN, Fraction(13, 2), Fraction(650, 19))],
 )
-def test_pooled_and_baseline_sensitivities_are_the_golden_ones(counts, pooled, baseline, occupancy_of):
-    occupancy = occupancy_of([counts])
-    kept = kept_occupancy(occupancy, median_cap(occupancy))
-    for each, expected in ((kept, pooled), (occupancy, baseline)):
+def test_pooled_and_baseline_sensitivities_are_the_golden_ones(numbers, pooled, baseline, counts_of):
+    counts = counts_of([numbers])
+    kept = kept_counts(counts, median_cap(counts))
+    for each, expected in ((kept, pooled), (counts, baseline)):
         found = mean_sensitivity(each.largest_count_per_bin, each.samples_per_bin, 65.0)[0]
         assert found == pytest.approx(float(expected), rel=1e-14)
 
 
-def test_the_pooled_bias_of_ten_vehicles_is_the_golden_one(occupancy_of):
-    occupancy = occupancy_of([TEN])
-    dropped = occupancy.samples_per_bin - kept_occupancy(occupancy, median_cap(occupancy)).samples_per_bin
-    found = dropped_mean_bias(dropped, occupancy.samples_per_bin, 65.0)[0]
+def test_the_pooled_bias_of_ten_vehicles_is_the_golden_one(counts_of):
+    counts = counts_of([TEN])
+    dropped = counts.samples_per_bin - kept_counts(counts, median_cap(counts)).samples_per_bin
+    found = dropped_mean_bias(dropped, counts.samples_per_bin, 65.0)[0]
     assert found == pytest.approx(585 / 19, rel=1e-14)
 
 
 @pytest.mark.parametrize(("low", "high", "expected"), [(0.0, 1.0, 1 / 3), (0.5, 0.75, 1 / 6)])
-def test_projected_wrap_around_has_the_golden_sensitivity(low, high, expected, occupancy_of):
-    occupancy = occupancy_of([[3, 2, 2, 2]])
-    arrays = wrap_around(occupancy, np.array([3]))
+def test_projected_wrap_around_has_the_golden_sensitivity(low, high, expected, counts_of):
+    counts = counts_of([[3, 2, 2, 2]])
+    arrays = wrap_around(counts, np.array([3]))
     found = array_mean_sensitivity(arrays, 1.0, np.array([low]), np.array([high])).max()
     assert found == pytest.approx(expected, rel=1e-14)
 

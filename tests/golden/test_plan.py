@@ -42,36 +42,34 @@ def test_the_exponent_of_standard_deviations_is_two_and_not_one(p):
 
 
 @pytest.fixture
-def city(occupancy_of):
-    occupancy = occupancy_of(COUNTS)
-    totals = np.array(TOTALS, dtype=float)[occupancy.bin_index, occupancy.user_index]
-    return occupancy, totals
+def city(counts_of):
+    counts = counts_of(COUNTS)
+    totals = np.array(TOTALS, dtype=float)[counts.bin_index, counts.user_index]
+    return counts, totals
 
 
 def test_masked_vectors_are_the_golden_ones_and_average_to_the_means(city):
-    occupancy, totals = city
+    counts, totals = city
     z = np.zeros((4, 3))
-    z[occupancy.user_index, occupancy.bin_index] = masked_vectors(occupancy, totals, CENTRE)
+    z[counts.user_index, counts.bin_index] = masked_vectors(counts, totals, CENTRE)
     golden = [[-16, -12, 0], [4 / 3, 3, -10], [0, 8, 10], [16, 3, 0]]
     np.testing.assert_allclose(z, golden, atol=1e-12)
     np.testing.assert_allclose(z.mean(axis=0) + CENTRE, [18 + 1 / 3, 22.5, 30])
 
 
 def test_lengths_and_noise_are_the_golden_ones(city):
-    occupancy, totals = city
+    counts, totals = city
     weight = scaling(SPREAD, 2)
-    y = weight[occupancy.bin_index] * masked_vectors(occupancy, totals, CENTRE)
+    y = weight[counts.bin_index] * masked_vectors(counts, totals, CENTRE)
     np.testing.assert_allclose(
-        vector_lengths(occupancy, y), [14.422205, 4.533824, 8.666667, 8.544004], atol=5e-7
+        vector_lengths(counts, y), [14.422205, 4.533824, 8.666667, 8.544004], atol=5e-7
     )
     np.testing.assert_allclose(noise_per_bin(20.0, 0.5, 4, weight), [20, 10, 30])
 
 
 def test_no_two_vectors_of_a_vehicle_are_further_apart_than_stated(city):
-    occupancy, _ = city
+    counts, _ = city
     weight, upper = scaling(SPREAD, 2), 70.0
-    top = occupancy.count * upper
-    y = [weight[occupancy.bin_index] * masked_vectors(occupancy, t, CENTRE) for t in (top, 0 * top)]
-    np.testing.assert_allclose(
-        vector_lengths(occupancy, y[0] - y[1]), largest_lengths(occupancy, weight, upper)
-    )
+    top = counts.count * upper
+    y = [weight[counts.bin_index] * masked_vectors(counts, t, CENTRE) for t in (top, 0 * top)]
+    np.testing.assert_allclose(vector_lengths(counts, y[0] - y[1]), largest_lengths(counts, weight, upper))

@@ -22,15 +22,15 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("upper", "m", "n", "mean", "variance"), VECTORS)
-def test_sensitivities_are_the_golden_ones(upper, m, n, mean, variance, occupancy_of, bound_of):
+def test_sensitivities_are_the_golden_ones(upper, m, n, mean, variance, counts_of, bound_of):
     count, samples = np.array([m]), np.array([n])
     assert mean_sensitivity(count, samples, float(upper))[0] == pytest.approx(float(mean), rel=1e-15)
     assert variance_sensitivity(count, samples, float(upper))[0] == pytest.approx(float(variance), rel=1e-14)
     rest = [m] * ((n - m) // m) + [(n - m) % m]
-    occupancy = occupancy_of([[m, *rest]])
+    counts = counts_of([[m, *rest]])
     bound = bound_of(upper)
     for statistic, value in ((Statistic.MEAN, mean), (Statistic.VARIANCE, variance)):
-        assert largest_sensitivity(statistic, occupancy, bound)[0] == pytest.approx(float(value), rel=1e-14)
+        assert largest_sensitivity(statistic, counts, bound)[0] == pytest.approx(float(value), rel=1e-14)
 
 
 def test_the_buses_of_the_paper_have_the_golden_decimals():
@@ -47,11 +47,11 @@ def test_the_joint_loss_of_mean_and_variance_is_the_golden_one():
     assert separately == pytest.approx(637 / 80, rel=1e-15)
 
 
-def test_the_joint_loss_that_is_charged_is_the_golden_one(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[9, 1]]), bound_of(65)
+def test_the_joint_loss_that_is_charged_is_the_golden_one(counts_of, bound_of):
+    counts, bound = counts_of([[9, 1]]), bound_of(65)
     lattices = {
-        Statistic.MEAN: to_lattice(Statistic.MEAN, occupancy, bound, np.array([10.0])),
-        Statistic.VARIANCE: to_lattice(Statistic.VARIANCE, occupancy, bound, np.array([500.0])),
+        Statistic.MEAN: to_lattice(Statistic.MEAN, counts, bound, np.array([10.0])),
+        Statistic.VARIANCE: to_lattice(Statistic.VARIANCE, counts, bound, np.array([500.0])),
     }
-    charged = int(loss_per_user(occupancy, bound, lattices)[0])
+    charged = int(loss_per_user(counts, bound, lattices)[0])
     assert 6_610_500_000_000 <= charged <= 6_610_500_000_000 + 2 * CHARGE_STEP

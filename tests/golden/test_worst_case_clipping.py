@@ -84,33 +84,33 @@ def test_too_little_epsilon_for_any_threshold_releases_the_middle():
         (0.5, {5: (0.3, 0.7), 4: (0.25, 0.75), 3: (1 / 6, 5 / 6), 2: (0, 1), 1: (0, 1)}),
     ],
 )
-def test_the_mechanism_clips_to_the_golden_intervals(epsilon, expected, occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([SMALL]), bound_of(1, "1/600")
-    clipping = WorstCaseClipping().clipping(occupancy, first_moment(bound), np.array([epsilon]))
+def test_the_mechanism_clips_to_the_golden_intervals(epsilon, expected, counts_of, bound_of):
+    counts, bound = counts_of([SMALL]), bound_of(1, "1/600")
+    clipping = WorstCaseClipping().clipping(counts, first_moment(bound), np.array([epsilon]))
     for m, cut, width in zip(SMALL, clipping.cut, clipping.width, strict=True):
         low = cut / 600 / m
         assert (low, low + width / 600 / m) == pytest.approx(expected[m], abs=1e-12)
 
 
-def test_the_extreme_users_interval_is_the_golden_one(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([EXTREME]), bound_of(65, "1/2")
-    clipping = WorstCaseClipping().clipping(occupancy, first_moment(bound), np.array([1.0]))
+def test_the_extreme_users_interval_is_the_golden_one(counts_of, bound_of):
+    counts, bound = counts_of([EXTREME]), bound_of(65, "1/2")
+    clipping = WorstCaseClipping().clipping(counts, first_moment(bound), np.array([1.0]))
     assert clipping.cut[0] / 2 / 10 == 29.25
     assert (clipping.cut[0] + clipping.width[0]) / 2 / 10 == 35.75
     # U = T = 65, m = 10 in whole steps: 293..357
-    whole = WorstCaseClipping().clipping(occupancy, first_moment(bound_of(65)), np.array([1.0]))
+    whole = WorstCaseClipping().clipping(counts, first_moment(bound_of(65)), np.array([1.0]))
     assert (whole.cut[0], whole.cut[0] + whole.width[0]) == (293, 357)
 
 
-def test_the_mechanism_expects_the_golden_error(occupancy_of, bound_of):
+def test_the_mechanism_expects_the_golden_error(counts_of, bound_of):
     # U = 1 in units so large, and steps so fine, that rounding moves nothing here
-    occupancy, bound, unit = occupancy_of([SMALL]), bound_of(1_000_000, "5/3"), 1_000_000
+    counts, bound, unit = counts_of([SMALL]), bound_of(1_000_000, "5/3"), 1_000_000
     b, beta = 4 / 15, 1 / 30
     saturated = 0.268666 - b * np.exp(-1 / (2 * b))
-    found = WorstCaseClipping().expected_error(occupancy, bound, *_mean(1.0))[0] / unit
+    found = WorstCaseClipping().expected_error(counts, bound, *_mean(1.0))[0] / unit
     assert found == pytest.approx(saturated, abs=2e-6)
     assert found < beta + b
-    better = WorstCaseClipping(least_exact_error=True).expected_error(occupancy, bound, *_mean(1.0))[0] / unit
+    better = WorstCaseClipping(least_exact_error=True).expected_error(counts, bound, *_mean(1.0))[0] / unit
     assert better < found
 
 

@@ -13,7 +13,7 @@ from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -37,11 +37,11 @@ def projected_gaussian(random, size):
     return x
 
 
-def cities(counts, draw):
+def cities(numbers, draw):
     """RUNS bins with the same counts, every one with vehicles of its own."""
-    m = np.array(counts)
+    m = np.array(numbers)
     users = len(m) * RUNS
-    occupancy = Occupancy(
+    counts = Counts(
         cell=np.arange(1, RUNS + 1, dtype=np.uint64),
         slot=np.zeros(RUNS, dtype=np.int64),
         bin_index=np.repeat(np.arange(RUNS), len(m)),
@@ -50,7 +50,7 @@ def cities(counts, draw):
         users=users,
     )
     x = draw(np.random.default_rng(1), int(m.sum()) * RUNS)
-    return Samples(occupancy, np.rint(x * 100).astype(np.int64), np.arange(users), BOUND)
+    return Samples(counts, np.rint(x * 100).astype(np.int64), np.arange(users), BOUND)
 
 
 @pytest.fixture(scope="module", params=["geometric and uniform", "extreme and Gaussian"])
@@ -59,8 +59,8 @@ def samples(request):
 
 
 def error(mechanism, samples, epsilon):
-    contributions, occupancy = samples.contributions(), samples.occupancy
-    truth = np.bincount(occupancy.bin_index, contributions.total) / occupancy.samples_per_bin / 100
+    contributions, counts = samples.contributions(), samples.counts
+    truth = np.bincount(counts.bin_index, contributions.total) / counts.samples_per_bin / 100
     found = mechanism.estimate(samples, Statistic.MEAN, np.full(RUNS, epsilon), SimulatedNoise(3))
     return float(np.abs(found - truth).mean())
 
@@ -92,5 +92,5 @@ def test_the_error_jumps_up_where_the_threshold_does():
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_average_errors_stay_below_the_worst_case(samples, epsilon):
     for mechanism in (WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)):
-        bound = mechanism.expected_error(samples.occupancy, BOUND, Statistic.MEAN, np.full(RUNS, epsilon))
+        bound = mechanism.expected_error(samples.counts, BOUND, Statistic.MEAN, np.full(RUNS, epsilon))
         assert error(mechanism, samples, epsilon) <= bound[0] * 1.02

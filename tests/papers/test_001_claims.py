@@ -17,7 +17,7 @@ from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
@@ -35,26 +35,26 @@ SPEEDS = {
 }
 
 
-def city(counts, speeds):
-    counts = np.asarray(counts, dtype=np.int64)
-    users = len(counts)
-    occupancy = Occupancy(
+def city(numbers, speeds):
+    numbers = np.asarray(numbers, dtype=np.int64)
+    users = len(numbers)
+    counts = Counts(
         cell=np.arange(1, REPEATS + 1, dtype=np.uint64),
         slot=np.zeros(REPEATS, dtype=np.int64),
         bin_index=np.repeat(np.arange(REPEATS), users),
         user_index=np.tile(np.arange(users), REPEATS),
-        count=np.tile(counts, REPEATS),
+        count=np.tile(numbers, REPEATS),
         users=users,
     )
-    drawn = speeds(np.random.default_rng(0), int(counts.sum()) * REPEATS)
+    drawn = speeds(np.random.default_rng(0), int(numbers.sum()) * REPEATS)
     value = np.clip(np.rint(drawn * 10), 0, BOUND.steps).astype(np.int64)
-    return Samples(occupancy, value, np.arange(users), BOUND)
+    return Samples(counts, value, np.arange(users), BOUND)
 
 
 def squared_error(mechanism, samples):
-    contributions, occupancy = samples.contributions(), samples.occupancy
-    truth = np.bincount(occupancy.bin_index, weights=contributions.total) / occupancy.samples_per_bin / 10
-    estimate = mechanism.estimate(samples, Statistic.MEAN, np.ones(occupancy.bins), SimulatedNoise(1))
+    contributions, counts = samples.contributions(), samples.counts
+    truth = np.bincount(counts.bin_index, weights=contributions.total) / counts.samples_per_bin / 10
+    estimate = mechanism.estimate(samples, Statistic.MEAN, np.ones(counts.bins), SimulatedNoise(1))
     return float(np.mean((estimate - truth) ** 2))
 
 
@@ -130,16 +130,16 @@ def test_the_public_error_of_a_bin_is_what_its_simulation_gives():
     """Monte Carlo of the feasibility figures: U = 65, T = 10, vehicle means within 4 of their mean."""
     users, bins = 217, 4000
     spread = np.tile(np.array([-40, 40]), users // 2 + 1)[:users]
-    counts = np.ones(users, dtype=np.int64)
-    occupancy = Occupancy(
+    numbers = np.ones(users, dtype=np.int64)
+    counts = Counts(
         cell=np.arange(1, bins + 1, dtype=np.uint64),
         slot=np.zeros(bins, dtype=np.int64),
         bin_index=np.repeat(np.arange(bins), users),
         user_index=np.tile(np.arange(users), bins),
-        count=np.tile(counts, bins),
+        count=np.tile(numbers, bins),
         users=users,
     )
-    samples = Samples(occupancy, np.tile(300 + spread, bins), np.arange(users), BOUND)
+    samples = Samples(counts, np.tile(300 + spread, bins), np.arange(users), BOUND)
     # sigma for which T is 10
     mechanism = Huber(sigma=10 / (2 * np.sqrt(2 * np.log(40 * users))))
     estimate = mechanism.estimate(samples, Statistic.MEAN, np.ones(bins), SimulatedNoise(2))

@@ -23,7 +23,7 @@ from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -39,7 +39,7 @@ BEST, WRAP = Grouping.BEST_FIT, Grouping.WRAP_AROUND
 
 def one_bin(count, value):
     users = len(count)
-    occupancy = Occupancy(
+    counts = Counts(
         cell=np.array([1], dtype=np.uint64),
         slot=np.zeros(1, dtype=np.int64),
         bin_index=np.zeros(users, dtype=np.int64),
@@ -47,7 +47,7 @@ def one_bin(count, value):
         count=count,
         users=users,
     )
-    return Samples(occupancy, value, np.arange(1, users + 1), BOUND)
+    return Samples(counts, value, np.arange(1, users + 1), BOUND)
 
 
 def synthetic(count, seed=20):
@@ -74,13 +74,13 @@ def buses():
 
 
 def test_the_buses_have_the_published_figures(buses):
-    occupancy = buses.occupancy
-    assert occupancy.users == 217
-    assert (occupancy.count.min(), occupancy.count.max(), occupancy.count.sum()) == (1, 417, 17_166)
-    assert median_cap(occupancy).tolist() == [46]
-    cap = argmax_cap(occupancy)
-    assert wrap_around(occupancy, cap).per_bin.tolist() == [160]
-    assert best_fit(occupancy, cap).per_bin.tolist() == [164]
+    counts = buses.counts
+    assert counts.users == 217
+    assert (counts.count.min(), counts.count.max(), counts.count.sum()) == (1, 417, 17_166)
+    assert median_cap(counts).tolist() == [46]
+    cap = argmax_cap(counts)
+    assert wrap_around(counts, cap).per_bin.tolist() == [160]
+    assert best_fit(counts, cap).per_bin.tolist() == [164]
 
 
 def test_figure_1_grouping_matters_for_levy_and_quantile_and_hardly_for_array_averaging(buses):
@@ -109,7 +109,7 @@ def test_figure_2_all_clipping_methods_are_far_below_baseline(buses):
 
 
 def test_figure_3_with_ten_times_the_samples_levy_is_best(buses):
-    many = synthetic(10 * buses.occupancy.count)
+    many = synthetic(10 * buses.counts.count)
     levy = errors(Levy(BEST), many)
     for other in (
         Baseline(),
@@ -124,7 +124,7 @@ def test_figure_3_with_ten_times_the_samples_levy_is_best(buses):
 
 @pytest.mark.parametrize("times", [2, 3, 5])
 def test_figure_4_with_more_users_fixed_quantile_is_best_and_array_averaging_second(buses, times):
-    many = synthetic(np.repeat(buses.occupancy.count, times))
+    many = synthetic(np.repeat(buses.counts.count, times))
     first, second = errors(Quantile(QuantileRule.FIXED, BEST), many), errors(ArrayAveraging(BEST), many)
     assert np.all(first < BETTER * second)
     for other in (Baseline(), Levy(BEST), Quantile(QuantileRule.OPTIMIZED, BEST)):
@@ -136,7 +136,7 @@ def test_figure_4_holds_on_average_over_cities(buses, times):
     # from about ten times the users on, the noise is so small that in one city the samples that the cap
     # drops decide; over thirty cities the order is the paper's
     epsilons = np.array([0.6, 1.0, 2.0])
-    count = np.repeat(buses.occupancy.count, times)
+    count = np.repeat(buses.counts.count, times)
 
     def average(mechanism):
         return np.mean(
@@ -158,13 +158,13 @@ def test_figure_4_needs_twice_the_users(buses):
 
 def test_sample_scaling_keeps_the_arrays_and_user_scaling_keeps_the_cap(buses):
     # lemmas IV.1 and (the part that is true, erratum E24) IV.2
-    count, cap = buses.occupancy.count, argmax_cap(buses.occupancy)
-    tenfold = synthetic(10 * count).occupancy
+    count, cap = buses.counts.count, argmax_cap(buses.counts)
+    tenfold = synthetic(10 * count).counts
     assert argmax_cap(tenfold).tolist() == (10 * cap).tolist()
     assert best_fit(tenfold, 10 * cap).per_bin.tolist() == [164]
     assert wrap_around(tenfold, 10 * cap).per_bin.tolist() == [160]
     for times in (2, 5):
-        repeated = synthetic(np.repeat(count, times)).occupancy
+        repeated = synthetic(np.repeat(count, times)).counts
         assert argmax_cap(repeated).tolist() == cap.tolist()
         assert wrap_around(repeated, cap).per_bin[0] >= times * 160
 

@@ -34,28 +34,28 @@ def accuracy():
 
 
 @pytest.fixture
-def samples(occupancy_of, bound_of):
+def samples(counts_of, bound_of):
     table = np.random.default_rng(3).integers(0, 5, (12, 9))
     table[4, 4:] = 0
-    return synthetic_samples(occupancy_of(table), bound_of(64), 3)
+    return synthetic_samples(counts_of(table), bound_of(64), 3)
 
 
 def test_bins_of_few_vehicles_are_left_out_with_their_samples(accuracy, samples):
     found = accuracy.with_few_vehicles_withheld(samples)
-    keep = samples.occupancy.users_per_bin >= 5
-    assert 0 < found.occupancy.bins == keep.sum() < samples.occupancy.bins
-    assert len(found.value) == found.occupancy.count.sum()
+    keep = samples.counts.users_per_bin >= 5
+    assert 0 < found.counts.bins == keep.sum() < samples.counts.bins
+    assert len(found.value) == found.counts.count.sum()
     np.testing.assert_array_equal(true_statistic(found, MEAN), true_statistic(samples, MEAN)[keep])
 
 
 def test_the_whole_city_is_one_bin_of_all_samples(accuracy, samples):
     city = accuracy.whole_city(samples)
-    assert city.occupancy.bins == 1
+    assert city.counts.bins == 1
     assert true_statistic(city, MEAN)[0] == pytest.approx(samples.value.mean())
     assert true_statistic(city, VARIANCE)[0] == pytest.approx(samples.value.var())
     own = samples.contributions()
     np.testing.assert_array_equal(
-        city.contributions().total, np.bincount(samples.occupancy.user_index, own.total).astype(np.int64)
+        city.contributions().total, np.bincount(samples.counts.user_index, own.total).astype(np.int64)
     )
 
 
@@ -169,7 +169,7 @@ def test_the_committed_report_is_what_the_script_writes(accuracy, tmp_path, reso
     written, kept = written_and_kept(accuracy, tmp_path, resolution)
     assert list(written) == list(kept)
     assert_near(written, kept)
-    # what `auto` takes is decided by counts and made-up cities: the same, or as good as the same
+    # what `auto` takes is decided by counts and simulated cities: the same, or as good as the same
     for column, _ in enumerate(next(iter(kept.values()))):
         now, then = (
             [name for name, cells in each.items() if cells[column].startswith("**")]

@@ -95,9 +95,9 @@ def test_windows_are_best_with_the_best_tree():
         assert best <= each_step < binary
 
 
-def test_made_up_streams_are_what_the_header_says(continual):
+def test_simulated_streams_are_what_the_header_says(continual):
     for order in ArrivalOrder:
-        arrivals = continual.made_up(order, 200, 50, 3)
+        arrivals = continual.simulated(order, 200, 50, 3)
         assert arrivals.value.mean() / continual.STEPS == pytest.approx(0.25, abs=0.02)
         at = continual.moments(arrivals)
         assert at[0] == 1

@@ -11,9 +11,11 @@ from trafficdp.store.vault_audit import audit, problems
 ONE = "(SELECT min(vehicle_id) FROM vehicle_charges)"
 PLANTED = {
     "a (vehicle, instant) twice": "INSERT INTO fixes SELECT * FROM fixes LIMIT 1",
-    "a fix of an unknown vehicle": "UPDATE fixes SET vehicle_id = 999 WHERE vehicle_id = 1",
-    "a fix of an unknown file": "UPDATE fixes SET ingest_id = 9 WHERE vehicle_id = 1",
-    "a fix off the globe or with an unknown unit": "UPDATE fixes SET latitude = 'NaN' WHERE vehicle_id = 1",
+    "a record of an unknown vehicle": "UPDATE fixes SET vehicle_id = 999 WHERE vehicle_id = 1",
+    "a record of an unknown file": "UPDATE fixes SET ingest_id = 9 WHERE vehicle_id = 1",
+    "a record off the globe or with an unknown unit": (
+        "UPDATE fixes SET latitude = 'NaN' WHERE vehicle_id = 1"
+    ),
     "a gap in the numbers of files": "UPDATE ingests SET ingest_id = 2",
     "a charge that is not positive or has no entry": (
         f"UPDATE vehicle_charges SET loss_pico = 0 WHERE vehicle_id = {ONE}"

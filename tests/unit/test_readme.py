@@ -206,13 +206,13 @@ def _text(number):
 
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
-def test_the_ladder_of_the_readme_is_the_ladder_of_austin(austin, pages):
+def test_the_accountings_of_the_readme_is_the_accountings_of_austin(austin, pages):
     found = pages.rows(pages.section(pages.README, "What counting buys"))
     table = {row[0].strip("`"): row[2:] for row in found}
-    rungs = [rung["rung"] for rung in austin.facts[7]["ladder"]]
-    for position, rung in enumerate(rungs):
-        expected = [_text(austin.facts[r]["ladder"][position]["epsilon"]) for r in (7, 6, 5)]
-        assert table.pop(rung) == expected
+    accountings = [accounting["accounting"] for accounting in austin.facts[7]["accountings"]]
+    for position, accounting in enumerate(accountings):
+        expected = [_text(austin.facts[r]["accountings"][position]["epsilon"]) for r in (7, 6, 5)]
+        assert table.pop(accounting) == expected
     assert set(table) == {"accounting", "---"}
 
 
@@ -230,7 +230,7 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
     assert table["public floor, m/s"] == [_text(each["floor"]) for each in facts]
     least = table["least epsilon that passes"]
     for text, plan in zip(least, austin.plans.values(), strict=True):
-        needed = passing_epsilon(plan.allocation.occupancy, plan.allocation.request)
+        needed = passing_epsilon(plan.allocation.counts, plan.allocation.request)
         # rounded up, to three digits
         assert needed <= float(text) <= needed * 1.01
 
@@ -241,7 +241,9 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, page
     said = {}
     for resolution in (6, 7):
         city = austin.city.with_map(resolution=resolution)
-        plain, found = (city.with_map(rung=rung).plan().allocation for rung in ("blocks", "consistent"))
+        plain, found = (
+            city.with_map(accounting=accounting).plan().allocation for accounting in ("blocks", "consistent")
+        )
         measured = found.chosen.measured
         less = sorted(f"{100 * (1 - gain):.0f}" for gain in measured.gain)
         medians = [f"{np.median(each.event.loss_per_user) / 1e12:.2f}" for each in (found, plain)]
@@ -268,21 +270,23 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     prose = re.sub(r"`[^`]*`", "", prose)
     config, facts = austin.city.config, austin.facts[7]
     status = austin.city.status()
-    occupancy = austin.plans[7].allocation.occupancy
+    counts = austin.plans[7].allocation.counts
     suggested = facts["suggestions"]
     at_6 = austin.plans[6].allocation
-    without_blocks = replace(at_6.request, rung="equal")
+    without_blocks = replace(at_6.request, accounting="equal")
     epsilon, upper = float(config.epsilon.epsilon), float(config.bound.upper)
     both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
     assert both.chosen.name == free.chosen.name == "moments"
     scales = both.chosen.scales(epsilon)
-    in_blocks = next(rung for rung in both.rungs if rung.name == "blocks").scales(epsilon)
+    in_blocks = next(accounting for accounting in both.accountings if accounting.name == "blocks").scales(
+        epsilon
+    )
     assert _text(free.chosen.scales(epsilon)[Statistic.MEAN].max()) == "1.5"
     computed = {
         "2.72": _text(math.exp(1)),
         "54.6": _text(math.exp(float(config.epsilon.epsilon))),
-        "115,088": f"{status.fixes:,}",
-        "247": str(int(np.count_nonzero(occupancy.bins_per_user))),
+        "115,088": f"{status.records:,}",
+        "247": str(int(np.count_nonzero(counts.bins_per_user))),
         "30": str(config.bound.upper),
         "24": str(config.grid.period.first.day),
         "27": str(config.grid.period.last.day),
@@ -294,7 +298,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
         "3.75": _text(facts["refuse_above"]),
         "6": str(suggested["resolution"]),
         "10.2": _text(suggested["epsilon"]),
-        "4.34": f"{math.ceil(100 * passing_epsilon(at_6.occupancy, without_blocks)) / 100:g}",
+        "4.34": f"{math.ceil(100 * passing_epsilon(at_6.counts, without_blocks)) / 100:g}",
         "92": str(facts["bins"]),
         "2.79": _text(facts["floor"]),
         "3.42": _text(facts["at_worst_error"] / facts["floor"]),

@@ -98,8 +98,8 @@ def test_an_empty_store_has_nothing_to_plan(city):
     assert workspace.reports() == []
 
 
-def test_a_period_without_fixes_says_so(filled):
-    with pytest.raises(UsageError, match="no fix lies in"):
+def test_a_period_without_records_says_so(filled):
+    with pytest.raises(UsageError, match="no record lies in"):
         filled.open(first="2030-01-01", last="2030-01-02").release()
 
 

@@ -35,7 +35,7 @@ def test_another_map_changes_the_map_and_nothing_else(city):
 def test_a_map_with_nothing_changed_plans_the_same(city):
     before, after = city.plan(), city.with_map().plan()
     assert after.loss == before.loss
-    assert after.allocation.occupancy.bins == before.allocation.occupancy.bins
+    assert after.allocation.counts.bins == before.allocation.counts.bins
 
 
 def test_a_slot_may_be_named_by_its_word(city):

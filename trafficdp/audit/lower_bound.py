@@ -80,7 +80,7 @@ def audit_approx_mechanism(
     Both parts of the guarantee are the largest over the pairs, of which a refuted one would be below.
     """
     chosen = extreme_neighbours(bound) if pairs is None else pairs
-    each = [mechanism.guarantee(p.left.occupancy, bound, statistic, np.array([epsilon])) for p in chosen]
+    each = [mechanism.guarantee(p.left.counts, bound, statistic, np.array([epsilon])) for p in chosen]
     claim = ApproxDP(max(one.pico for one in each), max(one.delta for one in each))
     outputs = _side_by_side(mechanism, statistic, epsilon)
     delta = float(claim.delta)
@@ -92,7 +92,7 @@ def _side_by_side(mechanism: Mechanism | ApproxMechanism, statistic: Statistic, 
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         many = repeated(samples, times)
-        return mechanism.estimate(many, statistic, np.full(many.occupancy.bins, epsilon), source)
+        return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), source)
 
     return estimate
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.sensitive.samples import Samples
 
 COUNTS = ((1, 1, 1, 1, 1, 1), (5, 1, 1, 1), (3, 2, 2, 2))
@@ -29,7 +29,7 @@ class Neighbours:
 def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Samples:
     """Return one bin whose vehicle l sent ``values[l]`` (whole steps, at least one each)."""
     count = np.array([len(of_user) for of_user in values], dtype=np.int64)
-    occupancy = Occupancy(
+    counts = Counts(
         cell=np.array([1], dtype=np.uint64),
         slot=np.zeros(1, dtype=np.int64),
         bin_index=np.zeros(len(count), dtype=np.int64),
@@ -38,7 +38,7 @@ def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Sample
         users=len(count),
     )
     flat = np.array([value for of_user in values for value in of_user], dtype=np.int64)
-    return Samples(occupancy, flat, np.arange(1, len(count) + 1), bound)
+    return Samples(counts, flat, np.arange(1, len(count) + 1), bound)
 
 
 def repeated(samples: Samples, times: int) -> Samples:
@@ -46,8 +46,8 @@ def repeated(samples: Samples, times: int) -> Samples:
 
     For mechanisms that look at every bin, or every cell, by itself. ``samples`` has one cell.
     """
-    one = samples.occupancy
-    occupancy = Occupancy(
+    one = samples.counts
+    counts = Counts(
         cell=np.repeat(np.arange(1, times + 1, dtype=np.uint64), one.bins),
         slot=np.tile(one.slot, times),
         bin_index=np.repeat(np.arange(times) * one.bins, one.pairs) + np.tile(one.bin_index, times),
@@ -55,7 +55,7 @@ def repeated(samples: Samples, times: int) -> Samples:
         count=np.tile(one.count, times),
         users=one.users,
     )
-    return Samples(occupancy, np.tile(samples.value, times), samples.vehicle, samples.bound)
+    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
 
 
 def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
@@ -85,7 +85,7 @@ def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[N
 
 
 def agreeing_neighbours(bound: ContributionBound, users: int = 120) -> list[Neighbours]:
-    """Return pairs in which all of many vehicles agree but one, with one fix each.
+    """Return pairs in which all of many vehicles agree but one, with one record each.
 
     For mechanisms that treat bins of many vehicles in another way: the last vehicle stands at 0 or at U, or
     somewhat below the others and somewhat above.

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.integer_laplace import choice_scale
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
@@ -83,12 +83,12 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
         samples = repeated(one, times)
-        lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.occupancy, CountCap.MEDIAN), samples.bound)
+        lattice = ArrayLattice(Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound)
         partition = Partition(lattice.top, -(-lattice.top // 6))
         cost = partition.costs(ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
-        assumed = np.full(samples.occupancy.bins, influence, dtype=np.int64)
+        assumed = np.full(samples.counts.bins, influence, dtype=np.int64)
         # the interval's half of a total epsilon of 4
-        scale = choice_scale(assumed, np.full(samples.occupancy.bins, 2.0))
+        scale = choice_scale(assumed, np.full(samples.counts.bins, 2.0))
         part = noise.choose(cost, np.ones_like(cost), partition.start, scale)[0]
         place: FloatArray = (part - partition.start[:-1]).astype(np.float64)
         return place
@@ -109,10 +109,10 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         samples = repeated(one, times)
-        lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.occupancy, CountCap.ARGMAX), samples.bound)
+        lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound)
         means = ArrayMeans.of(samples, lattice)
         target = TENTHS * (lattice.arrays.per_bin - 1)
-        share = np.full(samples.occupancy.bins, epsilon)
+        share = np.full(samples.counts.bins, epsilon)
         position: FloatArray = private_position(means, target, share, noise, 1)[0].astype(np.float64)
         return position
 
@@ -206,7 +206,7 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
     """
 
     def two_hours(own: int) -> Samples:
-        occupancy = Occupancy(
+        counts = Counts(
             cell=np.ones(2, dtype=np.uint64),
             slot=np.arange(2, dtype=np.int64),
             bin_index=np.array([0, 0, 1, 1], dtype=np.int64),
@@ -215,11 +215,11 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
             users=2,
         )
         value = np.array([own, bound.steps // 2] * 2, dtype=np.int64)
-        return Samples(occupancy, value, np.arange(1, 3), bound)
+        return Samples(counts, value, np.arange(1, 3), bound)
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, mechanism: Mechanism) -> FloatArray:
         many = repeated(samples, times)
-        share = np.ones(many.occupancy.bins)
+        share = np.ones(many.counts.bins)
         found = mechanism.estimate(many, Statistic.MEAN, share, noise)
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 

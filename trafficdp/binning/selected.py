@@ -21,7 +21,7 @@ def selected(
     time_us: npt.NDArray[np.int64],
     time_zone: str,
 ) -> npt.NDArray[np.bool_]:
-    """Return for every fix whether it meets ``selection``, shape (n,).
+    """Return for every record whether it meets ``selection``, shape (n,).
 
     ``latitude`` and ``longitude`` in degrees, ``time_us`` in microseconds since 1970-01-01 UTC, shape (n,)
     each; ``time_zone`` is an IANA name. Raises DataError for impossible positions and instants.

@@ -29,7 +29,7 @@ def array_mean_sensitivity(arrays: Arrays, upper: float, low: FloatArray, high: 
     bin_of = arrays.array_bin[arrays.piece_array]
     share = upper * arrays.piece_count / arrays.fill[arrays.piece_array]
     change = np.minimum((high - low)[bin_of], share) / arrays.per_bin[bin_of]
-    per_pair = np.bincount(arrays.piece_pair, weights=change, minlength=arrays.occupancy.pairs)
+    per_pair = np.bincount(arrays.piece_pair, weights=change, minlength=arrays.counts.pairs)
     return per_pair.astype(np.float64)
 
 
@@ -40,9 +40,9 @@ def total_variation_bias(arrays: Arrays, upper: float) -> FloatArray:
     with positive (or negative) weight are U and the others 0: (U/2) sum_s |1/N - c_s|. Here
     c_s = 1/(K w_i) in array i and 0 for dropped samples.
     """
-    samples = arrays.occupancy.samples_per_bin
+    samples = arrays.counts.samples_per_bin
     spread = np.abs(arrays.fill / samples[arrays.array_bin] - 1 / arrays.per_bin[arrays.array_bin])
-    inside = np.bincount(arrays.array_bin, weights=spread, minlength=arrays.occupancy.bins)
+    inside = np.bincount(arrays.array_bin, weights=spread, minlength=arrays.counts.bins)
     dropped = (samples - arrays.kept_per_bin) / samples
     return np.asarray(upper / 2 * (inside + dropped), dtype=np.float64)
 

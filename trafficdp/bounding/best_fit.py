@@ -6,10 +6,10 @@ import numpy as np
 
 from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending
 from trafficdp.bounding.rank import rank_in_sorted
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 
-def best_fit(occupancy: Occupancy, capacity: IntArray) -> Arrays:
+def best_fit(counts: Counts, capacity: IntArray) -> Arrays:
     """Return the arrays of all bins at once; every user's samples stand in exactly one array.
 
     User by user in descending count order, all r_l = min(m_l, m_UB) first samples go into the fullest
@@ -22,20 +22,20 @@ def best_fit(occupancy: Occupancy, capacity: IntArray) -> Arrays:
     then new ones floor(m_UB / r) each. There are at most as many steps as distinct capped counts.
     Raises UsageError unless 1 <= m_UB <= m* in every bin.
     """
-    bins = occupancy.bins
-    capped = capped_counts(occupancy, capacity)
-    order = descending(occupancy)
+    bins = counts.bins
+    capped = capped_counts(counts, capacity)
+    order = descending(counts)
     order = order[np.argsort(-capped[order], kind="stable")]
     sizes, group_start = np.unique(-capped[order], return_index=True)
     group_end = np.append(group_start, len(order))[1:]
 
-    room = np.zeros(occupancy.pairs, dtype=np.int64)
-    array_bin = np.zeros(occupancy.pairs, dtype=np.int64)
-    array_of_pair = np.zeros(occupancy.pairs, dtype=np.int64)
+    room = np.zeros(counts.pairs, dtype=np.int64)
+    array_bin = np.zeros(counts.pairs, dtype=np.int64)
+    array_of_pair = np.zeros(counts.pairs, dtype=np.int64)
     made = 0
     for size, start, end in zip(-sizes, group_start, group_end, strict=True):
         group = order[start:end]
-        bin_of = occupancy.bin_index[group]
+        bin_of = counts.bin_index[group]
         waiting = np.bincount(bin_of, minlength=bins)
 
         fitting = np.flatnonzero(room[:made] >= size)
@@ -73,12 +73,12 @@ def best_fit(occupancy: Occupancy, capacity: IntArray) -> Arrays:
     position[by_bin] = np.arange(made)
     sorted_bin = array_bin[:made][by_bin]
     return Arrays(
-        occupancy=occupancy,
+        counts=counts,
         capacity=capacity,
         array_bin=sorted_bin,
         fill=capacity[sorted_bin] - room[:made][by_bin],
-        piece_pair=np.arange(occupancy.pairs),
+        piece_pair=np.arange(counts.pairs),
         piece_array=position[array_of_pair],
-        piece_offset=np.zeros(occupancy.pairs, dtype=np.int64),
+        piece_offset=np.zeros(counts.pairs, dtype=np.int64),
         piece_count=capped,
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.arrays import capped_counts, descending
 from trafficdp.bounding.rank import rank_in_sorted
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,31 +21,31 @@ class CountCap(StrEnum):
     MEDIAN = "median"
     ARGMAX = "argmax"
 
-    def of(self, occupancy: Occupancy) -> IntArray:
+    def of(self, counts: Counts) -> IntArray:
         """Return m_UB of every bin, shape (G,); always one of its counts."""
         rule = median_cap if self is CountCap.MEDIAN else argmax_cap
-        return rule(occupancy)
+        return rule(counts)
 
 
-def median_cap(occupancy: Occupancy) -> IntArray:
+def median_cap(counts: Counts) -> IntArray:
     """Return the ceil(L/2)-th largest count of every bin: at least half of the users reach it."""
-    order = descending(occupancy)
-    users = occupancy.users_per_bin
+    order = descending(counts)
+    users = counts.users_per_bin
     first = np.cumsum(users) - users
-    cap: IntArray = occupancy.count[order[first + (users + 1) // 2 - 1]]
+    cap: IntArray = counts.count[order[first + (users + 1) // 2 - 1]]
     return cap
 
 
-def argmax_cap(occupancy: Occupancy) -> IntArray:
+def argmax_cap(counts: Counts) -> IntArray:
     """Return the maximiser over m of (sum_l min(m_l, m)) / sqrt(m) of every bin, the largest of equals.
 
     Only the distinct counts need to be tried: between two consecutive ones the function is A/s + B s with
     s = sqrt(m), A and B >= 0, which is convex in s and so largest at an end.
     """
-    order = descending(occupancy)
-    bin_index = occupancy.bin_index[order]
-    count = occupancy.count[order]
-    users = occupancy.users_per_bin
+    order = descending(counts)
+    bin_index = counts.bin_index[order]
+    count = counts.count[order]
+    users = counts.users_per_bin
     first = np.cumsum(users) - users
     up_to = np.cumsum(count)
     all_in_bin = up_to[first + users - 1]
@@ -58,18 +58,18 @@ def argmax_cap(occupancy: Occupancy) -> IntArray:
     return cap
 
 
-def kept_occupancy(occupancy: Occupancy, capacity: IntArray) -> Occupancy:
-    """Return the occupancy after capping: every pair keeps its first min(m_l, m_UB) samples.
+def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
+    """Return the counts after capping: every pair keeps its first min(m_l, m_UB) samples.
 
     Raises UsageError unless 1 <= m_UB <= m* in every bin.
     """
-    return Occupancy(
-        cell=occupancy.cell,
-        slot=occupancy.slot,
-        bin_index=occupancy.bin_index,
-        user_index=occupancy.user_index,
-        count=capped_counts(occupancy, capacity),
-        users=occupancy.users,
+    return Counts(
+        cell=counts.cell,
+        slot=counts.slot,
+        bin_index=counts.bin_index,
+        user_index=counts.user_index,
+        count=capped_counts(counts, capacity),
+        users=counts.users,
     )
 
 

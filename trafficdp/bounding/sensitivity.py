@@ -1,7 +1,7 @@
 """Exact user-level sensitivities of the statistics of one bin, values in [0, U].
 
-Relation REPLACE_USER_VALUES: one vehicle's values change, counts are public. N = fixes in the bin,
-m = fixes of the vehicle in it. All functions are vectorised over (bin, vehicle) pairs and return floats;
+Relation REPLACE_USER_VALUES: one vehicle's values change, counts are public. N = records in the bin,
+m = records of the vehicle in it. All functions are vectorised over (bin, vehicle) pairs and return floats;
 exact up to rounding of a few units in the last place (losses are computed from integers elsewhere).
 """
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from trafficdp.bounding.arrays import Arrays, IntArray, capped_counts, descending
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 
-def wrap_around(occupancy: Occupancy, capacity: IntArray) -> Arrays:
+def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
     """Return the arrays of all bins at once.
 
     The users' r_l = min(m_l, m_UB) first samples stand one user after another, in descending count order;
@@ -16,11 +16,11 @@ def wrap_around(occupancy: Occupancy, capacity: IntArray) -> Arrays:
     dropped. Since r_l <= m_UB, a user has samples in at most two arrays, m_UB together.
     Raises UsageError unless 1 <= m_UB <= m* in every bin (then K >= 1).
     """
-    order = descending(occupancy)
-    bin_index = occupancy.bin_index[order]
-    taken = capped_counts(occupancy, capacity)[order]
+    order = descending(counts)
+    bin_index = counts.bin_index[order]
+    taken = capped_counts(counts, capacity)[order]
     size = capacity[bin_index]
-    per_bin = np.bincount(bin_index, weights=taken, minlength=occupancy.bins).astype(np.int64)
+    per_bin = np.bincount(bin_index, weights=taken, minlength=counts.bins).astype(np.int64)
     arrays = per_bin // capacity
     first_array = np.cumsum(arrays) - arrays
 
@@ -34,14 +34,14 @@ def wrap_around(occupancy: Occupancy, capacity: IntArray) -> Arrays:
     count = np.concatenate([in_first, taken - in_first])
     keep = (count > 0) & (array < np.tile(arrays[bin_index], 2))
     pair, array, offset, count = pair[keep], array[keep], offset[keep], count[keep]
-    array_bin = np.repeat(np.arange(occupancy.bins), arrays)
+    array_bin = np.repeat(np.arange(counts.bins), arrays)
     return Arrays(
-        occupancy=occupancy,
+        counts=counts,
         capacity=capacity,
         array_bin=array_bin,
         fill=capacity[array_bin],
         piece_pair=pair,
-        piece_array=array + first_array[occupancy.bin_index[pair]],
+        piece_array=array + first_array[counts.bin_index[pair]],
         piece_offset=offset,
         piece_count=count,
     )

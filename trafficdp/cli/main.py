@@ -61,7 +61,7 @@ COMMANDS = {
     "doctor": "Say what of the store is whole; change nothing.",
     "verify": "Recompute a release's losses, hashes and charge.",
     "audit": "Bound a mechanism's epsilon from below by draws.",
-    "demo": "Make a map from made-up buses, in seconds.",
+    "demo": "Make a map from simulated buses, in seconds.",
 }
 """Each is the function of its name in the module of its name, in this folder; in the order of the help."""
 
@@ -117,7 +117,7 @@ def _app(arguments: list[str]) -> typer.Typer:
         help="Turn vehicle records into a private map of mean speed and its variance.",
         epilog=(
             "The usual order: init, fill in trafficdp.toml, ingest, plan, release, export. `trafficdp demo` "
-            "shows it all on made-up buses. Exit codes: 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, "
+            "shows it all on simulated buses. Exit codes: 0 ok, 1 our bug, 2 usage, 3 budget, 4 bad data, "
             "5 refused as uninformative, 6 store unavailable, 130 interrupted."
         ),
         no_args_is_help=False,

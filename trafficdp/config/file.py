@@ -24,7 +24,7 @@ from trafficdp.config.reading import parse_toml, read_text
 from trafficdp.config.source import SOURCE, declaration_json
 from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, UsageError
-from trafficdp.mechanisms.simulated.trial import MadeUpCities
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
@@ -151,7 +151,7 @@ _OF = {
     LossKind.ZCDP: (("budget", "rho_per_vehicle"), ("budget", "delta"), ("privacy", "rho")),
     LossKind.PURE: (
         *(("budget", key) for key in _CEILINGS),
-        *(("privacy", "epsilon"), ("map", "rung"), ("map", "resolutions"), ("stream",), ("analysts",)),
+        *(("privacy", "epsilon"), ("map", "accounting"), ("map", "resolutions"), ("stream",), ("analysts",)),
     ),
 }
 """What is of one kind of loss alone."""
@@ -283,8 +283,8 @@ class Config:
             raise _without("epsilon", "4")
         return Request(
             epsilon=chosen,
-            rung=self.map.rung,
-            trial=MadeUpCities,
+            accounting=self.map.accounting,
+            trial=SimulatedCities,
             allow_idealised=self.map.allow_idealised,
             **self._wanted(),
         )

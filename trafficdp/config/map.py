@@ -14,8 +14,8 @@ from trafficdp.config import table as t
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
+from trafficdp.mechanisms.laplace.accountings import BY_NAME
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
-from trafficdp.mechanisms.laplace.ladder import BY_NAME
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
@@ -43,9 +43,10 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
-    is a share of U. ``rung`` is "best" or one of mechanisms.laplace.ladder.BY_NAME. ``mechanism`` names, a
-    statistic, what releases it: "baseline", "auto" or another name of the registry. ``allow_idealised`` is
-    never read from a file: only a command's switch sets it. ``adaptive`` for a map of several resolutions.
+    is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.accountings.BY_NAME. ``mechanism``
+    names, a statistic, what releases it: "baseline", "auto" or another name of the registry.
+    ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
+    several resolutions.
     """
 
     display_unit: SpeedUnit
@@ -55,7 +56,7 @@ class MapSettings:
     refuse_above: float
     interval_level: float
     publish_counts: bool
-    rung: str
+    accounting: str
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
     adaptive: AdaptiveSettings | None = None
@@ -74,16 +75,16 @@ class MapSettings:
             _require(self.kind, name, statistic, allow_idealised=allow_idealised)
         return replace(self, mechanism={**self.mechanism, **named}, allow_idealised=allow_idealised)
 
-    def with_rung(self, name: str) -> MapSettings:
+    def with_accounting(self, name: str) -> MapSettings:
         """Return the same settings with another accounting; UsageError for an unknown one."""
-        rung = one_of(("best", *BY_NAME), rung=name)
-        if rung != "best" and set(self.mechanism.values()) != {BASELINE}:
+        accounting = one_of(("best", *BY_NAME), accounting=name)
+        if accounting != "best" and set(self.mechanism.values()) != {BASELINE}:
             raise UsageError(
-                "only the baseline has rungs",
-                got=f"rung={rung!r} beside another mechanism",
+                "only the baseline has accountings",
+                got=f"accounting={accounting!r} beside another mechanism",
                 todo='with_map(mechanism="baseline") as well',
             )
-        return replace(self, rung=rung)
+        return replace(self, accounting=accounting)
 
 
 def _require(kind: LossKind, name: str, statistic: Statistic, *, allow_idealised: bool) -> None:
@@ -177,7 +178,7 @@ class Map(t.Table):
             lambda word: word if isinstance(word, dict) else dict.fromkeys(Mechanisms.model_fields, word)
         ),
     ] = Mechanisms()
-    rung: Annotated[str, t.choice(("best", *BY_NAME))] = "best"
+    accounting: Annotated[str, t.choice(("best", *BY_NAME))] = "best"
     day_parts: Annotated[
         tuple[Annotated[DayPart, t.Built(Part, lambda part: DayPart(**dict(part)))], ...],
         Field(min_length=1, description='a list such as [ { name = "night", from = 22, to = 6 }, ... ]'),
@@ -208,13 +209,13 @@ class Map(t.Table):
         """Return what is released a bin; raise Refused for what does not go together."""
         statistics = tuple(item for item in Statistic if item in self.statistics)
         mechanism = {item: self._mechanism(item, kind) for item in statistics}
-        if kind is LossKind.PURE and self.rung != "best" and set(mechanism.values()) != {BASELINE}:
-            no_rungs = '"best", or mechanism = "baseline": other mechanisms have no rungs'
-            raise t.Refused("map", "rung", expected=no_rungs)
+        if kind is LossKind.PURE and self.accounting != "best" and set(mechanism.values()) != {BASELINE}:
+            no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
+            raise t.Refused("map", "accounting", expected=no_accountings)
         return MapSettings(
             min_vehicles=self.min_vehicles,
             publish_counts=self.publish_counts,
-            rung=self.rung,
+            accounting=self.accounting,
             display_unit=self.display_unit or self.speed_unit,
             statistics=statistics,
             tolerance={

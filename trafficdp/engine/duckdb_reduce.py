@@ -65,8 +65,8 @@ def reduce_fixes(
     )
     if grid.mosaic is None:
         return finest
-    merged = finest.merged(*bins_in_mosaic(grid, finest.occupancy.cell, finest.occupancy.slot))
-    _require_exact_sums(merged.occupancy.count, bound)
+    merged = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
+    _require_exact_sums(merged.counts.count, bound)
     return merged
 
 

@@ -42,4 +42,4 @@ def read_samples(
         total_of_squares=nothing,
         bound=bound,
     )
-    return Samples(pairs.occupancy, value.astype(np.int64), pairs.vehicle, bound)
+    return Samples(pairs.counts, value.astype(np.int64), pairs.vehicle, bound)

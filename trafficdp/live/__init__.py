@@ -1,1 +1,1 @@
-"""The door of a stream: charge once, take, commit, publish; its order, files, feeds, checking."""
+"""The door of a stream: charge once, take, commit, publish; its specification, files, feeds, checking."""

@@ -15,7 +15,7 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
-from trafficdp.live.order import StreamOrder, release_of
+from trafficdp.live.specification import StreamSpecification, release_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS
@@ -33,20 +33,20 @@ SAID = (Statistic.MEAN, Statistic.VARIANCE)
 
 def charged_stream(
     curator: Curator, config: Config, *, again: bool, reached: Callable[[str], None]
-) -> tuple[vault_stream.StoredStream, StreamOrder]:
+) -> tuple[vault_stream.StoredStream, StreamSpecification]:
     """Return the running stream of ``config``, charged now if there is none.
 
-    Every vehicle will lose the stream's epsilon, but only when its first fix is taken: until then it has a
+    Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
     row in no account. Vehicles that cannot pay it are left out of the stream.
 
     Raises UsageError when a stream with another configuration runs, or one that asked the same is over
     (unless ``again``); ConfigError for what cannot be streamed; InsufficientBudgetError when not even a
     vehicle that has spent nothing could pay.
     """
-    wanted = wanted_order(curator, config)
+    wanted = wanted_specification(curator, config)
     for stored in reversed(vault_stream.all_streams(curator.vault)):
-        order = StreamOrder.from_json(stored.facts)
-        same = order.same_question(wanted)
+        specification = StreamSpecification.from_json(stored.facts)
+        same = specification.same_question(wanted)
         if not stored.ended:
             if not same:
                 raise UsageError(
@@ -54,7 +54,7 @@ def charged_stream(
                     expected="the configuration that it was charged under",
                     todo="restore it, or end the stream with `trafficdp stream --end`",
                 )
-            return stored, order
+            return stored, specification
         if same and not again:
             raise UsageError(
                 f"the stream {stored.release_id} asked just this, and is over",
@@ -71,7 +71,7 @@ def charged_stream(
                 "release": wanted.release_id,
                 "at": wanted.created_at.isoformat(),
                 "epsilon_pico": wanted.epsilon.pico,
-                "order_sha256": hashlib.sha256(text.encode()).hexdigest(),
+                "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
                 **config.policy.facts(),
             },
         )
@@ -81,21 +81,21 @@ def charged_stream(
     return vault_stream.stream_named(curator.vault, wanted.release_id), wanted
 
 
-def running_stream(curator: Curator) -> tuple[vault_stream.StoredStream, StreamOrder]:
+def running_stream(curator: Curator) -> tuple[vault_stream.StoredStream, StreamSpecification]:
     """Return the stream that runs, whatever the configuration says; raise UsageError when there is none."""
     for stored in vault_stream.all_streams(curator.vault):
         if not stored.ended:
-            return stored, StreamOrder.from_json(stored.facts)
+            return stored, StreamSpecification.from_json(stored.facts)
     raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
 
 
-def wanted_order(curator: Curator, config: Config) -> StreamOrder:
-    """Return the order of a stream that ``config`` would charge now; raises as ``charged_stream``."""
+def wanted_specification(curator: Curator, config: Config) -> StreamSpecification:
+    """Return the specification of a stream that ``config`` would charge now; raises as ``charged_stream``."""
     vault, (settings, epsilon) = curator.vault, _settings(config)
     at = datetime.now(UTC).replace(microsecond=0)
     _check_budget(curator, config, epsilon, at)
     horizon = Horizon.of(config.grid, settings.publish_every, settings.lateness)
-    return StreamOrder(
+    return StreamSpecification(
         release_id=f"s{len(vault_stream.all_streams(vault)) + 1:04d}",
         created_at=at,
         publisher=config.city.publisher,
@@ -131,7 +131,7 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
     if settings is None:
         raise ConfigError(
             "[stream] is missing",
-            expected="publish_every and fixes_per_vehicle",
+            expected="publish_every and records_per_vehicle",
             todo="add the table [stream] to the configuration file",
         )
     epsilon = settings.epsilon or config.epsilon
@@ -160,22 +160,22 @@ def _check_budget(curator: Curator, config: Config, epsilon: PureDP, at: datetim
     vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], config.policy, at)
 
 
-def _rehearse(order: StreamOrder) -> None:
-    """Raise before the charge what would fail after it: a publication of two fixes of speed 0."""
+def _rehearse(specification: StreamSpecification) -> None:
+    """Raise before the charge what would fail after it: a publication of two records of speed 0."""
     one = np.ones(1, dtype=np.int64)
-    grid = order.grid
-    instant = order.horizon.origin_us * one
+    grid = specification.grid
+    instant = specification.horizon.origin_us * one
     closed = Closed(
         step=0,
         journal={},
         cell=_SOME_CELL * one,
         slot=slots_of(instant, grid.slot_kind, grid.period.time_zone, grid.day_parts),
-        fixes=2 * one,
-        vehicles=order.min_vehicles * one,
-        sums=np.zeros((1, order.empty_stream().bank.levels), dtype=np.int64),
+        records=2 * one,
+        vehicles=specification.min_vehicles * one,
+        sums=np.zeros((1, specification.empty_stream().bank.levels), dtype=np.int64),
         terms=one,
     )
-    release = release_of(order, closed, 1, LedgerReference(1, GENESIS), GENESIS)
+    release = release_of(specification, closed, 1, LedgerReference(1, GENESIS), GENESIS)
     build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
     encode(release)
 

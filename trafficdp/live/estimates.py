@@ -1,6 +1,6 @@
 """From noisy sums to published numbers: means and variances of every bin so far, with intervals.
 
-With N fixes, X the noisy sum of x and Y that of x (S - x), in steps: mean m = X/N and variance
+With N records, X the noisy sum of x and Y that of x (S - x), in steps: mean m = X/N and variance
 v = m (S - m) - Y/N, clipped to [0, S] and [0, m (S - m)] (Bhatia and Davis).
 
 *Intervals.* X - sum x is a sum of ``terms`` independent discrete Laplace draws, of either sign: it exceeds
@@ -61,16 +61,16 @@ def _mean(
     closed: Closed, allowance: Allowance, bound: ContributionBound, level: float, share: float
 ) -> Estimate:
     upper, step = float(bound.upper), float(bound.step)
-    fixes = closed.fixes.astype(np.float64)
+    records = closed.records.astype(np.float64)
     bias = publish.rounding_bias(Statistic.MEAN, bound)
     drawn = publish.Drawn(
-        value=closed.sums[:, MEAN] * step / fixes,
-        half_width=_half(allowance.mean_scale, closed, level) * step / fixes + bias,
-        noise_scale=allowance.mean_scale * step / fixes,
+        value=closed.sums[:, MEAN] * step / records,
+        half_width=_half(allowance.mean_scale, closed, level) * step / records + bias,
+        noise_scale=allowance.mean_scale * step / records,
         expected_error=np.minimum(
             _sum_error(allowance.mean_scale, closed, upper / step) * step + bias, upper
         ),
-        recipe=_recipe(allowance.mean_scale, closed),
+        noise=_noise_columns(allowance.mean_scale, closed),
     )
     return publish.estimate(Statistic.MEAN, drawn, bound, share)
 
@@ -80,17 +80,17 @@ def _variance(
 ) -> Estimate:
     steps, square = float(bound.steps), float(bound.step) ** 2
     reach = Statistic.VARIANCE.largest(float(bound.upper))
-    fixes = closed.fixes.astype(np.float64)
+    records = closed.records.astype(np.float64)
     bias = publish.rounding_bias(Statistic.VARIANCE, bound)
     both = 1 - (1 - level) / 2
-    mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / fixes, steps)
-    second = publish.clamped(Statistic.VARIANCE, closed.sums[:, SQUARE] / fixes, steps)
-    far = _half(allowance.mean_scale, closed, both) / fixes
+    mean = publish.clamped(Statistic.MEAN, closed.sums[:, MEAN] / records, steps)
+    second = publish.clamped(Statistic.VARIANCE, closed.sums[:, SQUARE] / records, steps)
+    far = _half(allowance.mean_scale, closed, both) / records
     lowest, highest = np.maximum(mean - far, 0.0), np.minimum(mean + far, steps)
     ends = np.stack([publish.largest_variance(end, steps) for end in (lowest, highest)])
     across = (lowest <= steps / 2) & (steps / 2 <= highest)
     most = np.where(across, steps * steps / 4, ends.max(axis=0))
-    off = _half(allowance.square_scale, closed, both) / fixes
+    off = _half(allowance.square_scale, closed, both) / records
     value = publish.largest_variance(mean, steps) - second
     value = publish.clamped(Statistic.VARIANCE, value, steps, mean) * square
     low = (ends.min(axis=0) - second - off) * square - bias
@@ -98,10 +98,10 @@ def _variance(
     error = _sum_error(allowance.square_scale, closed, steps * steps / 4)
     error = (error + steps * _sum_error(allowance.mean_scale, closed, steps)) * square + bias
     error = np.minimum(error, reach)
-    # the variance of one fix is 0, whatever its speed
-    one = closed.fixes == 1
+    # the variance of one record is 0, whatever its speed
+    one = closed.records == 1
     value, low, high, error = (np.where(one, 0.0, each) for each in (value, low, high, error))
-    scale = np.where(one, 0.0, allowance.square_scale * square / fixes)
+    scale = np.where(one, 0.0, allowance.square_scale * square / records)
     low, high = publish.interval(Statistic.VARIANCE, value, low, high, float(bound.upper))
     return Estimate(
         statistic=Statistic.VARIANCE,
@@ -111,24 +111,24 @@ def _variance(
         noise_scale=scale,
         expected_error=error,
         status=publish.status_of(error, Statistic.VARIANCE, bound, share),
-        recipe=_recipe(allowance.square_scale, closed),
+        noise=_noise_columns(allowance.square_scale, closed),
     )
 
 
 def _half(scale: int, closed: Closed, level: float) -> FloatArray:
-    return half_width_of_sum(np.full(len(closed.fixes), float(scale)), closed.terms, level)
+    return half_width_of_sum(np.full(len(closed.records), float(scale)), closed.terms, level)
 
 
 def _sum_error(scale: int, closed: Closed, reach: float) -> FloatArray:
     """The expected error of a noisy sum over N, in steps, clamped to [0, reach]; rounding of integers in."""
-    fixes = closed.fixes.astype(np.float64)
-    noise = clamped_sum_error(scale / fixes, closed.terms, reach)
-    return np.minimum(noise + closed.terms / fixes, reach)
+    records = closed.records.astype(np.float64)
+    noise = clamped_sum_error(scale / records, closed.terms, reach)
+    return np.minimum(noise + closed.terms / records, reach)
 
 
-def _recipe(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:
+def _noise_columns(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:
     """The columns that price a vehicle again: every node's scale, and how many draws the number carries."""
-    ones = np.ones(len(closed.fixes), dtype=np.int64)
+    ones = np.ones(len(closed.records), dtype=np.int64)
     return {"lattice_scale": ones * float(scale), "lattice_spacing": ones, "noise_terms": closed.terms}
 
 
@@ -138,7 +138,7 @@ def _withheld(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
         for name in ("value", "low", "high", "noise_scale", "expected_error")
     }
     status = np.where(keep, estimate.status, BinStatus.WITHHELD.value).astype(object)
-    recipe = dict(estimate.recipe)
-    recipe["lattice_scale"] = np.where(keep, recipe["lattice_scale"].astype(np.float64), np.nan)
-    recipe["noise_terms"] = np.where(keep, recipe["noise_terms"], 0)
-    return Estimate(statistic=estimate.statistic, status=status, recipe=recipe, **numbers)
+    noise = dict(estimate.noise)
+    noise["lattice_scale"] = np.where(keep, noise["lattice_scale"].astype(np.float64), np.nan)
+    noise["noise_terms"] = np.where(keep, noise["noise_terms"], 0)
+    return Estimate(statistic=estimate.statistic, status=status, noise=noise, **numbers)

@@ -1,6 +1,6 @@
 """What a stream may come from: a folder in which files arrive, lines of standard input, an archive.
 
-Feeding stops when ``stop`` says so, or when no fix can count any more; then the stream is ended.
+Feeding stops when ``stop`` says so, or when no record can count any more; then the stream is ended.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.live.order import StreamOrder
+from trafficdp.live.specification import StreamSpecification
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.store import vault_stream
 from trafficdp.store.vault import Vault
@@ -40,25 +40,27 @@ class Arrival:
 
 
 class Reader:
-    """Reads files as a stream's order declares; remembers squares of cells from file to file."""
+    """Reads files as a stream's specification declares; remembers squares of cells from file to file."""
 
-    def __init__(self, order: StreamOrder, sources: tuple[SourceDeclaration, ...], key: VehicleKey) -> None:
-        self._order, self._sources, self._key = order, sources, key
-        self._cells = CellTable(order.grid.area.geometry.bounds, order.grid.resolution)
-        self._clip = Clip(order.bound)
+    def __init__(
+        self, specification: StreamSpecification, sources: tuple[SourceDeclaration, ...], key: VehicleKey
+    ) -> None:
+        self._specification, self._sources, self._key = specification, sources, key
+        self._cells = CellTable(specification.grid.area.geometry.bounds, specification.grid.resolution)
+        self._clip = Clip(specification.bound)
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read one file; a file that is not as declared is refused, not raised: the stream goes on."""
         try:
             chosen = source or choose_source(Path(path.name), self._sources)
-            found = read_file(path, chosen, self._order.grid.area, self._key)
+            found = read_file(path, chosen, self._specification.grid.area, self._key)
         except DataError as error:
             report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)
             return Arrival(path.name, digest, report, str(error), None)
         return Arrival(path.name, digest, found.report.to_json(), None, found.fixes.table)
 
     def batch(self, vault: Vault, arrival: Arrival) -> Batch:
-        """Return the fixes of a file; numbers new vehicles (inside the caller's transaction)."""
+        """Return the records of a file; numbers new vehicles (inside the caller's transaction)."""
         table = arrival.fixes
         if table is None or not table.num_rows:
             none = np.zeros(0, dtype=np.int64)
@@ -67,7 +69,7 @@ class Reader:
         if isinstance(vehicle, pa.ChunkedArray):
             vehicle = pa.concat_arrays(vehicle.chunks)
         time_us = table.column("time_us").to_numpy()
-        horizon, grid = self._order.horizon, self._order.grid
+        horizon, grid = self._specification.horizon, self._specification.grid
         step = horizon.step_of(time_us)
         inside = (step >= 0) & (step < horizon.steps)
         cell = np.zeros(len(time_us), dtype=np.int64)
@@ -88,6 +90,6 @@ def digest_of(path: Path, key: VehicleKey) -> str | None:
 
 
 def in_order_of_time(batch: Batch) -> Batch:
-    """Return the fixes by their instants; those of the same instant stay in their order."""
+    """Return the records by their instants; those of the same instant stay in their order."""
     order = np.argsort(batch.time_us, kind="stable")
     return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))

@@ -1,14 +1,14 @@
 """The door of a stream: charge once, take what arrives, commit, publish. Nothing lost, nothing counted twice.
 
-1. The stream's epsilon is entered in the ledger before the first fix is read; every vehicle is charged it in
-   the transaction that holds its first accepted fix.
-2. A batch of fixes and everything that follows from it - sums with their drawn noise, accounts, counts, how
+1. The stream's epsilon is entered in the ledger before the first record is read; every vehicle is charged it
+   in the transaction that holds its first accepted record.
+2. A batch of records and everything that follows from it - sums with their drawn noise, accounts, counts, how
    far its file was read, ledger entries and values of the steps that it closed - is one transaction.
 3. Only then are files and `released.duckdb` renewed, from the committed values.
 
 So a process that dies at any instant left either all of a batch or nothing of it. The next one goes on where
-the last committed batch ended, and publishes what was committed: no fix is read twice, no noise that anybody
-has seen is drawn again, nothing is charged twice.
+the last committed batch ended, and publishes what was committed: no record is read twice, no noise that
+anybody has seen is drawn again, nothing is charged twice.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.charge import charged_stream, running_stream
 from trafficdp.live.files import Arrival, Reader, in_order_of_time
-from trafficdp.live.order import StreamOrder, release_of
 from trafficdp.live.placing import place_newest, placed
+from trafficdp.live.specification import StreamSpecification, release_of
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.noise.source import NoiseSource, SecureNoise
 from trafficdp.noise.token import new_token
@@ -56,7 +56,7 @@ def reached(boundary: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a stream stands. ``fates`` counts fixes by what became of them; for the curator's eyes."""
+    """Where a stream stands. ``fates`` counts records by what became of them; for the curator's eyes."""
 
     release_id: str
     publications: int
@@ -70,7 +70,7 @@ class Progress:
 class _Running:
     """A stream in memory, as of ``generation`` batches in the vault."""
 
-    order: StreamOrder
+    specification: StreamSpecification
     charge: LedgerReference
     reader: Reader
     placed: int
@@ -111,15 +111,15 @@ class LiveStream:
             return self._progress(curator)
 
     @property
-    def order(self) -> StreamOrder:
+    def specification(self) -> StreamSpecification:
         """What the stream was charged for."""
-        return self._state.order
+        return self._state.specification
 
     @property
     def over_at(self) -> datetime:
-        """From when on no fix can count any more: the end of the last step, and the lateness."""
-        horizon = self.order.horizon
-        return self.order.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
+        """From when on no record can count any more: the end of the last step, and the lateness."""
+        horizon = self.specification.horizon
+        return self.specification.as_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
         """Read a file as the stream's configuration declares it; nothing is written."""
@@ -133,7 +133,7 @@ class LiveStream:
     def take(self, arrivals: Sequence[Arrival], *, live: bool) -> Progress:
         """Take files one after another, then publish; a file that was taken before changes nothing.
 
-        ``live``: fixes ahead of the wall clock are left out.
+        ``live``: records ahead of the wall clock are left out.
         """
         with self._curators("stream") as curator:
             self._open(curator)
@@ -153,7 +153,7 @@ class LiveStream:
     ) -> None:
         """Play files in the order of their instants.
 
-        ``due_us`` is given the first instant and says up to when fixes are due now (None: all of them);
+        ``due_us`` is given the first instant and says up to when records are due now (None: all of them);
         where none is, ``wait`` is called with the store free for others. ``tell`` hears of every stretch. A
         replay of the same files that was interrupted goes on where it was.
         """
@@ -220,22 +220,22 @@ class LiveStream:
                 before = placed(self._store, each.release_id)
                 place_newest(curator, each.release_id, before, PAGE_SECONDS)
             if running:
-                stored, order = running_stream(curator)
+                stored, frozen = running_stream(curator)
             else:
-                stored, order = charged_stream(curator, self._config, again=self._again, reached=reached)
+                stored, frozen = charged_stream(curator, self._config, again=self._again, reached=reached)
             charge = vault_ledger.rows(vault)[stored.sequence - 1]
             self._running = _Running(
-                order=order,
+                specification=frozen,
                 charge=LedgerReference(charge.sequence, charge.head_hash),
-                reader=Reader(order, self._config.sources, self.key),
-                placed=placed(self._store, order.release_id),
+                reader=Reader(frozen, self._config.sources, self.key),
+                placed=placed(self._store, frozen.release_id),
             )
         state = self._running
         if state.stream is None or state.generation != vault_stream.generation_of(
-            vault, state.order.release_id
+            vault, state.specification.release_id
         ):
-            state.generation, parts = vault_stream.load_parts(vault, state.order.release_id)
-            state.stream = state.order.stream_from(parts)
+            state.generation, parts = vault_stream.load_parts(vault, state.specification.release_id)
+            state.stream = state.specification.stream_from(parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
 
@@ -243,19 +243,19 @@ class LiveStream:
         return _Unmaking(self._state)
 
     def _ended(self, curator: Curator) -> bool:
-        return vault_stream.stream_named(curator.vault, self.order.release_id).ended
+        return vault_stream.stream_named(curator.vault, self.specification.release_id).ended
 
     def _met(self, curator: Curator, digest: str) -> bool:
-        found = vault_stream.file_progress(curator.vault, self.order.release_id, digest)
+        found = vault_stream.file_progress(curator.vault, self.specification.release_id, digest)
         return found is not None and found.done
 
     def _begin_file(
         self, curator: Curator, arrivals: Sequence[Arrival], digest: str
     ) -> tuple[Batch, vault_stream.FileProgress]:
-        """Return all fixes of ``arrivals`` and how far they were taken; notes them as one file."""
+        """Return all records of ``arrivals`` and how far they were taken; notes them as one file."""
+        vault, name = curator.vault, self.specification.release_id
         if self._ended(curator):
-            raise UsageError(f"the stream {self.order.release_id} is over", todo="nothing can be added to it")
-        vault, name = curator.vault, self.order.release_id
+            raise UsageError(f"the stream {name} is over", todo="nothing can be added to it")
         with vault.transaction("beginning a file"):
             file = vault_stream.file_progress(vault, name, digest)
             if file is None:
@@ -290,9 +290,9 @@ class LiveStream:
 
     def _permit(self, curator: Curator) -> None:
         """Say who can pay, by what other releases have left every vehicle."""
-        windows = self._config.policy.windows(self.order.created_at)
+        windows = self._config.policy.windows(self.specification.created_at)
         spent = vault_ledger.spent_in(curator.vault, self._stream.vehicles.keys, windows)
-        self._stream.permit(left(windows, spent) >= self.order.epsilon.pico)
+        self._stream.permit(left(windows, spent) >= self.specification.epsilon.pico)
 
     def _commit(
         self,
@@ -303,10 +303,10 @@ class LiveStream:
         ended: bool = False,
     ) -> None:
         state, stream, vault = self._state, self._stream, curator.vault
-        name, entry = state.order.release_id, None
+        name, entry = state.specification.release_id, None
         with vault.transaction("keeping the stream"):
             new = np.sort(stream.charge())
-            loss = np.full(len(new), state.order.epsilon.pico, dtype=np.int64)
+            loss = np.full(len(new), state.specification.epsilon.pico, dtype=np.int64)
             vault_ledger.add_charges(vault, state.charge.sequence, new, loss)
             for closed in closings:
                 entry = self._add_publication(curator, closed)
@@ -331,11 +331,11 @@ class LiveStream:
 
     def _add_publication(self, curator: Curator, closed: Closed) -> LedgerRow:
         state, vault = self._state, curator.vault
-        name = state.order.release_id
+        name = state.specification.release_id
         vault_stream.add_counts(vault, name, closed.step, closed.journal)
         state.digest = next_digest(state.digest, closed.step, closed.journal)
         number = vault_stream.newest_publication(vault, name) + 1
-        facts, bins = encode(release_of(state.order, closed, number, state.charge, new_token()))
+        facts, bins = encode(release_of(state.specification, closed, number, state.charge, new_token()))
         text = json.dumps(facts, allow_nan=False)
         stored = vault_stream.StoredPublication(name, number, 0, closed.step, text, bins)
         entry = vault_ledger.add_entry(
@@ -357,19 +357,19 @@ class LiveStream:
         state = self._state
         before, state.placed = (
             state.placed,
-            place_newest(curator, state.order.release_id, state.placed, PAGE_SECONDS),
+            place_newest(curator, state.specification.release_id, state.placed, PAGE_SECONDS),
         )
         if state.placed != before:
             reached("files placed")
 
     def _progress(self, curator: Curator) -> Progress:
-        order, stream = self.order, self._stream
+        specification, stream = self.specification, self._stream
         return Progress(
-            release_id=order.release_id,
-            publications=vault_stream.newest_publication(curator.vault, order.release_id),
-            as_of=order.as_of(stream.closed - 1) if stream.closed else None,
+            release_id=specification.release_id,
+            publications=vault_stream.newest_publication(curator.vault, specification.release_id),
+            as_of=specification.as_of(stream.closed - 1) if stream.closed else None,
             fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
-            folder=folder_of(self._store, order.release_id),
+            folder=folder_of(self._store, specification.release_id),
             ended=self._ended(curator),
         )
 
@@ -390,7 +390,7 @@ _COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")
 
 def next_digest(before: str, step: int, journal: Mapping[str, npt.NDArray[np.int64]]) -> str:
     """Return the hash that pins the counts up to ``step``: a chain over steps, rows in a fixed order."""
-    names = ("cell", "slot", "vehicle", "fixes", "position")
+    names = ("cell", "slot", "vehicle", "records", "position")
     rows = np.stack([np.asarray(journal[name], dtype=np.int64) for name in names], axis=1)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
     return hashlib.sha256(f"{before}\n{step}\n".encode() + rows.astype("<i8").tobytes()).hexdigest()

@@ -1,6 +1,6 @@
 """Does a stream stand? Recomputed from the vault's counts and the published files, trusting neither.
 
-What every vehicle lost is computed anew: its fixes in the journal of counts, the nodes that hold them by
+What every vehicle lost is computed anew: its records in the journal of counts, the nodes that hold them by
 their positions, and the noise scales *in the published file*.
 """
 
@@ -19,7 +19,7 @@ from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST
-from trafficdp.live.order import StreamOrder
+from trafficdp.live.specification import StreamSpecification
 from trafficdp.live.streaming import next_digest
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
@@ -50,7 +50,7 @@ class _ExaminedStream(Examined):
     def __init__(self, curator: Curator, stored: vault_stream.StoredStream) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._order = StreamOrder.from_json(stored.facts)
+        self._specification = StreamSpecification.from_json(stored.facts)
         self._publications = vault_stream.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
@@ -61,7 +61,7 @@ class _ExaminedStream(Examined):
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
         yield "the ledger is not behind its head or any manifest", self._not_behind
-        yield "the ledger's charge is the order that was executed", self._order_is_charged
+        yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "every vehicle that was counted is charged the stream's epsilon", self._accounts
         yield "every publication is the one in the ledger", self._in_ledger
         yield "the counts are those that the publications were made from", self._digests
@@ -72,20 +72,20 @@ class _ExaminedStream(Examined):
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
         yield "released.duckdb holds the same publications", self._released
 
-    def _order_is_charged(self) -> str | None:
+    def _specification_is_charged(self) -> str | None:
         facts = self._charge.facts
         digest = hashlib.sha256(self._stored.facts.encode()).hexdigest()
         same = (
             facts.get("kind") == "stream"
-            and facts.get("order_sha256") == digest
+            and facts.get("specification_sha256") == digest
             and facts.get("release") == self._stored.release_id
-            and facts.get("epsilon_pico") == self._order.epsilon.pico
+            and facts.get("epsilon_pico") == self._specification.epsilon.pico
         )
-        return None if same else "another order than the one in the ledger"
+        return None if same else "another specification than the one in the ledger"
 
     def _accounts(self) -> str | None:
         vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
-        if not bool(np.all(loss == self._order.epsilon.pico)):
+        if not bool(np.all(loss == self._specification.epsilon.pico)):
             return "other accounts"
         uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
         return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
@@ -136,10 +136,10 @@ class _ExaminedStream(Examined):
 
     def _manifest_valid(self) -> str | None:
         manifest = validate_manifest(self._manifest())
-        stream = manifest.recipe.stream
+        stream = manifest.noise.stream
         if stream is None or stream.publication != self._newest.number:
             return "another publication than the newest"
-        if manifest.guarantee.epsilon != decimal_text(self._order.epsilon.pico):
+        if manifest.guarantee.epsilon != decimal_text(self._specification.epsilon.pico):
             return "another epsilon than was charged"
         return None
 
@@ -166,13 +166,13 @@ class _ExaminedStream(Examined):
             if len(found) > 1 or (len(found) and not float(found[0]).is_integer()):
                 raise VerificationError("the published scales are not one whole number")
             scales.append(int(found[0]) if len(found) else None)
-        allowance = self._order.allowance
+        allowance = self._specification.allowance
         mean = allowance.mean_scale if scales[0] is None else scales[0]
         return mean, scales[1]
 
     def _touched(self) -> tuple[IntArray, IntArray]:
-        arity, heights = self._order.tree
-        nodes = self._counts["fixes"] * signed_nodes_touched(self._counts["position"], arity, heights)
+        arity, heights = self._specification.tree
+        nodes = self._counts["records"] * signed_nodes_touched(self._counts["position"], arity, heights)
         vehicle, which = np.unique(self._counts["vehicle_id"], return_inverse=True)
         touched = np.zeros(len(vehicle), dtype=np.int64)
         np.add.at(touched, which, nodes)
@@ -180,20 +180,20 @@ class _ExaminedStream(Examined):
 
     def _losses(self) -> str | None:
         mean, second = self._published_scale()
-        steps = self._order.bound.steps
+        steps = self._specification.bound.steps
         # at S times the first scale or more, the second sum is free; below, both are paid in full
         price = Fraction(steps, mean)
         if second is not None and second < steps * mean:
             price += Fraction(steps * steps, 4 * second)
         _, touched = self._touched()
         worst = Fraction(int(touched.max(initial=0))) * price
-        if worst * PICO > self._order.epsilon.pico:
-            return f"a loss of {float(worst):.6g} where {self._order.epsilon} was charged"
+        if worst * PICO > self._specification.epsilon.pico:
+            return f"a loss of {float(worst):.6g} where {self._specification.epsilon} was charged"
         return None
 
     def _state_accounts(self) -> str | None:
         _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
-        stream = self._order.stream_from(parts)
+        stream = self._specification.stream_from(parts)
         vehicle, touched = self._touched()
         place = stream.vehicles.find(vehicle)
         low = int(np.count_nonzero((place < 0) | (stream.touches[place] < touched)))

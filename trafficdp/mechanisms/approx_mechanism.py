@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.approx_dp import ApproxDP
@@ -43,12 +43,12 @@ class ApproxMechanism(Protocol):
         """Whether its noise lacks an exact sampler."""
 
     def guarantee(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> ApproxDP:
         """Return the (epsilon, delta) of every vehicle when every bin g is given ``epsilon[g]``."""
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """Return a bound, from counts alone, on the worst E|estimate - statistic| over values, shape (G,)."""
 

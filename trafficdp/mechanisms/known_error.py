@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.tail import half_width
 
@@ -49,7 +49,7 @@ class KnownTerms(Protocol):
     """A mechanism whose error is a sum of terms that counts decide."""
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """Return the terms, which bound the error before clamping; rounding of speeds is in the bias.
 
@@ -63,7 +63,7 @@ class KnownHalfWidth(Protocol):
 
     def half_width(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistic: Statistic,
         epsilon: FloatArray,
@@ -72,7 +72,7 @@ class KnownHalfWidth(Protocol):
         """Return h with P(|estimate - statistic| > h) <= 1 - level, all bias included, shape (G,)."""
 
     def worst_case_bias(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """Return how far the estimate's centre can be from the statistic, shape (G,)."""
 
@@ -93,7 +93,7 @@ class ErrorFacts:
 
 def error_facts(
     mechanism: Mechanism,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
@@ -104,12 +104,12 @@ def error_facts(
     Raises UsageError unless 0 < level < 1.
     """
     reach = statistic.largest(bound.upper)
-    unknown = np.full(occupancy.bins, np.nan)
+    unknown = np.full(counts.bins, np.nan)
     if isinstance(mechanism, KnownTerms):
-        terms = mechanism.noise_terms(occupancy, bound, statistic, epsilon)
+        terms = mechanism.noise_terms(counts, bound, statistic, epsilon)
         each = 1 - (1 - level) / len(terms)
-        half = np.zeros(occupancy.bins)
-        bias = np.zeros(occupancy.bins)
+        half = np.zeros(counts.bins)
+        bias = np.zeros(counts.bins)
         for term in terms:
             half += half_width(term.scale, each) * term.step + term.bias
             bias += term.bias
@@ -118,11 +118,11 @@ def error_facts(
         scale = np.where(bias < reach, scale, np.nan)
         basis = BY_TAIL if len(terms) == 1 else BY_TAILS
         return ErrorFacts(np.minimum(half, reach), scale, bias, BY_RANGE if np.all(bias >= reach) else basis)
-    whole = np.full(occupancy.bins, reach)
+    whole = np.full(counts.bins, reach)
     if isinstance(mechanism, KnownHalfWidth):
-        half = mechanism.half_width(occupancy, bound, statistic, epsilon, level)
-        bias = mechanism.worst_case_bias(occupancy, bound, statistic, epsilon)
+        half = mechanism.half_width(counts, bound, statistic, epsilon, level)
+        bias = mechanism.worst_case_bias(counts, bound, statistic, epsilon)
         return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
-    error = mechanism.expected_error(occupancy, bound, statistic, epsilon)
+    error = mechanism.expected_error(counts, bound, statistic, epsilon)
     basis = BY_RANGE if np.all(error >= reach) else BY_MARKOV
     return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, basis)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -48,7 +48,7 @@ class Mechanism(Protocol):
         """Whether its noise lacks an exact sampler."""
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """Return what it promises when every bin g is given ``epsilon[g]`` (shape (G,)).
 
@@ -57,7 +57,7 @@ class Mechanism(Protocol):
         """
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
 

@@ -68,7 +68,7 @@ def second_totals(contributions: Contributions) -> IntArray:
     """Return each pair's sum of (2k - K)^2 = 4 Q - 4 K S + m K^2, shape (P,), exact in 64 bits."""
     top = contributions.bound.steps
     total, squares = contributions.total, contributions.total_of_squares
-    return 4 * (squares - top * total) + contributions.occupancy.count * top**2
+    return 4 * (squares - top * total) + contributions.counts.count * top**2
 
 
 def share_of_total(total: IntArray, count: IntArray, used: IntArray) -> IntArray:

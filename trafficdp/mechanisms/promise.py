@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -31,7 +31,7 @@ ASSUMPTIONS = (
 def promise(
     name: str,
     statistic: Statistic,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     sensitivity: npt.NDArray[np.float64],
     loss_per_user: npt.NDArray[np.int64],
@@ -44,7 +44,7 @@ def promise(
         statistics=(statistic,),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
-        bins=occupancy.bins,
+        bins=counts.bins,
         sensitivity={statistic: sensitivity},
         bound=bound,
         assumptions=ASSUMPTIONS,

@@ -37,14 +37,14 @@ class Drawn:
     """One statistic as it was drawn, and what counts say of it: arrays of shape (G,), in its unit.
 
     ``half_width`` reaches from ``centre`` (None: from ``value``) over noise and bias; ``expected_error`` is 0
-    exactly where the number can only be one. ``recipe`` holds the columns that are published with it.
+    exactly where the number can only be one. ``noise`` holds the columns that are published with it.
     """
 
     value: FloatArray
     half_width: FloatArray
     noise_scale: FloatArray
     expected_error: FloatArray
-    recipe: Mapping[str, npt.NDArray[Any]]
+    noise: Mapping[str, npt.NDArray[Any]]
     centre: FloatArray | None = None
 
 
@@ -129,5 +129,5 @@ def estimate(
         noise_scale=drawn.noise_scale,
         expected_error=drawn.expected_error,
         status=status_of(drawn.expected_error, statistic, bound, uninformative_above),
-        recipe=dict(drawn.recipe),
+        noise=dict(drawn.noise),
     )

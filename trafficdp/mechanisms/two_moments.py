@@ -28,7 +28,7 @@ from trafficdp.mechanisms.moment import variance_from
 from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -74,19 +74,19 @@ class TwoMoments:
         return self.means.idealised
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: for a variance both events add up, vehicle by vehicle."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.event(occupancy, bound, statistic, epsilon)
+            return self.means.event(counts, bound, statistic, epsilon)
         first, second = shares(epsilon)
-        one = self.means.event(occupancy, bound, Statistic.MEAN, first)
-        two = self.means.event(occupancy, squares_bound(bound), Statistic.MEAN, second)
+        one = self.means.event(counts, bound, Statistic.MEAN, first)
+        two = self.means.event(counts, squares_bound(bound), Statistic.MEAN, second)
         moved = two.sensitivity[Statistic.MEAN] + float(bound.upper) * one.sensitivity[Statistic.MEAN]
         return promise(
             self.name,
             statistic,
-            occupancy,
+            counts,
             bound,
             np.minimum(moved, statistic.largest(bound.upper)),
             one.loss_per_user + two.loss_per_user,
@@ -94,28 +94,28 @@ class TwoMoments:
         )
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: |e2| + U |e1| and the rounding of speeds, at most the range."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.expected_error(occupancy, bound, statistic, epsilon)
+            return self.means.expected_error(counts, bound, statistic, epsilon)
         first, second = shares(epsilon)
-        e1 = self.means.expected_error(occupancy, bound, Statistic.MEAN, first)
-        e2 = self.means.expected_error(occupancy, squares_bound(bound), Statistic.MEAN, second)
+        e1 = self.means.expected_error(counts, bound, Statistic.MEAN, first)
+        e2 = self.means.expected_error(counts, squares_bound(bound), Statistic.MEAN, second)
         error = e2 + float(bound.upper) * e1 + rounding_bias(statistic, bound)
         return np.minimum(error, statistic.largest(bound.upper))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
-        """See Mechanism. The variance of a single fix is 0."""
+        """See Mechanism. The variance of a single record is 0."""
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, epsilon, noise)
         first, second = shares(epsilon)
         mean = self.means.estimate(samples, Statistic.MEAN, first, noise)
         squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, noise)
         variance = variance_from(mean, squares, float(samples.bound.upper))
-        return np.where(samples.occupancy.samples_per_bin == 1, 0.0, variance)
+        return np.where(samples.counts.samples_per_bin == 1, 0.0, variance)
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,15 @@ class KnownTwoMoments(TwoMoments):
     means: KnownMeans
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms: |e2| + U |e1| for a variance."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.noise_terms(occupancy, bound, statistic, epsilon)
+            return self.means.noise_terms(counts, bound, statistic, epsilon)
         first, second = shares(epsilon)
         weight, rounding = float(bound.upper), rounding_bias(statistic, bound)
-        ones = self.means.noise_terms(occupancy, bound, Statistic.MEAN, first)
-        twos = self.means.noise_terms(occupancy, squares_bound(bound), Statistic.MEAN, second)
+        ones = self.means.noise_terms(counts, bound, Statistic.MEAN, first)
+        twos = self.means.noise_terms(counts, squares_bound(bound), Statistic.MEAN, second)
         scaled = [NoiseTerm(term.scale, weight * term.step, weight * term.bias) for term in ones]
         scaled[0] = NoiseTerm(scaled[0].scale, scaled[0].step, scaled[0].bias + rounding)
         return (*scaled, *twos)
@@ -158,4 +158,4 @@ def squares_of(samples: Samples) -> Samples:
     top, target = samples.bound.steps, squares_bound(samples.bound)
     whole = (2 * samples.value - top) ** 2
     value = (2 * whole * target.steps + top**2) // (2 * top**2)
-    return type(samples)(samples.occupancy, value, samples.vehicle, target)
+    return type(samples)(samples.counts, value, samples.vehicle, target)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.zcdp_event import ZCDPEvent
@@ -38,13 +38,11 @@ class ZCDPMechanism(Protocol):
     def idealised(self) -> bool:
         """Whether its noise lacks an exact sampler."""
 
-    def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
         """Return what it promises when the whole release is given ``rho``: no vehicle loses more."""
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """Return a bound, from counts alone, on the worst E|estimate - statistic| over values, shape (G,)."""
 

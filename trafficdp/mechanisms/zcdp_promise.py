@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.zcdp_event import ZCDPEvent
@@ -16,7 +16,7 @@ from trafficdp.privacy.zcdp_event import ZCDPEvent
 def zcdp_promise(
     name: str,
     statistic: Statistic,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     loss_per_user: npt.NDArray[np.int64],
     *,
@@ -28,7 +28,7 @@ def zcdp_promise(
         statistics=(statistic,),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
-        bins=occupancy.bins,
+        bins=counts.bins,
         bound=bound,
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user,

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.two_moments import squares_bound, squares_of
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.zcdp import ZCDP
@@ -69,43 +69,41 @@ class ZCDPTwoMoments:
         """As ``means``."""
         return self.means.idealised
 
-    def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
         """See ZCDPMechanism: for a variance both losses add up, vehicle by vehicle."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.event(occupancy, bound, statistic, rho)
+            return self.means.event(counts, bound, statistic, rho)
         first, second = zcdp_shares(rho)
         parts = [
-            self.means.event(occupancy, bound, Statistic.MEAN, first),
-            self.means.event(occupancy, squares_bound(bound), Statistic.MEAN, second),
+            self.means.event(counts, bound, Statistic.MEAN, first),
+            self.means.event(counts, squares_bound(bound), Statistic.MEAN, second),
         ]
-        loss = compose_zcdp(parts, occupancy.users)
-        return zcdp_promise(self.name, statistic, occupancy, bound, loss, idealised=self.idealised)
+        loss = compose_zcdp(parts, counts.users)
+        return zcdp_promise(self.name, statistic, counts, bound, loss, idealised=self.idealised)
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """See ZCDPMechanism: |e2| + U |e1| and the rounding of y, at most the range."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.expected_error(occupancy, bound, statistic, rho)
+            return self.means.expected_error(counts, bound, statistic, rho)
         first, second = zcdp_shares(rho)
-        e1 = self.means.expected_error(occupancy, bound, Statistic.MEAN, first)
-        e2 = self.means.expected_error(occupancy, squares_bound(bound), Statistic.MEAN, second)
+        e1 = self.means.expected_error(counts, bound, Statistic.MEAN, first)
+        e2 = self.means.expected_error(counts, squares_bound(bound), Statistic.MEAN, second)
         squares = squares_bound(bound)
         # (2 k - K)^2 of K^2 steps are exact
         rounding = float(squares.step / 2) if squares.steps < bound.steps**2 else 0.0
         return np.minimum(e2 + float(bound.upper) * e1 + rounding, statistic.largest(bound.upper))
 
     def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
-        """See ZCDPMechanism. The variance of a single fix is 0."""
+        """See ZCDPMechanism. The variance of a single record is 0."""
         if statistic is not Statistic.VARIANCE:
             return self.means.estimate(samples, statistic, rho, noise)
         first, second = zcdp_shares(rho)
         mean = self.means.estimate(samples, Statistic.MEAN, first, noise)
         squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, noise)
         variance = variance_from(mean, squares, float(samples.bound.upper))
-        return np.where(samples.occupancy.samples_per_bin == 1, 0.0, variance)
+        return np.where(samples.counts.samples_per_bin == 1, 0.0, variance)
 
 
 def zcdp_shares(rho: float) -> tuple[float, float]:

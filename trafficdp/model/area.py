@@ -17,7 +17,7 @@ from trafficdp.errors import ConfigError
 
 @dataclass(frozen=True)
 class StudyArea:
-    """Where a fix must lie to count. ``geometry`` is in degrees, x = longitude, y = latitude.
+    """Where a record must lie to count. ``geometry`` is in degrees, x = longitude, y = latitude.
 
     A box whose west is greater than its east crosses the antimeridian.
     """

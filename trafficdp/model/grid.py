@@ -51,7 +51,7 @@ class Grid:
     """What is binned: declared, never inferred from data.
 
     ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
-    each of the 24 clock hours exactly once. ``selection`` restricts which fixes count, by place and time.
+    each of the 24 clock hours exactly once. ``selection`` restricts which records count, by place and time.
     With a ``mosaic``, ``resolution`` is its finest one, and bins are of all its resolutions.
     """
 
@@ -86,7 +86,7 @@ class Grid:
 
     @property
     def key(self) -> str:
-        """SHA-256 of everything that decides which bin a fix falls into."""
+        """SHA-256 of everything that decides which bin a record falls into."""
         facts: dict[str, object] = {
             "resolution": self.resolution,
             "slot_kind": self.slot_kind.value,

@@ -10,7 +10,7 @@ class NeighbouringRelation(StrEnum):
     """Which two data sets must be hard to tell apart.
 
     REPLACE_USER_VALUES: they differ in the values (speeds) of one vehicle, in all bins at once; how many
-    fixes each vehicle has in each bin is equal in both and treated as public. The papers' relation.
+    records each vehicle has in each bin is equal in both and treated as public. The papers' relation.
     ADD_OR_REMOVE_USER: one of them has one vehicle more; nothing about a vehicle is public.
     """
 
@@ -33,7 +33,7 @@ class Assumption:
 
 COUNTS_PUBLIC = Assumption(
     "counts_public",
-    "How many fixes each vehicle has in each bin, and so when and where a vehicle drove, is treated as "
+    "How many records each vehicle has in each bin, and so when and where a vehicle drove, is treated as "
     "public. Only the speeds are protected.",
 )
 VALIDITY_PUBLIC = Assumption(

@@ -1,6 +1,6 @@
-"""Which fixes of a grid's area and period count, by place and time alone: public under the counts assumption.
+"""Which records of an area and period count, by place and time alone: public under the counts assumption.
 
-A selection looks at nothing but where and when a fix was sent, never at its speed, so choosing one says as
+A selection looks at nothing but where and when a record was sent, never at its speed, so choosing one says as
 much about a vehicle as the counts that are public already.
 """
 
@@ -25,13 +25,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Restrictions that a fix must meet, all of them; None or nothing: no restriction.
+    """Restrictions that a record must meet, all of them; None or nothing: no restriction.
 
     ``hours_of_week`` are local clock hours counted from Monday 00:00, 0 to 167, sorted. Of every tuple in
-    ``places`` one place must hold the fix. ``cells`` are H3 cells of one resolution, sorted, one of which
+    ``places`` one place must hold the record. ``cells`` are H3 cells of one resolution, sorted, one of which
     must hold it.
 
-    Raises UsageError for an empty tuple, which no fix could meet, and for hours that are none.
+    Raises UsageError for an empty tuple, which no record could meet, and for hours that are none.
     """
 
     hours_of_week: tuple[int, ...] | None = None
@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def key(self) -> dict[str, object]:
-        """What decides which fixes count, as JSON values: equal for equal restrictions, however named."""
+        """What decides which records count, as JSON values: equal for equal restrictions, however named."""
         clauses = {tuple(sorted({place.area.hash for place in clause})) for clause in self.places}
         return {
             "hours_of_week": None if self.hours_of_week is None else list(self.hours_of_week),

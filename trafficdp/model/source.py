@@ -32,7 +32,7 @@ class SourceDeclaration:
     ``longitude``, ``speed``, or ``geometry`` for a WKB point) to the source's. ``time_format`` is
     "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry
     no offset. ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is
-    "reject" or "derive" (from the vehicle's neighbouring fixes, flagged). ``namespace`` keeps apart equal
+    "reject" or "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal
     vehicle identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0
     to 1) is kept is refused, where the relation allows that.
     """

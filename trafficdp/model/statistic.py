@@ -11,8 +11,8 @@ from trafficdp.model.speed_unit import SpeedUnit
 class Statistic(StrEnum):
     """What is estimated of the clipped speeds of a bin.
 
-    MEAN: mean over fixes (a vehicle that reports more often weighs more).
-    VARIANCE: population variance over fixes, 1/N * sum (x - mean)^2.
+    MEAN: mean over records (a vehicle that reports more often weighs more).
+    VARIANCE: population variance over records, 1/N * sum (x - mean)^2.
     VEHICLE_MEAN: mean over vehicles of each vehicle's own mean (each vehicle weighs the same).
     """
 
@@ -38,8 +38,8 @@ class Statistic(StrEnum):
     def description(self) -> str:
         """What the published number is, in words."""
         return {
-            Statistic.MEAN: "mean speed over GPS fixes (vehicles that report more often weigh more)",
-            Statistic.VARIANCE: "population variance of speed over GPS fixes",
+            Statistic.MEAN: "mean speed over GPS records (vehicles that report more often weigh more)",
+            Statistic.VARIANCE: "population variance of speed over GPS records",
             Statistic.VEHICLE_MEAN: "mean over vehicles of each vehicle's own mean speed "
             "(each vehicle weighs the same)",
         }[self]

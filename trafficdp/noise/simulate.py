@@ -34,5 +34,5 @@ def uniform_below(random: np.random.Generator, count: npt.NDArray[np.int64]) -> 
 
 
 def normal(random: np.random.Generator, spread: float, size: int) -> npt.NDArray[np.float64]:
-    """Return ``size`` normal draws of mean 0 and standard deviation ``spread``: made-up values, not noise."""
+    """Return ``size`` normal draws of mean 0 and standard deviation ``spread``: values, not noise."""
     return random.normal(0.0, spread, size)

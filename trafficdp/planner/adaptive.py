@@ -2,23 +2,23 @@
 
 The finest bins of the city (cell x slot) are put together, level by level, into larger ones: a cell into its
 H3 parent, by the index (``binning.cells.parents_of``). H3 has aperture 7 and children stick out of their
-parent a little, so the larger bins are unions of finest bins *by index*: a fix belongs to the ancestor of its
-finest cell, which near an edge is not always the coarse cell its position lies in. (The drawn hexagon of a
-coarse bin is that of its index, off by at most one finest hexagon along its edge.)
+parent a little, so the larger bins are unions of finest bins *by index*: a record belongs to the ancestor of
+its finest cell, which near an edge is not always the coarse cell its position lies in. (The drawn hexagon of
+a coarse bin is that of its index, off by at most one finest hexagon along its edge.)
 
 Every bin that is published gets equal noise, as much as the half width asked for allows; at that noise
 each user pays for each bin it visits, exactly, and may pay epsilon in all. Which bins are published is a
 packing in the forest of bins (``planner.packing``), from public counts alone.
 
 Theorem (partition). Every finest bin lies in exactly one bin of the result, and bins of the result are
-disjoint: no fix is counted in two published numbers of one statistic. Proof. Levels are functions of the
+disjoint: no record is counted in two published numbers of one statistic. Proof. Levels are functions of the
 level below, so two bins of any levels are disjoint or one holds the other; no published one holds another
 (an antichain). A finest bin in none of them is withheld in its largest ancestor that holds no published bin
 (itself, if none other). That ancestor is disjoint from the published ones: it holds none, and lies in none,
 because its finest bin does not. Two such ancestors are equal or disjoint: if A held B, B's finest bins would
 have chosen A or larger. So published and withheld bins are disjoint and every finest bin is in one.
 
-What is best. A fix in a published bin is worth 1, and ``detail`` more for every level below the coarsest:
+What is best. A record in a published bin is worth 1, and ``detail`` more for every level below the coarsest:
 0 asks for coverage alone (coarse hexagons are always cheaper), large values for fine hexagons in few places.
 ``bound`` is a certificate: no partition whatever is worth more than that under this accounting.
 """
@@ -36,11 +36,11 @@ from trafficdp._validate import finite, in_range, integer_between, positive
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items
+from trafficdp.mechanisms.laplace.accountings import pair_loss
 from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
-from trafficdp.mechanisms.laplace.ladder import pair_loss
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES
 from trafficdp.planner.packing import Forest, Packing, pack
@@ -79,8 +79,8 @@ class AdaptivePartition:
     """B bins of several levels that cut the finest F bins; see the module.
 
     ``bin_of`` (F,) is the bin that holds each finest bin. ``cell``, ``slot``, ``level`` (0: finest) and
-    ``published`` have shape (B,), sorted by cell, slot and level. ``fixes`` (B,) is how many each holds.
-    ``value`` is what the published bins are worth, in fixes; no partition is worth more than ``bound``.
+    ``published`` have shape (B,), sorted by cell, slot and level. ``records`` (B,) is how many each holds.
+    ``value`` is what the published bins are worth, in records; no partition is worth more than ``bound``.
     """
 
     bin_of: IntArray
@@ -88,21 +88,21 @@ class AdaptivePartition:
     slot: IntArray
     level: IntArray
     published: BoolArray
-    fixes: IntArray
+    records: IntArray
     value: float
     bound: float
 
     @property
     def coverage(self) -> float:
-        """Share of all fixes that lie in published bins."""
-        return float(self.fixes[self.published].sum() / max(1, self.fixes.sum()))
+        """Share of all records that lie in published bins."""
+        return float(self.records[self.published].sum() / max(1, self.records.sum()))
 
     def bins_per_level(self, levels: int) -> IntArray:
         """Return how many bins are published on each of ``levels`` levels, from the finest."""
         return np.bincount(self.level[self.published], minlength=levels).astype(np.int64)
 
 
-def adapt(fine: Occupancy, coarser: Sequence[Level], wish: Wish) -> AdaptivePartition:
+def adapt(fine: Counts, coarser: Sequence[Level], wish: Wish) -> AdaptivePartition:
     """Return the partition for ``wish``: finest bins ``fine``, and (cell, slot) of each on coarser levels.
 
     ``coarser`` goes from the second finest level up; each must be a function of the one below.
@@ -124,7 +124,7 @@ class Priced:
     loss: list[FloatArray]
 
     @classmethod
-    def of(cls, fine: Occupancy, coarser: Sequence[Level], wish: Wish) -> Priced:
+    def of(cls, fine: Counts, coarser: Sequence[Level], wish: Wish) -> Priced:
         """Price the bins of all levels; see ``adapt``, which raises the same."""
         scale = largest_scale(wish)
         integer_between(1, 10**9, min_vehicles=wish.min_vehicles)
@@ -178,17 +178,17 @@ def largest_scale(wish: Wish) -> float:
 class _Pool:
     """All bins of all levels, overlapping: those of level k are number ``offset[k]`` on.
 
-    ``of_finest[k]`` (F,) is the bin of each finest one on level k; ``counts`` are their occupancies.
+    ``of_finest[k]`` (F,) is the bin of each finest one on level k; ``counts`` are their counts.
     """
 
     cell: CellArray
     slot: IntArray
     level: IntArray
     of_finest: list[IntArray]
-    counts: list[Occupancy]
+    counts: list[Counts]
 
     @classmethod
-    def of(cls, fine: Occupancy, coarser: Sequence[Level]) -> _Pool:
+    def of(cls, fine: Counts, coarser: Sequence[Level]) -> _Pool:
         counts, of_finest, offset = [fine], [np.arange(fine.bins)], fine.bins
         at: IntArray = of_finest[0]
         for cell, slot in coarser:
@@ -204,9 +204,9 @@ class _Pool:
                 )
             merging = below.merged(own_cell, own_slot)
             at = merging.bin_of[at]
-            counts.append(merging.occupancy)
+            counts.append(merging.counts)
             of_finest.append(at + offset)
-            offset += merging.occupancy.bins
+            offset += merging.counts.bins
         return cls(
             np.concatenate([each.cell for each in counts]),
             np.concatenate([each.slot for each in counts]),
@@ -250,7 +250,7 @@ def _forest(priced: Priced, epsilon: float) -> tuple[Forest, IntArray]:
     )
 
 
-def _losses(counts: Occupancy, wish: Wish, scale: float) -> FloatArray:
+def _losses(counts: Counts, wish: Wish, scale: float) -> FloatArray:
     """What each pair costs its user at the noise of the width."""
     scales = {
         statistic: np.where(
@@ -307,7 +307,7 @@ def _packed(forest: Forest) -> Packing:
     return Packing(chosen, packing.value, packing.bound)
 
 
-def _partition(pool: _Pool, fine: Occupancy, published: BoolArray, packing: Packing) -> AdaptivePartition:
+def _partition(pool: _Pool, fine: Counts, published: BoolArray, packing: Packing) -> AdaptivePartition:
     holds = published.copy()
     covered = np.zeros(fine.bins, dtype=np.bool_)
     for bins in pool.of_finest:
@@ -326,14 +326,14 @@ def _partition(pool: _Pool, fine: Occupancy, published: BoolArray, packing: Pack
     place = np.empty(len(some), dtype=np.int64)
     place[order] = np.arange(len(some))
     some, bin_of = some[order], place[bin_of]
-    fixes = np.bincount(bin_of, weights=fine.samples_per_bin, minlength=len(some)).astype(np.int64)
+    records = np.bincount(bin_of, weights=fine.samples_per_bin, minlength=len(some)).astype(np.int64)
     return AdaptivePartition(
         bin_of,
         pool.cell[some],
         pool.slot[some],
         pool.level[some],
         published[some],
-        fixes,
+        records,
         packing.value,
         packing.bound,
     )

@@ -3,7 +3,7 @@
 ``planner.adaptive`` prices every bin by itself. Bins that share vehicles can be drawn in blocks of l-infinity
 noise, whose exact loss is less than the sum: so partitions that would be too dear by ``FACTORS`` are tried
 too, and kept when the allocation that will be executed has every interval within the width at the epsilon
-asked for. Nothing is estimated: ``planner.precision`` takes half widths from the recipe itself.
+asked for. Nothing is estimated: ``planner.precision`` takes half widths from the calibrated mechanism itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, levels_of
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocation import Allocation, Request, allocate
@@ -31,7 +31,7 @@ FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 FACTORS_OF_LARGE = (1.0, 2.0)
 LARGE = 2_000_000
 """Pairs (finest bin, vehicle) beyond which only a few are tried: a partition then takes seconds."""
-RUNGS = ("best", "equal", "blocks", "moments", "moment_blocks", "consistent")
+ACCOUNTINGS = ("best", "equal", "blocks", "moments", "moment_blocks", "consistent")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
 
 
@@ -52,7 +52,7 @@ class AdaptiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class MapLevel:
-    """Hexagons of one resolution in slots of one kind: how many get numbers, and their share of all fixes."""
+    """Hexagons of one resolution in slots of one kind: how many get numbers, and their share of records."""
 
     resolution: int
     slot_kind: SlotKind
@@ -64,9 +64,9 @@ class MapLevel:
 class AdaptiveMap:
     """The mosaic that was chosen and what it shows.
 
-    ``levels`` go from the finest; ``coverage`` is the share of all fixes in published bins. ``value`` is the
-    worth of these bins, in fixes; no mosaic of these levels with separate noise in every bin is worth more
-    than ``bound`` (blocks may go beyond).
+    ``levels`` go from the finest; ``coverage`` is the share of all records in published bins. ``value`` is
+    the worth of these bins, in records; no mosaic of these levels with separate noise in every bin is worth
+    more than ``bound`` (blocks may go beyond).
     """
 
     mosaic: Mosaic
@@ -76,12 +76,13 @@ class AdaptiveMap:
     bound: float
 
 
-def choose_mosaic(grid: Grid, fine: Occupancy, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
+def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request: Request) -> AdaptiveMap:
     """Return the mosaic for ``request``, from the counts ``fine`` on ``grid``, the finest, alone.
 
     With longer slots two ways up are tried, larger cells first and longer slots first, and the one that is
-    worth more is taken. Raises UsageError for a rung or mechanism with uneven noise or a width that rounding
-    takes up, and UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
+    worth more is taken. Raises UsageError for an accounting or mechanism with uneven noise or a width that
+    rounding takes up, and UninformativeReleaseError when no bin of any resolution can have so narrow an
+    interval.
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)
@@ -110,12 +111,16 @@ def choose_mosaic(grid: Grid, fine: Occupancy, settings: AdaptiveSettings, reque
     cells_first, best, bound = max(fitting, key=lambda each: (each[1].value, each[0]))
     levels = levels_of(settings.resolutions, kinds, cells_first)
     numbers = best.bins_per_level(len(levels))
-    fixes = np.bincount(best.level[best.published], weights=best.fixes[best.published], minlength=len(levels))
+    records = np.bincount(
+        best.level[best.published], weights=best.records[best.published], minlength=len(levels)
+    )
     return AdaptiveMap(
         _mosaic(best, settings, cells_first),
         tuple(
             MapLevel(resolution, kind, int(bins), float(share))
-            for (resolution, kind), bins, share in zip(levels, numbers, fixes / best.fixes.sum(), strict=True)
+            for (resolution, kind), bins, share in zip(
+                levels, numbers, records / best.records.sum(), strict=True
+            )
         ),
         best.coverage,
         best.value,
@@ -125,7 +130,7 @@ def choose_mosaic(grid: Grid, fine: Occupancy, settings: AdaptiveSettings, reque
 
 def _along(
     grid: Grid,
-    fine: Occupancy,
+    fine: Counts,
     settings: AdaptiveSettings,
     request: Request,
     wish: Wish,
@@ -150,21 +155,23 @@ def _along(
     return None if best is None else (best, bound)
 
 
-def allocate_on(grid: Grid, occupancy: Occupancy, request: Request) -> Allocation:
+def allocate_on(grid: Grid, counts: Counts, request: Request) -> Allocation:
     """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
-    allowed = grid.may_publish(occupancy.cell, occupancy.slot)
+    allowed = grid.may_publish(counts.cell, counts.slot)
     if bool(allowed.all()):
-        return allocate(occupancy, request)
-    part = allocate(occupancy.select(allowed), request)
+        return allocate(counts, request)
+    part = allocate(counts.select(allowed), request)
     keep = allowed.copy()
     keep[allowed] = part.keep
     return replace(part, keep=keep)
 
 
 def _check(request: Request) -> None:
-    if request.rung not in RUNGS:
+    if request.accounting not in ACCOUNTINGS:
         raise UsageError(
-            "an adaptive map needs even noise", got=f"rung={request.rung!r}", expected=", ".join(RUNGS)
+            "an adaptive map needs even noise",
+            got=f"accounting={request.accounting!r}",
+            expected=", ".join(ACCOUNTINGS),
         )
     others = sorted(set(request.mechanism.values()) - {BASELINE})
     if others:
@@ -175,12 +182,12 @@ def _check(request: Request) -> None:
         )
 
 
-def _fits(fine: Occupancy, partition: AdaptivePartition, request: Request, width: float) -> bool:
+def _fits(fine: Counts, partition: AdaptivePartition, request: Request, width: float) -> bool:
     """Whether every interval of what would be executed is within ``width``."""
     merged = fine.merged(partition.cell[partition.bin_of], partition.slot[partition.bin_of])
-    published = np.zeros(merged.occupancy.bins, dtype=np.bool_)
+    published = np.zeros(merged.counts.bins, dtype=np.bool_)
     published[merged.bin_of] = partition.published[partition.bin_of]
-    return precision(allocate(merged.occupancy.select(published), request)).worst <= width
+    return precision(allocate(merged.counts.select(published), request)).worst <= width
 
 
 def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings, cells_first: bool) -> Mosaic:

@@ -3,10 +3,10 @@
 Every vehicle has its own account, so what is left of it is a ceiling of its own: the loss of vehicle l, not
 the largest of the map, must not exceed left_l.
 
-Theorem. Let losses be l_l / B at noise of size B (as on every rung: they fall in proportion). Under ceilings
-c_l = min(epsilon, left_l) the least B at a given shape is max_l l_l / c_l, which is the noise of the whole
-map at epsilon' = min(epsilon, min_l left_l L / l_l), L = max_l l_l. And for equal scales (b_g = B t_g) no
-other unsuppressed Laplace scales have a smaller largest b_g / t_g: any with b_g <= B t_g cost vehicle l at
+Theorem. Let losses be l_l / B at noise of size B (as on every accounting: they fall in proportion). Under
+ceilings c_l = min(epsilon, left_l) the least B at a given shape is max_l l_l / c_l, which is the noise of the
+whole map at epsilon' = min(epsilon, min_l left_l L / l_l), L = max_l l_l. And for equal scales (b_g = B t_g)
+no other unsuppressed Laplace scales have a smaller largest b_g / t_g: any with b_g <= B t_g cost vehicle l at
 least l_l / B, so that B >= l_l / c_l for every l. So individual ceilings need no scales of their own: they
 come down to an epsilon' for the map, which is larger than the least remainder wherever the vehicle that has
 least left does not lose most.
@@ -55,8 +55,8 @@ def affordable(
     cost = allocation.event.loss_per_user
     paying = cost > 0
     short, empty = paying & (cost > left), paying & (left < CHARGE_STEP)
-    visited = np.zeros(allocation.occupancy.bins, dtype=np.bool_)
-    visited[allocation.occupancy.bin_index[empty[allocation.occupancy.user_index]]] = True
+    visited = np.zeros(allocation.counts.bins, dtype=np.bool_)
+    visited[allocation.counts.bin_index[empty[allocation.counts.user_index]]] = True
     return Affordable(
         paying=int(np.count_nonzero(paying)),
         short=int(np.count_nonzero(short)),

@@ -1,9 +1,9 @@
-"""What ``auto`` chooses: by public counts and made-up cities alone, never by a value.
+"""What ``auto`` chooses: by public counts and simulated cities alone, never by a value.
 
 No function of this file is given a value, so no choice can depend on one. Two things are known of an offer:
 the expected error at the worst values there could be (``Mechanism.expected_error``, a theorem), and its error
-in made-up cities (``planner.trial``). The theorem decides what says enough to be released at all; among the
-offers that do - or among all, when none does - the made-up cities decide. By the theorem alone, mechanisms
+in simulated cities (``planner.trial``). The theorem decides what says enough to be released at all; among the
+offers that do - or among all, when none does - the simulated cities decide. By the theorem alone, mechanisms
 that clip would never show what they are good for where bounds saturate at half of the range.
 """
 
@@ -19,7 +19,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import CLOSE
 from trafficdp.planner.offer import Offer, offers
@@ -29,7 +29,7 @@ from trafficdp.privacy.loss import PureDP
 DUST = 10 * CLOSE
 """Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
 BLURRED = 0.03
-"""An error in a made-up city is the mean of about 2,000 estimates, known to about this share."""
+"""An error in a simulated city is the mean of about 2,000 estimates, known to about this share."""
 SAYS_NOTHING = 0.95
 """From this share of a constant's worst error on, a bound is hardly better than the constant's."""
 
@@ -45,7 +45,7 @@ class Choice:
 
 
 def choose(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
@@ -54,14 +54,14 @@ def choose(
     tries: Tries | None = None,
     refuse_above: float = 1.0,
 ) -> Choice:
-    """Return the offer with the least error in made-up cities among those that say enough.
+    """Return the offer with the least error in simulated cities among those that say enough.
 
     An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
     times the range. Without ``tries`` that median is compared instead. Only mechanisms with an exact sampler
     and an event in pure epsilon can be chosen; a tie goes to the one listed first, the simpler. Raises
     UsageError when there is none, or no bin.
     """
-    found = offers(occupancy, bound, statistic, total, mechanisms, tries)
+    found = offers(counts, bound, statistic, total, mechanisms, tries)
     chosen = best_of(found, refuse_above * statistic.largest(bound.upper))
     return Choice(statistic, found, chosen, _reason(found, chosen, bound))
 
@@ -102,7 +102,7 @@ def median_noisy(error: npt.NDArray[np.float64]) -> float:
 
 def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound) -> str:
     unit = bound.unit.label if chosen.statistic is not Statistic.VARIANCE else f"({bound.unit.label})^2"
-    by = "median expected error at the worst values" if chosen.tried is None else "error in made-up cities"
+    by = "median expected error at the worst values" if chosen.tried is None else "error in simulated cities"
     text = f"{chosen.mechanism} has the least {by}, {chosen.score:.3g} {unit}"
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PureDP
@@ -51,7 +51,7 @@ class Fit:
 
 def fit(
     mechanism: Mechanism,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
@@ -62,16 +62,16 @@ def fit(
     Raises UsageError for an event that is not in pure epsilon, when nothing fits, and where the mechanism
     cannot draw its noise.
     """
-    shape = np.ones(occupancy.bins)
+    shape = np.ones(counts.bins)
     if split is Split.EQUAL_NOISE:
-        shape = _equal_noise(fit(mechanism, occupancy, bound, statistic, total, Split.SAME_EPSILON))
+        shape = _equal_noise(fit(mechanism, counts, bound, statistic, total, Split.SAME_EPSILON))
     low: tuple[float, Fit] | None = None
     high: float | None = None
     # by the grid count of the papers no vehicle pays more than this
-    factor = float(total.epsilon) / max(1, int(occupancy.bins_per_user.max(initial=0))) / float(shape.max())
+    factor = float(total.epsilon) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
     for _ in range(ATTEMPTS):
         epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
-        event = mechanism.event(occupancy, bound, statistic, epsilon)
+        event = mechanism.event(counts, bound, statistic, epsilon)
         if not isinstance(event, PrivacyEvent):
             raise UsageError(
                 "an event is not in pure epsilon", got=mechanism.name, todo="convert its loss by name"

@@ -1,8 +1,8 @@
 """How many more vehicles or days a map would need, told from the counts that there are.
 
 **Vehicles.** If every vehicle were joined by others that drive just as it does, f in all for each one, every
-bin would hold f N fixes, and U m/(f N) is what a vehicle moves a mean: losses fall by f at the same noise. So
-f = (epsilon needed) / (epsilon there is). Exact for means; a variance falls by about as much.
+bin would hold f N records, and U m/(f N) is what a vehicle moves a mean: losses fall by f at the same noise.
+So f = (epsilon needed) / (epsilon there is). Exact for means; a variance falls by about as much.
 
 **Days.** More days of the *same* vehicles, driven in the same way, bring nothing: m and N grow together and
 U m/N stays (a vehicle is protected over the whole period, not a day). Days help as far as other vehicles

@@ -5,8 +5,8 @@ map still fits with the configured ``min_vehicles``, else coarser until it does.
 least larger ``min_vehicles`` with which it does is looked for: fewer bins never cost a vehicle more, so this
 is a binary search over the numbers of vehicles that occur.
 
-"Finest" is the map with the most numbers among those that hold at least half of the fixes of the study area
-and period (``SHARE``); where none does, the one that holds most fixes.
+"Finest" is the map with the most numbers among those that hold at least half of the records of the study area
+and period (``SHARE``); where none does, the one that holds most records.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trafficdp.errors import UsageError
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.planner.allocation import Allocation, Request, allocate
 from trafficdp.planner.precision import Reach, least_epsilon, precision
 from trafficdp.planner.suggest import longer_slots
@@ -30,7 +30,7 @@ FINEST, COARSEST = 15, 0
 
 @dataclass(frozen=True, slots=True)
 class MapOption:
-    """One map that was looked at: ``bins`` numbers over ``fixes`` (a share of all), at ``half_width``.
+    """One map that was looked at: ``bins`` numbers over ``records`` (a share of all), at ``half_width``.
 
     ``fits`` says whether the half width is within what was asked; ``epsilon`` is the least that makes it so
     with these bins (None: none does, or not looked for because it fits).
@@ -39,7 +39,7 @@ class MapOption:
     grid: Grid
     min_vehicles: int
     bins: int
-    fixes: float
+    records: float
     half_width: float
     fits: bool
     epsilon: PureDP | None
@@ -50,7 +50,7 @@ def search(
     request: Request,
     half_width: float,
     reach: Reach,
-    occupancy_of: Callable[[Grid], Occupancy],
+    counts_of: Callable[[Grid], Counts],
     looked_at: Callable[[Grid], None],
 ) -> list[MapOption]:
     """Return every map that was looked at, at ``request.epsilon``. ``looked_at`` is told before each."""
@@ -58,7 +58,7 @@ def search(
 
     def look(candidate: Grid) -> bool:
         looked_at(candidate)
-        options = list(_options(candidate, request, half_width, reach, occupancy_of(candidate)))
+        options = list(_options(candidate, request, half_width, reach, counts_of(candidate)))
         found.extend(options)
         return any(option.fits and option.min_vehicles == request.min_vehicles for option in options)
 
@@ -74,10 +74,10 @@ def search(
 def finest(options: list[MapOption]) -> MapOption | None:
     """Return the finest map that fits (see the module), None when none does."""
     fitting = [option for option in options if option.fits]
-    wide = [option for option in fitting if option.fixes >= SHARE]
+    wide = [option for option in fitting if option.records >= SHARE]
     if wide:
-        return max(wide, key=lambda option: (option.bins, option.fixes, option.grid.resolution))
-    return max(fitting, key=lambda option: (option.fixes, option.bins), default=None)
+        return max(wide, key=lambda option: (option.bins, option.records, option.grid.resolution))
+    return max(fitting, key=lambda option: (option.records, option.bins), default=None)
 
 
 def nearest(options: list[MapOption]) -> MapOption | None:
@@ -87,18 +87,18 @@ def nearest(options: list[MapOption]) -> MapOption | None:
 
 
 def _options(
-    grid: Grid, request: Request, half_width: float, reach: Reach, occupancy: Occupancy
+    grid: Grid, request: Request, half_width: float, reach: Reach, counts: Counts
 ) -> Iterator[MapOption]:
     """Yield the map of ``grid``, and when it does not fit, that with the least min_vehicles that does."""
-    choices = np.unique(occupancy.users_per_bin)
+    choices = np.unique(counts.users_per_bin)
     choices = choices[choices >= request.min_vehicles]
     if not len(choices):
         return
-    fixes = int(occupancy.samples_per_bin.sum())
+    records = int(counts.samples_per_bin.sum())
 
     def planned(min_vehicles: int, asked: Request) -> Allocation | None:
         try:
-            return allocate(occupancy, replace(asked, min_vehicles=min_vehicles))
+            return allocate(counts, replace(asked, min_vehicles=min_vehicles))
         except UsageError:
             # so little epsilon that its noise cannot be drawn
             return None
@@ -112,14 +112,14 @@ def _options(
         if width > half_width:
             needed = least_epsilon(
                 lambda epsilon: allocate(
-                    occupancy, replace(request, epsilon=epsilon, min_vehicles=min_vehicles)
+                    counts, replace(request, epsilon=epsilon, min_vehicles=min_vehicles)
                 ),
                 request.epsilon,
                 half_width,
                 reach,
             )
-        share = float(made.occupancy.samples_per_bin.sum()) / fixes
-        bins = made.occupancy.bins
+        share = float(made.counts.samples_per_bin.sum()) / records
+        bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
 
     first = option(request.min_vehicles)

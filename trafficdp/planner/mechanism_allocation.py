@@ -1,4 +1,4 @@
-"""From named mechanisms, or ``auto``, to a recipe: the epsilon of every statistic and bin, by counts alone.
+"""Named mechanisms, or ``auto``, calibrated: the epsilon of every statistic and bin, by counts alone.
 
 The total is shared out over statistics in proportion to range / tolerance: noise grows with the range of a
 statistic (U, U^2/4), so that errors relative to their tolerances come out alike. Within a statistic
@@ -20,9 +20,9 @@ from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
-from trafficdp.mechanisms.separate.recipe import LARGEST_EPSILON, MechanismRecipe, Part
+from trafficdp.mechanisms.separate.calibrated import LARGEST_EPSILON, CalibratedSeparately, Part
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import choose, median_noisy
 from trafficdp.planner.offer import offers
@@ -37,9 +37,9 @@ ATTEMPTS = 8
 
 @dataclass(frozen=True)
 class Fitted:
-    """A recipe of mechanisms, its promise, worst expected errors and errors in made-up cities, and why."""
+    """Calibrated mechanisms, their promise, worst expected errors and errors in simulated cities, and why."""
 
-    recipe: MechanismRecipe
+    calibrated: CalibratedSeparately
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
     tried: Mapping[Statistic, float]
@@ -58,7 +58,7 @@ def shares(
 
 
 def fit_mechanisms(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     total: PureDP,
     tolerance: Mapping[Statistic, float],
@@ -84,7 +84,7 @@ def fit_mechanisms(
         candidates = _candidates(wanted[statistic], statistic, allow_idealised)
         if wanted[statistic] == AUTO:
             choice = choose(
-                occupancy,
+                counts,
                 bound,
                 statistic,
                 part_of[statistic],
@@ -94,7 +94,7 @@ def fit_mechanisms(
             )
             offer, reason = choice.chosen, choice.reason
         else:
-            (offer,) = offers(occupancy, bound, statistic, part_of[statistic], candidates, tries)
+            (offer,) = offers(counts, bound, statistic, part_of[statistic], candidates, tries)
             reason = f"{offer.mechanism} was asked for by name"
         if offer.fit is None:
             raise UsageError(
@@ -103,14 +103,14 @@ def fit_mechanisms(
         parts[statistic] = Part(offer.mechanism, offer.fit.epsilon)
         tried[statistic] = offer.score
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
-    recipe, event = _used_up(MechanismRecipe(parts), occupancy, bound, total)
-    error = {s: recipe.expected_error(s, occupancy, bound) for s in recipe.statistics}
-    return Fitted(recipe, event, error, tried, "; ".join(reasons))
+    calibrated, event = _used_up(CalibratedSeparately(parts), counts, bound, total)
+    error = {s: calibrated.expected_error(s, counts, bound) for s in calibrated.statistics}
+    return Fitted(calibrated, event, error, tried, "; ".join(reasons))
 
 
 def beats_laplace(
     fitted: Fitted,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     tolerance: Mapping[Statistic, float],
     scales: Mapping[Statistic, FloatArray],
@@ -122,12 +122,12 @@ def beats_laplace(
     """Return whether ``fitted`` is better than joint noise of the average size ``scales``, and why.
 
     A map whose worst expected ``error`` says enough beats one whose does not; then the largest error in
-    made-up cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
+    simulated cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
     Block noise is tried as Laplace noise of its average size.
     """
     laplace = {}
     for statistic in tolerance:
-        largest, scale = largest_sensitivity(statistic, occupancy, bound), scales[statistic]
+        largest, scale = largest_sensitivity(statistic, counts, bound), scales[statistic]
         inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
         spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
         laplace[statistic] = (
@@ -141,9 +141,9 @@ def beats_laplace(
     numbers = ", ".join(
         f"{s.value.replace('_', ' ')} {fitted.tried[s]:.3g} against {laplace[s]:.3g}" for s in tolerance
     )
-    names = " + ".join(dict.fromkeys(part.mechanism for part in fitted.recipe.parts.values()))
+    names = " + ".join(dict.fromkeys(part.mechanism for part in fitted.calibrated.parts.values()))
     text = (
-        f"error in made-up cities of {names} at its share of epsilon against noise that prices all "
+        f"error in simulated cities of {names} at its share of epsilon against noise that prices all "
         f"statistics jointly: {numbers}"
     )
     if says[0] != says[1]:
@@ -183,23 +183,23 @@ def _candidates(wanted: str, statistic: Statistic, allow_idealised: bool) -> Seq
 
 
 def _used_up(
-    recipe: MechanismRecipe, occupancy: Occupancy, bound: ContributionBound, total: PureDP
-) -> tuple[MechanismRecipe, PrivacyEvent]:
-    """Return the recipe with all epsilons raised together as far as the total allows, and its event."""
+    calibrated: CalibratedSeparately, counts: Counts, bound: ContributionBound, total: PureDP
+) -> tuple[CalibratedSeparately, PrivacyEvent]:
+    """Return it with all epsilons raised together as far as the total allows, and its event."""
     target = total.pico // CHARGE_STEP * CHARGE_STEP
-    best, promise = recipe, recipe.event(occupancy, bound)
-    current, loss = recipe, promise.loss.pico
+    best, promise = calibrated, calibrated.event(counts, bound)
+    current, loss = calibrated, promise.loss.pico
     for _ in range(ATTEMPTS):
         if loss == 0 or loss == target:
             break
         factor = target / loss * (1 - 1e-13)
-        current = MechanismRecipe(
+        current = CalibratedSeparately(
             {
                 s: replace(part, epsilon=np.minimum(part.epsilon * factor, LARGEST_EPSILON))
                 for s, part in current.parts.items()
             }
         )
-        event = current.event(occupancy, bound)
+        event = current.event(counts, bound)
         loss = event.loss.pico
         if promise.loss.pico < loss <= target:
             best, promise = current, event

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import Fit, Split, fit
 from trafficdp.planner.trial import Tries
@@ -26,7 +26,7 @@ class Offer:
 
     ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
     its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
-    cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in made-up
+    cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in simulated
     cities (``planner.trial``), None when it was not tried.
     """
 
@@ -50,7 +50,7 @@ class Offer:
 
     @property
     def score(self) -> float:
-        """What is compared: the error in made-up cities where it was tried, else the median error."""
+        """What is compared: the error in simulated cities where it was tried, else the median error."""
         return self.median_error if self.tried is None else self.tried
 
     @property
@@ -60,7 +60,7 @@ class Offer:
 
 
 def offers(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
@@ -72,10 +72,10 @@ def offers(
     Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
     the smaller ``score`` is taken (equal noise on a tie). Raises UsageError when there is no bin.
     """
-    if occupancy.bins == 0:
+    if counts.bins == 0:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     return tuple(
-        _offer(mechanism, occupancy, bound, statistic, total, tries)
+        _offer(mechanism, counts, bound, statistic, total, tries)
         for mechanism in mechanisms
         if statistic in mechanism.statistics
     )
@@ -83,7 +83,7 @@ def offers(
 
 def _offer(
     mechanism: Mechanism,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
@@ -93,8 +93,8 @@ def _offer(
     reason = ""
     for split in (Split.EQUAL_NOISE, Split.SAME_EPSILON):
         try:
-            found = fit(mechanism, occupancy, bound, statistic, total, split)
-            error = mechanism.expected_error(occupancy, bound, statistic, found.epsilon)
+            found = fit(mechanism, counts, bound, statistic, total, split)
+            error = mechanism.expected_error(counts, bound, statistic, found.epsilon)
             tried = None if tries is None else tries.error(mechanism, statistic, found.epsilon)
         except UsageError as refusal:
             reason = str(refusal)

@@ -1,8 +1,9 @@
 """How wide the published intervals will be, and the least epsilon that makes them as narrow as asked.
 
 Half widths are those of the released intervals before they are clamped to the statistic's range; they follow
-from counts and the recipe alone. Where noise is b = a / epsilon they are close to a' / epsilon + c, c the
-rounding of speeds, and never grow with epsilon: so the least epsilon is found by proportion, then bracketed.
+from counts and the calibrated mechanism alone. Where noise is b = a / epsilon they are close to a' / epsilon
++ c, c the rounding of speeds, and never grow with epsilon: so the least epsilon is found by proportion, then
+bracketed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Precision:
 def precision(allocation: Allocation | ZCDPAllocation) -> Precision:
     """Return how wide the judged statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
-    widths = allocation.recipe.half_widths(allocation.occupancy, request.bound, request.interval_level)[
+    widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)[
         judged_statistic(request)
     ]
     noisy = widths[widths > 0]

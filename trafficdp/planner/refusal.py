@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, Request, choose_rung, rungs_for
+from trafficdp.planner.allocation import Allocation, Request, accountings_for, choose_accounting
 from trafficdp.planner.zcdp_allocation import ZCDPAllocation, ZCDPRequest
 from trafficdp.privacy.loss import PICO
 
@@ -34,7 +34,7 @@ class Verdict:
 def judge(allocation: Allocation | ZCDPAllocation) -> Verdict:
     """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
 
-    Judged on the mean (fixes first, then vehicles); on the variance, with its range U^2/4, only when no
+    Judged on the mean (records first, then vehicles); on the variance, with its range U^2/4, only when no
     mean is released. Bins where the statistic can only be one number (no noise) do not count.
     """
     request = allocation.request
@@ -68,25 +68,25 @@ def largest_passing_scale(request: Request) -> float:
     return low
 
 
-def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
-    """Return the least epsilon (a whole number of 10^-12) that passes on the bins of ``occupancy``.
+def passing_epsilon(counts: Counts, request: Request) -> float | None:
+    """Return the least epsilon (a whole number of 10^-12) that passes on the bins of ``counts``.
 
-    By the rung that ``request`` would execute. None when no bin has ``min_vehicles`` vehicles.
+    By the accounting that ``request`` would execute. None when no bin has ``min_vehicles`` vehicles.
     """
-    kept = occupancy.select(occupancy.users_per_bin >= request.min_vehicles)
+    kept = counts.select(counts.users_per_bin >= request.min_vehicles)
     if kept.bins == 0:
         return None
     statistic = judged_statistic(request)
-    rung = choose_rung(rungs_for(kept, request), request)
-    if not _noisy(rung.scales(1.0)[statistic]).size:
+    accounting = choose_accounting(accountings_for(kept, request), request)
+    if not _noisy(accounting.scales(1.0)[statistic]).size:
         return 1 / PICO
     threshold = request.refuse_above * statistic.largest(request.bound.upper)
 
     def passes(epsilon: float) -> bool:
-        return _median(_noisy(rung.errors(epsilon, request.bound)[statistic])) <= threshold
+        return _median(_noisy(accounting.errors(epsilon, request.bound)[statistic])) <= threshold
 
     # Laplace noise of one scale in all bins would pass here
-    high = _median(_noisy(rung.scales(1.0)[statistic])) / largest_passing_scale(request)
+    high = _median(_noisy(accounting.scales(1.0)[statistic])) / largest_passing_scale(request)
     while not passes(high):
         high *= 2
     low = high / 2
@@ -99,19 +99,19 @@ def passing_epsilon(occupancy: Occupancy, request: Request) -> float | None:
     return math.ceil(high * (1 + 1e-12) * PICO) / PICO
 
 
-def passing_min_vehicles(occupancy: Occupancy, request: Request) -> int | None:
+def passing_min_vehicles(counts: Counts, request: Request) -> int | None:
     """Return the least ``min_vehicles`` at which the request passes, None when no such bin remains.
 
     Fewer bins never cost a vehicle more, so under equal scales the noise falls as ``min_vehicles`` grows:
-    a binary search over the distinct numbers of vehicles. (Other rungs compare bins differently: there the
-    answer passes as well but need not be the least.)
+    a binary search over the distinct numbers of vehicles. (Other accountings compare bins differently: there
+    the answer passes as well but need not be the least.)
     """
-    choices = np.unique(occupancy.users_per_bin)
+    choices = np.unique(counts.users_per_bin)
     choices = choices[choices >= request.min_vehicles]
     low, high = 0, len(choices)
     while low < high:
         middle = (low + high) // 2
-        needed = passing_epsilon(occupancy.select(occupancy.users_per_bin >= choices[middle]), request)
+        needed = passing_epsilon(counts.select(counts.users_per_bin >= choices[middle]), request)
         if needed is not None and needed <= float(request.epsilon.epsilon):
             high = middle
         else:

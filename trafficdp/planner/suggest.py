@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.allocation import Request
 from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
@@ -55,14 +55,14 @@ class Suggestions:
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
 
 
-def suggest(grid: Grid, request: Request, occupancy_of: Callable[[Grid], Occupancy]) -> Suggestions:
-    """Return what would pass. ``occupancy_of`` gives the public counts of any grid; no value is read."""
+def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -> Suggestions:
+    """Return what would pass. ``counts_of`` gives the public counts of any grid; no value is read."""
 
     def passes(candidate: Grid) -> bool:
-        needed = passing_epsilon(occupancy_of(candidate), request)
+        needed = passing_epsilon(counts_of(candidate), request)
         return needed is not None and needed <= float(request.epsilon.epsilon)
 
-    here = occupancy_of(grid)
+    here = counts_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
     longer = (replace(grid, slot_kind=kind) for kind in longer_slots(grid.slot_kind))
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)

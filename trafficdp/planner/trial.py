@@ -1,4 +1,4 @@
-"""How mechanisms are tried before one is chosen: on made-up speeds for the real counts, never on real ones.
+"""How mechanisms are tried before one is chosen: on simulated speeds for the real counts, never on real ones.
 
 The planner never reaches values; whoever builds a Request hands in a Trial that makes some up from a public
 model (``mechanisms.simulated.trial``).
@@ -14,19 +14,19 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 
 class Tries(Protocol):
-    """Made-up cities on given counts, in which any mechanism can be tried."""
+    """Simulated cities on given counts, in which any mechanism can be tried."""
 
     def error(self, mechanism: Mechanism, statistic: Statistic, epsilon: npt.NDArray[np.float64]) -> float:
-        """Return the mean over bins of |estimate - truth| in the made-up city where it is largest.
+        """Return the mean over bins of |estimate - truth| in the simulated city where it is largest.
 
         ``epsilon`` a bin, shape (G,). The same arguments give the same number.
         """
 
 
-Trial = Callable[[Occupancy, ContributionBound], Tries]
+Trial = Callable[[Counts, ContributionBound], Tries]
 """Makes the cities up: a function of public counts and bound alone."""

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.registry import zcdp_mechanism_named
-from trafficdp.mechanisms.separate.zcdp_recipe import LARGEST_RHO, ZCDPPart, ZCDPRecipe
+from trafficdp.mechanisms.separate.calibrated_zcdp import LARGEST_RHO, CalibratedZCDP, ZCDPPart
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.privacy.loss import PICO
@@ -52,8 +52,8 @@ class ZCDPAllocation:
 
     request: ZCDPRequest
     keep: npt.NDArray[np.bool_]
-    occupancy: Occupancy
-    recipe: ZCDPRecipe
+    counts: Counts
+    calibrated: CalibratedZCDP
     event: ZCDPEvent
     reason: str
 
@@ -66,47 +66,48 @@ class ZCDPAllocation:
         """Return the worst-case expected error of every released bin, a statistic."""
         bound = self.request.bound
         return {
-            each: self.recipe.expected_error(each, self.occupancy, bound) for each in self.recipe.statistics
+            each: self.calibrated.expected_error(each, self.counts, bound)
+            for each in self.calibrated.statistics
         }
 
 
-def allocate_zcdp(occupancy: Occupancy, request: ZCDPRequest) -> ZCDPAllocation:
+def allocate_zcdp(counts: Counts, request: ZCDPRequest) -> ZCDPAllocation:
     """Return the allocation of ``request``: bins by public counts, exact losses.
 
     The loss that is charged never exceeds the rho asked for.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, for a mechanism that cannot estimate its
     statistic, and when the noise cannot be drawn.
     """
-    keep, kept = kept_bins(occupancy, request.min_vehicles)
+    keep, kept = kept_bins(counts, request.min_vehicles)
     names = {statistic: request.mechanism[statistic] for statistic in request.tolerance}
     for statistic, name in names.items():
         require_zcdp(name, statistic)
-    recipe, event = _largest_parts(names, request, kept)
+    calibrated, event = _largest_parts(names, request, kept)
     return ZCDPAllocation(
-        request, keep, kept, recipe, event, f"{event.mechanism} by name, each with the same rho"
+        request, keep, kept, calibrated, event, f"{event.mechanism} by name, each with the same rho"
     )
 
 
 def _largest_parts(
-    names: Mapping[Statistic, str], request: ZCDPRequest, kept: Occupancy
-) -> tuple[ZCDPRecipe, ZCDPEvent]:
+    names: Mapping[Statistic, str], request: ZCDPRequest, kept: Counts
+) -> tuple[CalibratedZCDP, ZCDPEvent]:
     """Return the same rho for every statistic, the largest at which no vehicle loses more than is asked.
 
     That is more than an equal part of it where no vehicle is the one that loses most by every statistic.
     """
 
-    def at(pico: int) -> tuple[ZCDPRecipe, ZCDPEvent]:
+    def at(pico: int) -> tuple[CalibratedZCDP, ZCDPEvent]:
         rho = ZCDP(pico).number
-        recipe = ZCDPRecipe({statistic: ZCDPPart(name, rho) for statistic, name in names.items()})
-        return recipe, recipe.event(kept, request.bound)
+        calibrated = CalibratedZCDP({statistic: ZCDPPart(name, rho) for statistic, name in names.items()})
+        return calibrated, calibrated.event(kept, request.bound)
 
     asked = request.rho.pico
     part = asked // len(names)
-    recipe, event = at(part)
+    calibrated, event = at(part)
     if event.loss > request.rho:
         raise UsageError("no noise fits the rho", got=f"rho={request.rho}", todo="ask for a larger one")
     if event.loss.pico >= asked - asked // UNSPENT:
-        return recipe, event
+        return calibrated, event
     # every loss is proportional to the parts, but for rounding
     part = min(part * asked // event.loss.pico, LARGEST_PART)
     while True:

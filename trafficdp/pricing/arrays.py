@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 IntArray = npt.NDArray[np.int64]
 
@@ -35,14 +35,14 @@ class Pieces:
         return np.bincount(self.pair, minlength=pairs).astype(np.int64)
 
 
-def caps(occupancy: Occupancy, rule: str) -> IntArray:
+def caps(counts: Counts, rule: str) -> IntArray:
     """Return m_UB of every bin by "median" (the ceil(L/2)-th largest count) or "argmax".
 
     "argmax": the count m with the largest (sum of min(m_l, m))^2 / m in floats, the largest of equals.
     """
-    cap = np.ones(occupancy.bins, dtype=np.int64)
-    for place, own in _counts(occupancy):
-        ordered = np.sort(occupancy.count[own])
+    cap = np.ones(counts.bins, dtype=np.int64)
+    for place, own in _counts(counts):
+        ordered = np.sort(counts.count[own])
         if rule == "median":
             cap[place] = ordered[len(ordered) // 2]
             continue
@@ -53,14 +53,14 @@ def caps(occupancy: Occupancy, rule: str) -> IntArray:
     return cap
 
 
-def wrapped(occupancy: Occupancy, cap: IntArray) -> Pieces:
+def wrapped(counts: Counts, cap: IntArray) -> Pieces:
     """WrapAround: samples in a row by descending count, cut every m_UB; the last partial array is dropped."""
     pair: list[int] = []
     take: list[int] = []
-    arrays = np.zeros(occupancy.bins, dtype=np.int64)
-    for place, own in _counts(occupancy):
+    arrays = np.zeros(counts.bins, dtype=np.int64)
+    for place, own in _counts(counts):
         size, at = int(cap[place]), 0
-        kept = [min(int(occupancy.count[one]), size) for one in own.tolist()]
+        kept = [min(int(counts.count[one]), size) for one in own.tolist()]
         arrays[place] = sum(kept) // size
         end = int(arrays[place]) * size
         for one, samples in zip(own.tolist(), kept, strict=True):
@@ -71,16 +71,16 @@ def wrapped(occupancy: Occupancy, cap: IntArray) -> Pieces:
                     take.append(number)
             at += samples
     whole = np.array(pair, dtype=np.int64)
-    return Pieces(whole, np.array(take, dtype=np.int64), cap[occupancy.bin_index[whole]], cap, arrays)
+    return Pieces(whole, np.array(take, dtype=np.int64), cap[counts.bin_index[whole]], cap, arrays)
 
 
-def best_fitted(occupancy: Occupancy, cap: IntArray) -> Pieces:
+def best_fitted(counts: Counts, cap: IntArray) -> Pieces:
     """BestFit: a vehicle's samples into the fullest array with room, the oldest of equals, else a new one."""
-    array_of = np.zeros(occupancy.pairs, dtype=np.int64)
-    take = np.minimum(occupancy.count, cap[occupancy.bin_index])
-    arrays = np.zeros(occupancy.bins, dtype=np.int64)
+    array_of = np.zeros(counts.pairs, dtype=np.int64)
+    take = np.minimum(counts.count, cap[counts.bin_index])
+    arrays = np.zeros(counts.bins, dtype=np.int64)
     fill: list[int] = []
-    for place, own in _counts(occupancy):
+    for place, own in _counts(counts):
         rooms: list[tuple[int, int]] = []
         before = len(fill)
         for one, samples in zip(own.tolist(), take[own].tolist(), strict=True):
@@ -95,11 +95,11 @@ def best_fitted(occupancy: Occupancy, cap: IntArray) -> Pieces:
             insort(rooms, (room - samples, array))
         arrays[place] = len(fill) - before
     filled = np.array(fill, dtype=np.int64)
-    return Pieces(np.arange(occupancy.pairs), take, filled[array_of], cap, arrays)
+    return Pieces(np.arange(counts.pairs), take, filled[array_of], cap, arrays)
 
 
-def _counts(occupancy: Occupancy) -> list[tuple[int, IntArray]]:
+def _counts(counts: Counts) -> list[tuple[int, IntArray]]:
     """The pairs of every bin, by descending count, then by vehicle."""
-    order = np.lexsort((occupancy.user_index, -occupancy.count, occupancy.bin_index))
-    ends = np.searchsorted(occupancy.bin_index[order], np.arange(occupancy.bins + 1))
-    return [(place, order[ends[place] : ends[place + 1]]) for place in range(occupancy.bins)]
+    order = np.lexsort((counts.user_index, -counts.count, counts.bin_index))
+    ends = np.searchsorted(counts.bin_index[order], np.arange(counts.bins + 1))
+    return [(place, order[ends[place] : ends[place + 1]]) for place in range(counts.bins)]

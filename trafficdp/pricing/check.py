@@ -14,8 +14,8 @@ a spacing c > 1 floors, plus K/B' for a vehicle mean. The best d is found as k i
 **blocks**: the sum over blocks of the largest ceil(D 2^shift / a), divided by s; D the change of the item.
 **moment_blocks** have a file of their own, ``moment_blocks``.
 
-**consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's fixes in all
-bins of p.
+**consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's records in
+all bins of p.
 
 **mechanism**, **zcdp_mechanism**: ``mechanisms``, ``zcdp``.
 """
@@ -30,19 +30,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.blocks.recipe import BlockRecipe
-from trafficdp.mechanisms.clip_user.recipe import SuppressedRecipe
-from trafficdp.mechanisms.consistent.recipe import ConsistentRecipe
+from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
+from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
+from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
 from trafficdp.mechanisms.laplace.lattice import Lattice
-from trafficdp.mechanisms.laplace.lattice_recipe import LatticeRecipe
-from trafficdp.mechanisms.mean_variance.block_recipe import MomentBlockRecipe
-from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
-from trafficdp.mechanisms.recipe import Recipe
-from trafficdp.mechanisms.separate.recipe import MechanismRecipe
-from trafficdp.mechanisms.separate.zcdp_recipe import ZCDPRecipe
+from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing.exact import (
     FRACTION_BITS,
@@ -72,87 +72,89 @@ class _Terms:
     denominator: ObjectArray
 
 
-def check_recipe(recipe: Recipe, occupancy: Occupancy, bound: ContributionBound, charged: IntArray) -> None:
+def check_calibrated(
+    calibrated: Calibrated, counts: Counts, bound: ContributionBound, charged: IntArray
+) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged`` (10^-12, shape (users,)).
 
-    Also for a kind of recipe without a price of its own here.
+    Also for a kind of calibrated mechanism without a price of its own here.
     """
-    if isinstance(recipe, LatticeRecipe):
-        check_lattices(occupancy, bound, recipe.lattices, charged)
-    elif isinstance(recipe, SuppressedRecipe):
-        check_lattices(recipe.rest(occupancy, bound), bound, recipe.lattices, charged)
-    elif isinstance(recipe, MomentBlockRecipe):
-        check_moment_blocks(occupancy, bound, recipe.lattice, charged)
-    elif isinstance(recipe, MomentsRecipe):
-        check_moments(occupancy, bound, recipe.lattices, charged)
-    elif isinstance(recipe, BlockRecipe):
-        check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged)
-    elif isinstance(recipe, ConsistentRecipe):
-        check_blocks(occupancy, bound, recipe.statistics, recipe.lattice, charged, recipe.parents.of)
-    elif isinstance(recipe, MechanismRecipe):
+    if isinstance(calibrated, CalibratedLattice):
+        check_lattices(counts, bound, calibrated.lattices, charged)
+    elif isinstance(calibrated, CalibratedSuppression):
+        check_lattices(calibrated.rest(counts, bound), bound, calibrated.lattices, charged)
+    elif isinstance(calibrated, CalibratedMomentBlocks):
+        check_moment_blocks(counts, bound, calibrated.lattice, charged)
+    elif isinstance(calibrated, CalibratedMoments):
+        check_moments(counts, bound, calibrated.lattices, charged)
+    elif isinstance(calibrated, CalibratedBlocks):
+        check_blocks(counts, bound, calibrated.statistics, calibrated.lattice, charged)
+    elif isinstance(calibrated, CalibratedConsistent):
+        check_blocks(counts, bound, calibrated.statistics, calibrated.lattice, charged, calibrated.parents.of)
+    elif isinstance(calibrated, CalibratedSeparately):
         require_covered(
             [
                 losses
-                for statistic, part in recipe.parts.items()
-                for losses in pure_losses(part.named, occupancy, bound, statistic, part.epsilon)
+                for statistic, part in calibrated.parts.items()
+                for losses in pure_losses(part.named, counts, bound, statistic, part.epsilon)
             ],
             charged,
         )
-    elif isinstance(recipe, ZCDPRecipe):
+    elif isinstance(calibrated, CalibratedZCDP):
         require_covered(
             [
                 losses
-                for statistic, part in recipe.parts.items()
-                for losses in zcdp_losses(part.named, occupancy, bound, statistic, part.rho)
+                for statistic, part in calibrated.parts.items()
+                for losses in zcdp_losses(part.named, counts, bound, statistic, part.rho)
             ],
             charged,
         )
     else:
-        raise unsound(f"a recipe of kind {recipe.kind}, which has no second price")
+        raise unsound(f"a calibrated mechanism of kind {calibrated.kind}, which has no second price")
 
 
 def check_lattices(
-    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
+    counts: Counts, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
 ) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged`` (pico-epsilons, shape (users,))."""
-    _check_terms(occupancy, charged, lambda pairs: _lattice_terms(occupancy, bound, lattices, pairs))
+    _check_terms(counts, charged, lambda pairs: _lattice_terms(counts, bound, lattices, pairs))
 
 
 def check_moments(
-    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
+    counts: Counts, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], charged: IntArray
 ) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged``, or a sum would be bare."""
     if not {Statistic.MEAN, Statistic.VARIANCE} <= lattices.keys():
         raise unsound("sums of speeds or of products without noise")
     if int(lattices[Statistic.MEAN].spacing.max(initial=1)) != 1:
         raise unsound("sums of speeds on a spacing")
-    _check_terms(occupancy, charged, lambda pairs: _moment_terms(occupancy, bound, lattices, pairs))
+    _check_terms(counts, charged, lambda pairs: _moment_terms(counts, bound, lattices, pairs))
 
 
-def _check_terms(occupancy: Occupancy, charged: IntArray, terms_of: Callable[[IntArray], _Terms]) -> None:
+def _check_terms(counts: Counts, charged: IntArray, terms_of: Callable[[IntArray], _Terms]) -> None:
     """Raise AllocationError if the terms of some vehicle's pairs add up to more than ``charged``."""
-    whole, rest = _zeros(occupancy), _zeros(occupancy)
-    for start in range(0, occupancy.pairs, CHUNK):
-        pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
+    whole, rest = _zeros(counts), _zeros(counts)
+    for start in range(0, counts.pairs, CHUNK):
+        pairs = np.arange(start, min(start + CHUNK, counts.pairs))
         terms = terms_of(pairs)
         scaled = (terms.numerator * (PICO << FRACTION_BITS)) // terms.denominator
-        users = occupancy.user_index[pairs]
+        users = counts.user_index[pairs]
         np.add.at(whole, users, (scaled >> FRACTION_BITS).astype(np.int64))
         np.add.at(rest, users, (scaled & ((1 << FRACTION_BITS) - 1)).astype(np.int64))
     whole += rest >> FRACTION_BITS
     rest &= (1 << FRACTION_BITS) - 1
     # each pair was rounded down by less than one 2^-30
-    most = whole + ((rest + occupancy.bins_per_user) >> FRACTION_BITS) + 1
+    most = whole + ((rest + counts.bins_per_user) >> FRACTION_BITS) + 1
     refuse_undercharged(int(np.count_nonzero(whole > charged)))
     for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
-        pairs = np.flatnonzero(occupancy.user_index == user)
+        pairs = np.flatnonzero(counts.user_index == user)
         terms = terms_of(pairs)
         loss = sum(map(Fraction, terms.numerator.tolist(), terms.denominator.tolist()), Fraction(0))
         refuse_undercharged(int(loss * PICO > int(charged[user])))
 
 
 def check_blocks(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistics: tuple[Statistic, ...],
     lattice: BlockLattice,
@@ -170,29 +172,29 @@ def check_blocks(
     units: list[IntArray] = []
     above = np.zeros(len(lattice.bin), dtype=np.bool_)
     if parent is not None:
-        above = lattice.bin >= occupancy.bins
-        keys, units = _of_parents(occupancy, bound, lattice, np.flatnonzero(above), parent, blocks)
+        above = lattice.bin >= counts.bins
+        keys, units = _of_parents(counts, bound, lattice, np.flatnonzero(above), parent, blocks)
     for statistic in statistics:
         mine = np.flatnonzero([each is statistic for each in lattice.statistic] & ~above)
-        item_of = np.full(occupancy.bins, -1, dtype=np.int64)
+        item_of = np.full(counts.bins, -1, dtype=np.int64)
         item_of[lattice.bin[mine]] = mine
         if len(np.unique(lattice.bin[mine])) != len(mine):
             raise unsound(f"the {statistic.value} of a bin would be drawn twice")
-        for start in range(0, occupancy.pairs, CHUNK):
-            pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
-            change = integer_moves(statistic, bound, occupancy, pairs)
+        for start in range(0, counts.pairs, CHUNK):
+            pairs = np.arange(start, min(start + CHUNK, counts.pairs))
+            change = integer_moves(statistic, bound, counts, pairs)
             pairs, change = pairs[change > 0], change[change > 0]
-            item = item_of[occupancy.bin_index[pairs]]
+            item = item_of[counts.bin_index[pairs]]
             if int(item.min(initial=0)) < 0 or int(lattice.half_width[item].min(initial=1)) < 1:
                 raise unsound(f"the {statistic.value} of a bin would have no noise")
             units.append(_units(lattice, item, change))
-            keys.append(occupancy.user_index[pairs] * blocks + lattice.block[item])
+            keys.append(counts.user_index[pairs] * blocks + lattice.block[item])
     if not keys:
         return
     group, place = np.unique(np.concatenate(keys), return_inverse=True)
     most = np.zeros(len(group), dtype=np.int64)
     np.maximum.at(most, place, np.concatenate(units))
-    total = np.zeros(occupancy.users, dtype=np.int64)
+    total = np.zeros(counts.users, dtype=np.int64)
     np.add.at(total, group // blocks, most)
     scale = Fraction(lattice.scale)
     over, under = scale.denominator * PICO, scale.numerator
@@ -200,7 +202,7 @@ def check_blocks(
 
 
 def _of_parents(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     lattice: BlockLattice,
     items: IntArray,
@@ -209,21 +211,21 @@ def _of_parents(
 ) -> tuple[list[IntArray], list[IntArray]]:
     """Keys (user and block) and units of the parents, whose items are ``items``."""
     number = int(parent.max(initial=-1)) + 1
-    if len(parent) != occupancy.bins or int(parent.min(initial=-1)) < -1:
+    if len(parent) != counts.bins or int(parent.min(initial=-1)) < -1:
         raise unsound("parents of other bins")
-    item_of = dict(zip((lattice.bin[items] - occupancy.bins).tolist(), items.tolist(), strict=True))
+    item_of = dict(zip((lattice.bin[items] - counts.bins).tolist(), items.tolist(), strict=True))
     means = all(lattice.statistic[item] is Statistic.MEAN for item in items.tolist())
     if not means or len(items) != number or sorted(item_of) != list(range(number)):
         raise unsound("the mean over a parent would be drawn twice or not at all")
-    pairs = np.flatnonzero(parent[occupancy.bin_index] >= 0)
-    where = (occupancy.user_index[pairs], parent[occupancy.bin_index[pairs]])
+    pairs = np.flatnonzero(parent[counts.bin_index] >= 0)
+    where = (counts.user_index[pairs], parent[counts.bin_index[pairs]])
     # what is there twice is added up
-    fixes = sparse.coo_array((occupancy.count[pairs], where), shape=(occupancy.users, number)).tocsr().tocoo()
-    user = fixes.row.astype(np.int64)
-    item = np.array([item_of[each] for each in range(number)], dtype=np.int64)[fixes.col]
+    records = sparse.coo_array((counts.count[pairs], where), shape=(counts.users, number)).tocsr().tocoo()
+    user = records.row.astype(np.int64)
+    item = np.array([item_of[each] for each in range(number)], dtype=np.int64)[records.col]
     if int(lattice.half_width[item].min(initial=1)) < 1:
         raise unsound("the mean over a parent would have no noise")
-    change = fixes.data.astype(object) * bound.steps
+    change = records.data.astype(object) * bound.steps
     return [user * blocks + lattice.block[item]], [_units(lattice, item, change)]
 
 
@@ -237,11 +239,11 @@ def _units(lattice: BlockLattice, item: IntArray, change: ObjectArray) -> IntArr
 
 
 def _lattice_terms(
-    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
+    counts: Counts, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
 ) -> _Terms:
-    place = occupancy.bin_index[pairs]
-    count = occupancy.count[pairs].astype(object)
-    samples = occupancy.samples_per_bin[place].astype(object)
+    place = counts.bin_index[pairs]
+    count = counts.count[pairs].astype(object)
+    samples = counts.samples_per_bin[place].astype(object)
     one = np.ones(len(pairs), dtype=object)
     steps = bound.steps
     # k (linear + (N - k) bend) + floor, each a fraction
@@ -270,14 +272,14 @@ def _lattice_terms(
 
 
 def _moment_terms(
-    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
+    counts: Counts, bound: ContributionBound, lattices: Mapping[Statistic, Lattice], pairs: IntArray
 ) -> _Terms:
-    place = occupancy.bin_index[pairs]
-    count = occupancy.count[pairs].astype(object)
+    place = counts.bin_index[pairs]
+    count = counts.count[pairs].astype(object)
     one = np.ones(len(pairs), dtype=object)
     steps = one * bound.steps
     first, first_over = _exact(lattices[Statistic.MEAN], place, one == 1)
-    varies = occupancy.samples_per_bin[place] > 1
+    varies = counts.samples_per_bin[place] > 1
     products = lattices[Statistic.VARIANCE]
     second, second_over = _exact(products, place, varies)
     spacing = products.spacing[place].astype(object)
@@ -304,5 +306,5 @@ def _exact(
     return as_ratio(np.where(varies, scale, 1.0))
 
 
-def _zeros(occupancy: Occupancy) -> IntArray:
-    return np.zeros(occupancy.users, dtype=np.int64)
+def _zeros(counts: Counts) -> IntArray:
+    return np.zeros(counts.users, dtype=np.int64)

@@ -48,7 +48,7 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.moment import Moment
 from trafficdp.mechanisms.two_moments import TwoMoments
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing.arrays import Pieces, best_fitted, caps, wrapped
 from trafficdp.pricing.exact import (
@@ -72,7 +72,7 @@ MEAN_PART = 2 / 3
 
 def pure_losses(
     mechanism: Mechanism,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
@@ -81,45 +81,45 @@ def pure_losses(
 
     Raises AllocationError for an epsilon that is not above 0 and finite, and where noise is missing.
     """
-    if epsilon.shape != (occupancy.bins,) or not bool(np.all((epsilon > 0) & np.isfinite(epsilon))):
+    if epsilon.shape != (counts.bins,) or not bool(np.all((epsilon > 0) & np.isfinite(epsilon))):
         raise unsound("a bin without an epsilon")
     if isinstance(mechanism, TwoMoments):
         means = mechanism.means
         if statistic is not Statistic.VARIANCE:
-            return pure_losses(means, occupancy, bound, statistic, epsilon)
+            return pure_losses(means, counts, bound, statistic, epsilon)
         first = epsilon * MEAN_PART
         rest = np.nextafter(epsilon - first, 0.0)
-        return pure_losses(means, occupancy, bound, Statistic.MEAN, first) + pure_losses(
-            means, occupancy, squares(bound), Statistic.MEAN, rest
+        return pure_losses(means, counts, bound, Statistic.MEAN, first) + pure_losses(
+            means, counts, squares(bound), Statistic.MEAN, rest
         )
-    asked = (occupancy, bound, statistic, epsilon)
+    asked = (counts, bound, statistic, epsilon)
     if isinstance(mechanism, Baseline):
-        return [_by_lattice(occupancy, bound, statistic, mechanism.noise_terms(*asked))]
+        return [_by_lattice(counts, bound, statistic, mechanism.noise_terms(*asked))]
     if isinstance(mechanism, Pooled):
-        return [_by_lattice(_capped(occupancy, mechanism), bound, statistic, mechanism.noise_terms(*asked))]
+        return [_by_lattice(_capped(counts, mechanism), bound, statistic, mechanism.noise_terms(*asked))]
     if isinstance(mechanism, ArrayAveraging):
-        pieces = _pieces(occupancy, mechanism)
+        pieces = _pieces(counts, mechanism)
         (term,) = mechanism.noise_terms(*asked)
-        moved = _of_pairs(occupancy, pieces, _changes(occupancy, pieces, bound))
-        return [by_noise(occupancy.user_index, moved, term.scale[occupancy.bin_index])]
+        moved = _of_pairs(counts, pieces, _changes(counts, pieces, bound))
+        return [by_noise(counts.user_index, moved, term.scale[counts.bin_index])]
     if isinstance(mechanism, Levy) and not mechanism.guaranteed:
-        return _of_levy(mechanism, occupancy, bound, epsilon)
+        return _of_levy(mechanism, counts, bound, epsilon)
     if isinstance(mechanism, Quantile):
-        return _of_quantile(occupancy, _pieces(occupancy, mechanism), epsilon)
+        return _of_quantile(counts, _pieces(counts, mechanism), epsilon)
     if isinstance(mechanism, TwoStage):
-        return _of_two_stages(mechanism, occupancy, bound, statistic, epsilon)
+        return _of_two_stages(mechanism, counts, bound, statistic, epsilon)
     if isinstance(mechanism, WorstCaseClipping):
-        return _of_clipping(mechanism, occupancy, bound, statistic, epsilon)
+        return _of_clipping(mechanism, counts, bound, statistic, epsilon)
     if isinstance(mechanism, DirectClipping):
         (term,) = mechanism.noise_terms(*asked)
-        moved = clipped_change(occupancy, bound, rank_of(epsilon))
-        return [by_noise(occupancy.user_index, moved, term.scale[occupancy.bin_index])]
+        moved = clipped_change(counts, bound, rank_of(epsilon))
+        return [by_noise(counts.user_index, moved, term.scale[counts.bin_index])]
     if isinstance(mechanism, Huber):
-        return _of_huber(mechanism, occupancy, bound, statistic, epsilon)
+        return _of_huber(mechanism, counts, bound, statistic, epsilon)
     if isinstance(mechanism, LinfBlock):
-        return [_of_blocks(mechanism, occupancy, bound, statistic, epsilon)]
+        return [_of_blocks(mechanism, counts, bound, statistic, epsilon)]
     # AKMV's own theorem, and all that is known of any other
-    return [whole_epsilon(occupancy, epsilon, np.ones(occupancy.pairs, dtype=bool))]
+    return [whole_epsilon(counts, epsilon, np.ones(counts.pairs, dtype=bool))]
 
 
 def squares(bound: ContributionBound) -> ContributionBound:
@@ -129,163 +129,159 @@ def squares(bound: ContributionBound) -> ContributionBound:
 
 
 def whole_epsilon(
-    occupancy: Occupancy, epsilon: FloatArray, who: npt.NDArray[np.bool_], part: Fraction = Fraction(1)
+    counts: Counts, epsilon: FloatArray, who: npt.NDArray[np.bool_], part: Fraction = Fraction(1)
 ) -> Losses:
     """Return ``part`` of the bin's epsilon for the pairs ``who`` (P,)."""
-    above, below = as_ratio(epsilon[occupancy.bin_index[who]])
-    return Losses(occupancy.user_index[who], above, below).times(part)
+    above, below = as_ratio(epsilon[counts.bin_index[who]])
+    return Losses(counts.user_index[who], above, below).times(part)
 
 
 def _by_lattice(
-    occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, terms: tuple[NoiseTerm, ...]
+    counts: Counts, bound: ContributionBound, statistic: Statistic, terms: tuple[NoiseTerm, ...]
 ) -> Losses:
     (term,) = terms
-    index = occupancy.bin_index
-    change = integer_moves(statistic, bound, occupancy)
+    index = counts.bin_index
+    change = integer_moves(statistic, bound, counts)
     if statistic is Statistic.VARIANCE:
         # one step of noise is a power of two times one of N Q - S^2
-        one = float(bound.step) ** 2 / occupancy.samples_per_bin.astype(np.float64) ** 2
+        one = float(bound.step) ** 2 / counts.samples_per_bin.astype(np.float64) ** 2
         exponent = np.rint(np.log2(term.step / one)).astype(np.int64)[index]
         coarse = (change > 0) & (exponent > 0)
         change = (change >> np.maximum(exponent, 0).astype(object)) + coarse
-    return by_noise(occupancy.user_index, change, term.scale[index])
+    return by_noise(counts.user_index, change, term.scale[index])
 
 
-def _capped(occupancy: Occupancy, mechanism: Pooled) -> Occupancy:
-    cap = caps(occupancy, mechanism.cap.value)
-    count = np.minimum(occupancy.count, cap[occupancy.bin_index])
-    return Occupancy(
-        cell=occupancy.cell,
-        slot=occupancy.slot,
-        bin_index=occupancy.bin_index,
-        user_index=occupancy.user_index,
+def _capped(counts: Counts, mechanism: Pooled) -> Counts:
+    cap = caps(counts, mechanism.cap.value)
+    count = np.minimum(counts.count, cap[counts.bin_index])
+    return Counts(
+        cell=counts.cell,
+        slot=counts.slot,
+        bin_index=counts.bin_index,
+        user_index=counts.user_index,
         count=count,
-        users=occupancy.users,
+        users=counts.users,
     )
 
 
-def _pieces(occupancy: Occupancy, mechanism: ArrayAveraging | Levy | Quantile) -> Pieces:
-    cap = caps(occupancy, mechanism.cap.value)
-    return wrapped(occupancy, cap) if mechanism.grouping == "wrap_around" else best_fitted(occupancy, cap)
+def _pieces(counts: Counts, mechanism: ArrayAveraging | Levy | Quantile) -> Pieces:
+    cap = caps(counts, mechanism.cap.value)
+    return wrapped(counts, cap) if mechanism.grouping == "wrap_around" else best_fitted(counts, cap)
 
 
-def _changes(occupancy: Occupancy, pieces: Pieces, bound: ContributionBound) -> IntArray:
+def _changes(counts: Counts, pieces: Pieces, bound: ContributionBound) -> IntArray:
     """ceil(M r/w) of every piece: how far it moves the rounded mean of its array, in q/m_UB."""
-    top = (pieces.cap * bound.steps)[occupancy.bin_index[pieces.pair]]
+    top = (pieces.cap * bound.steps)[counts.bin_index[pieces.pair]]
     return np.asarray(-(-top * pieces.take // pieces.fill), dtype=np.int64)
 
 
-def _of_pairs(occupancy: Occupancy, pieces: Pieces, amount: IntArray) -> ObjectArray:
-    total = np.zeros(occupancy.pairs, dtype=np.int64)
+def _of_pairs(counts: Counts, pieces: Pieces, amount: IntArray) -> ObjectArray:
+    total = np.zeros(counts.pairs, dtype=np.int64)
     np.add.at(total, pieces.pair, amount)
     return total.astype(object)
 
 
-def _most(occupancy: Occupancy, amount: ObjectArray) -> IntArray:
-    largest = np.zeros(occupancy.bins, dtype=np.int64)
-    np.maximum.at(largest, occupancy.bin_index, amount.astype(np.int64))
+def _most(counts: Counts, amount: ObjectArray) -> IntArray:
+    largest = np.zeros(counts.bins, dtype=np.int64)
+    np.maximum.at(largest, counts.bin_index, amount.astype(np.int64))
     return largest
 
 
-def _of_levy(
-    mechanism: Levy, occupancy: Occupancy, bound: ContributionBound, epsilon: FloatArray
-) -> list[Losses]:
-    pieces = _pieces(occupancy, mechanism)
-    change, top, index = _changes(occupancy, pieces, bound), pieces.cap * bound.steps, occupancy.bin_index
+def _of_levy(mechanism: Levy, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> list[Losses]:
+    pieces = _pieces(counts, mechanism)
+    change, top, index = _changes(counts, pieces, bound), pieces.cap * bound.steps, counts.bin_index
     upper = float(bound.upper)
     tau = upper * np.sqrt(np.log(2.0 * pieces.arrays / mechanism.gamma) / (2.0 * pieces.cap))
     width = np.clip(np.ceil(np.minimum(tau / upper, 1.0) * top).astype(np.int64), 1, top)
     parts = -(-top // width)
     selects = parts > 1
     # (numerator, denominator) of the worst part so far, compared crosswise
-    best, over = np.zeros(occupancy.pairs, dtype=object), np.ones(occupancy.pairs, dtype=object)
+    best, over = np.zeros(counts.pairs, dtype=object), np.ones(counts.pairs, dtype=object)
     for part in range(int(parts.max(initial=0))):
         j = np.minimum(part, parts - 1)
         twice = j * width + np.minimum((j + 1) * width, top)
         reach = mechanism.halves * width
         low, high = np.maximum(-((reach - twice) // 2), 0), np.minimum((twice + reach) // 2, top)
         across = np.where(selects, high - low, top)
-        moved = _of_pairs(occupancy, pieces, np.minimum(change, across[index[pieces.pair]]))
+        moved = _of_pairs(counts, pieces, np.minimum(change, across[index[pieces.pair]]))
         share = np.where(selects, epsilon / 2, epsilon)
-        scale = np.asarray(_most(occupancy, moved).astype(np.float64) / share * WIDER)
-        own = by_noise(np.arange(occupancy.pairs), moved, scale[index])
+        scale = np.asarray(_most(counts, moved).astype(np.float64) / share * WIDER)
+        own = by_noise(np.arange(counts.pairs), moved, scale[index])
         more = own.numerator * over[own.user] > best[own.user] * own.denominator
         best[own.user[more]], over[own.user[more]] = own.numerator[more], own.denominator[more]
-    touched = pieces.touched(occupancy.pairs)
+    touched = pieces.touched(counts.pairs)
     reached = (touched > 0) & selects[index]
     return [
-        Losses(occupancy.user_index, best, over),
-        _of_choice(occupancy, touched, epsilon / 2, reached),
+        Losses(counts.user_index, best, over),
+        _of_choice(counts, touched, epsilon / 2, reached),
     ]
 
 
-def _of_choice(
-    occupancy: Occupancy, touched: IntArray, epsilon: FloatArray, who: npt.NDArray[np.bool_]
-) -> Losses:
+def _of_choice(counts: Counts, touched: IntArray, epsilon: FloatArray, who: npt.NDArray[np.bool_]) -> Losses:
     """2 c/scale of a noisy choice at ``epsilon`` for the pairs ``who``; c the most arrays one can touch."""
-    most = _most(occupancy, touched.astype(object))
+    most = _most(counts, touched.astype(object))
     scale = np.asarray(2.0 * most / epsilon * WIDER, dtype=np.float64)
-    index = occupancy.bin_index[who]
-    return by_noise(occupancy.user_index[who], (2 * most[index]).astype(object), scale[index])
+    index = counts.bin_index[who]
+    return by_noise(counts.user_index[who], (2 * most[index]).astype(object), scale[index])
 
 
-def _of_quantile(occupancy: Occupancy, pieces: Pieces, epsilon: FloatArray) -> list[Losses]:
-    touched = pieces.touched(occupancy.pairs)
+def _of_quantile(counts: Counts, pieces: Pieces, epsilon: FloatArray) -> list[Losses]:
+    touched = pieces.touched(counts.pairs)
     reached = touched > 0
-    end = _of_choice(occupancy, touched, epsilon / 4, reached)
+    end = _of_choice(counts, touched, epsilon / 4, reached)
     one = np.ones(int(reached.sum()), dtype=np.int64).astype(object)
-    scale = (1.0 / (epsilon / 2) * WIDER)[occupancy.bin_index[reached]]
-    return [end, end, by_noise(occupancy.user_index[reached], one, scale)]
+    scale = (1.0 / (epsilon / 2) * WIDER)[counts.bin_index[reached]]
+    return [end, end, by_noise(counts.user_index[reached], one, scale)]
 
 
 def _of_two_stages(
     mechanism: TwoStage,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
 ) -> list[Losses]:
-    index, users = occupancy.bin_index, occupancy.users_per_bin
-    order = np.lexsort((occupancy.count, index))
-    median = occupancy.count[order][np.cumsum(users) - users + users // 2]
+    index, users = counts.bin_index, counts.users_per_bin
+    order = np.lexsort((counts.count, index))
+    median = counts.count[order][np.cumsum(users) - users + users // 2]
     sigma = float(bound.upper) / 2 if mechanism.sigma is None else mechanism.sigma
     tau = sigma * np.sqrt(2 * np.log(2 * users / mechanism.gamma) / median)
     whole = np.ceil(tau / float(bound.step)) >= bound.steps
-    weight = occupancy.count if statistic is Statistic.MEAN else np.ones_like(occupancy.count)
-    most = _most(occupancy, weight.astype(object))[index].astype(object)
-    everyone = np.ones(occupancy.pairs, dtype=bool)
-    second = whole_epsilon(occupancy, np.where(whole, epsilon, epsilon / 2), everyone, SPENT)
+    weight = counts.count if statistic is Statistic.MEAN else np.ones_like(counts.count)
+    most = _most(counts, weight.astype(object))[index].astype(object)
+    everyone = np.ones(counts.pairs, dtype=bool)
+    second = whole_epsilon(counts, np.where(whole, epsilon, epsilon / 2), everyone, SPENT)
     noise = Losses(second.user, second.numerator * weight.astype(object), second.denominator * most)
-    return [whole_epsilon(occupancy, epsilon / 2, ~whole[index], SPENT), noise]
+    return [whole_epsilon(counts, epsilon / 2, ~whole[index], SPENT), noise]
 
 
 def _of_huber(
     mechanism: Huber,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
 ) -> list[Losses]:
-    index = occupancy.bin_index
-    parts = mechanism.parts(occupancy, bound, statistic, epsilon)
-    free = np.zeros(occupancy.bins, dtype=bool)
+    index = counts.bin_index
+    parts = mechanism.parts(counts, bound, statistic, epsilon)
+    free = np.zeros(counts.bins, dtype=bool)
     if statistic is Statistic.VARIANCE:
         error = parts[1].clean + float(bound.upper) * parts[0].clean
-        free = (occupancy.samples_per_bin == 1) | (error > float(bound.upper**2) / 8)
+        free = (counts.samples_per_bin == 1) | (error > float(bound.upper**2) / 8)
     found = []
     for power, part in enumerate(parts, 1):
         huber = (part.huber & ~free)[index]
         others = np.flatnonzero(~part.huber[index] & ~free[index])
         moved = part.laplace.used[others].astype(object) * bound.steps**power
         scale = part.laplace.scale(part.epsilon)[index[others]]
-        found.append(whole_epsilon(occupancy, epsilon / len(parts), huber, SPENT))
-        found.append(by_noise(occupancy.user_index[others], moved, scale))
+        found.append(whole_epsilon(counts, epsilon / len(parts), huber, SPENT))
+        found.append(by_noise(counts.user_index[others], moved, scale))
     return found
 
 
 def _of_clipping(
     mechanism: WorstCaseClipping,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
@@ -297,30 +293,30 @@ def _of_clipping(
         moments = [(moments[0][0], first), (second, np.nextafter(epsilon - first, 0.0))]
     found = []
     for moment, part in moments:
-        clipping = mechanism.clipping(occupancy, moment, part)
-        whole = occupancy.count.astype(object) * moment.steps
+        clipping = mechanism.clipping(counts, moment, part)
+        whole = counts.count.astype(object) * moment.steps
         left = np.where(clipping.cut < 0, 0, whole - 2 * np.maximum(clipping.cut, 0).astype(object))
-        found.append(by_noise(occupancy.user_index, left, clipping.scale[occupancy.bin_index]))
+        found.append(by_noise(counts.user_index, left, clipping.scale[counts.bin_index]))
     return found
 
 
 def _of_blocks(
     mechanism: LinfBlock,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     epsilon: FloatArray,
 ) -> Losses:
-    plan = mechanism.plan(occupancy, bound, (statistic,), epsilon)
-    change = integer_moves(statistic, bound, occupancy)
+    plan = mechanism.plan(counts, bound, (statistic,), epsilon)
+    change = integer_moves(statistic, bound, counts)
     pairs = np.flatnonzero(change > 0)
-    place = occupancy.bin_index[pairs]
+    place = counts.bin_index[pairs]
     if int(plan.block[place].min(initial=0)) < 0 or int(plan.half_width[place].min(initial=1)) < 1:
         raise unsound("a number that can vary would have no noise")
     finer, coarser = (np.maximum(sign * plan.shift[place], 0).astype(object) for sign in (1, -1))
     moved = ((change[pairs] << finer) >> coarser) + (coarser > 0)
     units = -(-moved // plan.half_width[place].astype(object))
-    key = occupancy.user_index[pairs] * max(1, len(plan.scale)) + plan.block[place]
+    key = counts.user_index[pairs] * max(1, len(plan.scale)) + plan.block[place]
     group, where = np.unique(key, return_inverse=True)
     most = np.zeros(len(group), dtype=np.int64)
     np.maximum.at(most, where, units.astype(np.int64))

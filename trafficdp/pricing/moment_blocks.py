@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing.exact import PICO, best_whole, refuse_undercharged, unsound
 
@@ -24,18 +24,18 @@ CHUNK = 500_000
 
 
 def check_moment_blocks(
-    occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice, charged: IntArray
+    counts: Counts, bound: ContributionBound, lattice: BlockLattice, charged: IntArray
 ) -> None:
     """Raise AllocationError if some vehicle loses more than ``charged``, or a sum would be bare."""
     if lattice.scale <= 0 or not np.isfinite(lattice.scale):
         raise unsound("block noise without a scale")
-    varies = occupancy.samples_per_bin > 1
+    varies = counts.samples_per_bin > 1
     item = {}
     for statistic, needed in ((Statistic.MEAN, varies | True), (Statistic.VARIANCE, varies)):
         mine = np.flatnonzero([each is statistic for each in lattice.statistic])
         if sorted(lattice.bin[mine].tolist()) != np.flatnonzero(needed).tolist():
             raise unsound(f"the {statistic.value} of a bin would have no noise, or be drawn twice")
-        item[statistic] = np.full(occupancy.bins, -1, dtype=np.int64)
+        item[statistic] = np.full(counts.bins, -1, dtype=np.int64)
         item[statistic][lattice.bin[mine]] = mine
     if int(lattice.half_width.min(initial=1)) < 1:
         raise unsound("a number would have no noise")
@@ -48,12 +48,12 @@ def check_moment_blocks(
             or block_of.setdefault(("second", two), one) != one
         ):
             raise unsound("sums of products in other blocks than their means")
-    total = np.zeros(occupancy.users, dtype=np.int64)
+    total = np.zeros(counts.users, dtype=np.int64)
     blocks = int(lattice.block.max(initial=0)) + 1
     group, place = np.unique(
-        occupancy.user_index * blocks + lattice.block[first[occupancy.bin_index]], return_inverse=True
+        counts.user_index * blocks + lattice.block[first[counts.bin_index]], return_inverse=True
     )
-    alone, other, both = _moment_block_units(occupancy, bound, lattice, first, second)
+    alone, other, both = _moment_block_units(counts, bound, lattice, first, second)
     top, at, after = _two_largest(alone, place, len(group))
     own, own_at, own_after = _two_largest(other, place, len(group))
     apart = np.where(at == own_at, np.maximum(top + own_after, after + own), top + own)
@@ -67,14 +67,14 @@ def check_moment_blocks(
 
 
 def _moment_block_units(
-    occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice, first: IntArray, second: IntArray
+    counts: Counts, bound: ContributionBound, lattice: BlockLattice, first: IntArray, second: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Units of every pair: its most by the sum of speeds, by that of products, by both of one bin."""
     results: list[list[IntArray]] = [[], [], []]
-    for start in range(0, occupancy.pairs, CHUNK):
-        pairs = np.arange(start, min(start + CHUNK, occupancy.pairs))
-        count = occupancy.count[pairs].astype(object)
-        one, two = first[occupancy.bin_index[pairs]], second[occupancy.bin_index[pairs]]
+    for start in range(0, counts.pairs, CHUNK):
+        pairs = np.arange(start, min(start + CHUNK, counts.pairs))
+        count = counts.count[pairs].astype(object)
+        one, two = first[counts.bin_index[pairs]], second[counts.bin_index[pairs]]
         widths, up, down = [], [], []
         for each in (one, two):
             widths.append(lattice.half_width[each].astype(object))

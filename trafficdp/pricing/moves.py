@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
@@ -18,16 +18,16 @@ ObjectArray = npt.NDArray[np.object_]
 
 
 def integer_moves(
-    statistic: Statistic, bound: ContributionBound, occupancy: Occupancy, pairs: IntArray | None = None
+    statistic: Statistic, bound: ContributionBound, counts: Counts, pairs: IntArray | None = None
 ) -> ObjectArray:
     """Return K m; K^2 times the most of k (N - k), k <= m; or K, of ``pairs`` (all when left out)."""
-    chosen = np.arange(occupancy.pairs) if pairs is None else pairs
-    count = occupancy.count[chosen].astype(object)
+    chosen = np.arange(counts.pairs) if pairs is None else pairs
+    count = counts.count[chosen].astype(object)
     if statistic is Statistic.MEAN:
         return count * bound.steps
     if statistic is Statistic.VEHICLE_MEAN:
         return count * 0 + bound.steps
-    samples = occupancy.samples_per_bin[occupancy.bin_index[chosen]].astype(object)
+    samples = counts.samples_per_bin[counts.bin_index[chosen]].astype(object)
     most = np.minimum(count, samples // 2)
     moved: ObjectArray = most * (samples - most) * bound.steps**2
     return moved
@@ -39,7 +39,7 @@ def rank_of(epsilon: FloatArray) -> IntArray:
     return np.array([ranks[one] for one in epsilon.tolist()], dtype=np.int64)
 
 
-def clipped_change(occupancy: Occupancy, bound: ContributionBound, rank: IntArray) -> ObjectArray:
+def clipped_change(counts: Counts, bound: ContributionBound, rank: IntArray) -> ObjectArray:
     """Return the most that each vehicle moves N Q - S^2 of samples clipped to [a_l, K - a_l].
 
     a_l = ceil(K max(m_l - t, 0)/(2 m_l)), at most floor(K/2), t the ``rank``-th largest count of the bin, 0
@@ -53,19 +53,19 @@ def clipped_change(occupancy: Occupancy, bound: ContributionBound, rank: IntArra
     2 s t), n = N - m others, at t nearest to s/n).
     """
     steps = bound.steps
-    index = occupancy.bin_index
-    m = occupancy.count.astype(object)
-    order = np.lexsort((-occupancy.count, index))
-    users = occupancy.users_per_bin
+    index = counts.bin_index
+    m = counts.count.astype(object)
+    order = np.lexsort((-counts.count, index))
+    users = counts.users_per_bin
     place = np.cumsum(users) - users + np.minimum(rank, users) - 1
-    threshold = np.where(rank <= users, occupancy.count[order][place], 0)[index].astype(object)
+    threshold = np.where(rank <= users, counts.count[order][place], 0)[index].astype(object)
     low = np.minimum(-(-steps * np.maximum(m - threshold, 0) // (2 * m)), steps // 2)
     high = steps - low
-    samples = occupancy.samples_per_bin[index].astype(object)
+    samples = counts.samples_per_bin[index].astype(object)
     n = samples - m
-    best = np.zeros(occupancy.pairs, dtype=object)
+    best = np.zeros(counts.pairs, dtype=object)
     for end in (low, high):
-        total = np.zeros(occupancy.bins, dtype=object)
+        total = np.zeros(counts.bins, dtype=object)
         np.add.at(total, index, m * end)
         others = total[index] - m * end
         width = high - low

@@ -24,7 +24,7 @@ from trafficdp.mechanisms.plan.plan import Plan
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing.exact import PICO, Losses, by_noise, unsound
 from trafficdp.pricing.mechanisms import squares
@@ -35,7 +35,7 @@ MEAN_PART = Fraction(716, 1000)
 
 def zcdp_losses(
     mechanism: ZCDPMechanism,
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     rho: float,
@@ -51,38 +51,38 @@ def zcdp_losses(
     if isinstance(mechanism, ZCDPTwoMoments):
         means = mechanism.means
         if statistic is not Statistic.VARIANCE:
-            return zcdp_losses(means, occupancy, bound, statistic, rho)
+            return zcdp_losses(means, counts, bound, statistic, rho)
         first = Fraction(int(exact * MEAN_PART * PICO), PICO)
-        return zcdp_losses(means, occupancy, bound, Statistic.MEAN, _number(first)) + zcdp_losses(
-            means, occupancy, squares(bound), Statistic.MEAN, _number(exact - first)
+        return zcdp_losses(means, counts, bound, Statistic.MEAN, _number(first)) + zcdp_losses(
+            means, counts, squares(bound), Statistic.MEAN, _number(exact - first)
         )
     if isinstance(mechanism, GaussianTwin):
-        sd = mechanism.standard_deviation(occupancy, bound, statistic, rho)[occupancy.bin_index]
-        change = integer_moves(statistic, bound, occupancy)
-        ratio = by_noise(occupancy.user_index, change, sd)
+        sd = mechanism.standard_deviation(counts, bound, statistic, rho)[counts.bin_index]
+        change = integer_moves(statistic, bound, counts)
+        ratio = by_noise(counts.user_index, change, sd)
         return [Losses(ratio.user, ratio.numerator**2, 2 * ratio.denominator**2)]
     if isinstance(mechanism, Plan):
-        return [_of_plan(mechanism, occupancy, exact)]
-    visits = occupancy.bins_per_user.astype(object)
-    return [_of_vehicles(occupancy, np.minimum(visits, 1), exact)]
+        return [_of_plan(mechanism, counts, exact)]
+    visits = counts.bins_per_user.astype(object)
+    return [_of_vehicles(counts, np.minimum(visits, 1), exact)]
 
 
-def _of_plan(mechanism: Plan, occupancy: Occupancy, rho: Fraction) -> Losses:
+def _of_plan(mechanism: Plan, counts: Counts, rho: Fraction) -> Losses:
     shares = [Fraction(each) for each in astuple(mechanism.budget)]
     if min(shares) < 0 or sum(shares) != 1:
         raise unsound("shares of rho that do not add up to 1")
     of_bins = shares[0] + shares[1]
-    most = int(occupancy.bins_per_user.max(initial=1))
-    visits = occupancy.bins_per_user.astype(object)
+    most = int(counts.bins_per_user.max(initial=1))
+    visits = counts.bins_per_user.astype(object)
     # rho (of_bins G_l/G_1 + the rest) is rho/(d G_1) times this whole number
     times = of_bins.numerator * visits + (of_bins.denominator - of_bins.numerator) * most
     weight = np.where(visits > 0, times, 0)
-    return _of_vehicles(occupancy, weight, rho / (of_bins.denominator * most))
+    return _of_vehicles(counts, weight, rho / (of_bins.denominator * most))
 
 
-def _of_vehicles(occupancy: Occupancy, weight: npt.NDArray[np.object_], rho: Fraction) -> Losses:
-    one = np.ones(occupancy.users, dtype=object)
-    return Losses(np.arange(occupancy.users), weight * rho.numerator, one * rho.denominator)
+def _of_vehicles(counts: Counts, weight: npt.NDArray[np.object_], rho: Fraction) -> Losses:
+    one = np.ones(counts.users, dtype=object)
+    return Losses(np.arange(counts.users), weight * rho.numerator, one * rho.denominator)
 
 
 def _number(rho: Fraction) -> float:

@@ -73,7 +73,7 @@ class DeclaredUnit:
 class Source:
     """One source of records: declared units, cleaning rules in words, and where its speeds come from.
 
-    ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring fixes) or "mixed".
+    ``speed`` is "reported" (by the device), "derived" (from the vehicle's neighbouring records) or "mixed".
     ``unit_check`` is what the comparison of speeds with distances could do to a file: "warn" the curator,
     "stop" the file, or, from file to file, "warn or stop". What it found follows from speeds and is not here.
     """
@@ -119,7 +119,7 @@ class Bounds:
     clip_unit: UnitLabel
     step: Exact
     bins_per_vehicle: Counted | None
-    fixes_per_vehicle_in_a_bin: Counted | None
+    records_per_vehicle_in_a_bin: Counted | None
     method: Text
 
 
@@ -309,8 +309,8 @@ class StreamStated:
     publish_every_minutes: Counted
     lateness_minutes: Number
     steps: Counted
-    fixes_per_vehicle: Counted
-    fixes_per_step: Counted | None
+    records_per_vehicle: Counted
+    records_per_step: Counted | None
     nodes_per_vehicle: Counted
     tree: Tree
     value_steps: Counted
@@ -318,8 +318,8 @@ class StreamStated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeStated:
-    """How the noise was drawn: with the recipe's columns and the counts, every vehicle's loss follows.
+class NoiseStated:
+    """How the noise was drawn: with the noise columns and the counts, every vehicle's loss follows.
 
     ``rule`` is the number of the rule by which pairs of vehicle and bin are left out, from counts alone, and
     ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
@@ -358,7 +358,7 @@ class Disclosure:
     post_processing: Texts
     uncertainty: Uncertainty
     honesty: Honesty
-    recipe: RecipeStated
+    noise: NoiseStated
     registry: Annotated[
         Mapping[str, Any],
         Says({"description": "What follows for the deployments registry: registry.schema.json."}),

@@ -26,9 +26,9 @@ def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
     Columns: ``h3`` (hexadecimal text), ``resolution``, ``slot``, ``slot_kind``, ``slot_label``,
-    ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``fixes``, then for every statistic, with
+    ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``records``, then for every statistic, with
     stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
-    ``_expected_error``; and by stem alone ``_status`` and the recipe's columns (``_lattice_scale`` and so
+    ``_expected_error``; and by stem alone ``_status`` and the noise columns (``_lattice_scale`` and so
     on).
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
@@ -49,7 +49,7 @@ def published_frame(release: Release) -> pd.DataFrame:
         "slot_end": pd.Series([facts.end for facts in labels], dtype="str"),
         "status": pd.Series(list(release.status), dtype="str"),
         "vehicles": _counts(release.vehicles, release.bins),
-        "fixes": _counts(release.fixes, release.bins),
+        "records": _counts(release.records, release.bins),
     }
     for statistic in Statistic:
         if statistic in release.estimates:
@@ -86,5 +86,5 @@ def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
         f"{stem}_status": pd.Series(list(estimate.status), dtype="str"),
-        **{f"{stem}_{column}": values for column, values in estimate.recipe.items()},
+        **{f"{stem}_{column}": values for column, values in estimate.noise.items()},
     }

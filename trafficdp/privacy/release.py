@@ -24,7 +24,7 @@ class BinStatus(StrEnum):
     """What became of a bin, or of one statistic of it.
 
     RELEASED: a noisy number with its interval.
-    CONSTANT: the statistic can only be one number (the variance of one fix is 0), at no cost.
+    CONSTANT: the statistic can only be one number (the variance of one record is 0), at no cost.
     WITHHELD: no number, because fewer vehicles than ``min_vehicles`` were seen.
     UNINFORMATIVE: a number whose expected error is more than ``refuse_above`` of the range.
     """
@@ -42,7 +42,7 @@ class Estimate:
     NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
     the expected absolute noise before clamping (Laplace noise: its scale), also NaN where the mechanism has
-    none that is public. ``recipe`` holds, by their names in RECIPE_COLUMNS, the columns that say exactly how
+    none that is public. ``noise`` holds, by their names in NOISE_COLUMNS, the columns that say exactly how
     the noise was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the
     counts can compute every vehicle's loss. ``expected_error`` is the worst case over
     the truth of the mean absolute error of the noisy number clamped to its range, rounding of
@@ -57,7 +57,7 @@ class Estimate:
     noise_scale: FloatArray
     expected_error: FloatArray
     status: npt.NDArray[np.object_]
-    recipe: Mapping[str, npt.NDArray[Any]]
+    noise: Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LedgerReference:
 class Release:
     """A private map. Bins (shape (G,)) are all bins that any vehicle visited, sorted by cell, then slot.
 
-    ``vehicles`` and ``fixes`` are counts a bin, None unless ``publish_counts`` was chosen.
+    ``vehicles`` and ``records`` are counts a bin, None unless ``publish_counts`` was chosen.
     ``slots`` explains every slot number that occurs. ``disclosure`` is what was fixed when
     the charge was committed; the manifest adds the files.
     """
@@ -97,7 +97,7 @@ class Release:
     slot: npt.NDArray[np.int64]
     status: npt.NDArray[np.object_]
     vehicles: npt.NDArray[np.int64] | None
-    fixes: npt.NDArray[np.int64] | None
+    records: npt.NDArray[np.int64] | None
     estimates: Mapping[Statistic, Estimate]
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference

@@ -23,7 +23,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
 from trafficdp.privacy.selection_codec import selection_from_facts, selection_to_facts
 
@@ -100,14 +100,14 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "slot": pa.array(release.slot, pa.int64()),
         "status": pa.array(list(release.status), pa.string()),
     }
-    for name, counts in (("vehicles", release.vehicles), ("fixes", release.fixes)):
+    for name, counts in (("vehicles", release.vehicles), ("records", release.records)):
         if counts is not None:
             columns[name] = pa.array(counts, pa.int64())
     for statistic, estimate in release.estimates.items():
         for name in _ARRAYS:
             values = getattr(estimate, name)
             columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
-        for name, values in estimate.recipe.items():
+        for name, values in estimate.noise.items():
             columns[f"{statistic.value}:{name}"] = pa.array(values)
     table = pa.table(columns)
     sink = pa.BufferOutputStream()
@@ -133,7 +133,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         slot=_numbers(table, "slot"),
         status=_texts(table, "status"),
         vehicles=_numbers(table, "vehicles") if "vehicles" in present else None,
-        fixes=_numbers(table, "fixes") if "fixes" in present else None,
+        records=_numbers(table, "records") if "records" in present else None,
         estimates={Statistic(name): _estimate(table, Statistic(name)) for name in facts["statistics"]},
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
         ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
@@ -147,12 +147,12 @@ def _estimate(table: pa.Table, statistic: Statistic) -> Estimate:
         for name in _ARRAYS
     }
     present = set(table.column_names)
-    recipe = {
+    noise = {
         name: _numbers(table, f"{statistic.value}:{name}")
-        for name in RECIPE_COLUMNS
+        for name in NOISE_COLUMNS
         if f"{statistic.value}:{name}" in present
     }
-    return Estimate(statistic=statistic, recipe=recipe, **arrays)
+    return Estimate(statistic=statistic, noise=noise, **arrays)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from trafficdp.binning.cells import cell_text
 from trafficdp.binning.slots import slot_facts
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.published import DECIMALS, published_frame
@@ -53,14 +53,14 @@ class Answered:
 
 
 def rows_of(
-    question: Question, grid: Grid, occupancy: Occupancy, release: Release | None, unit: SpeedUnit
+    question: Question, grid: Grid, counts: Counts, release: Release | None, unit: SpeedUnit
 ) -> pa.Table:
     """Return the columns of ``question``, ordered and limited as it asks; numbers are in ``unit``.
 
-    ``occupancy`` has all bins of ``grid``, which are those of ``release``.
+    ``counts`` has all bins of ``grid``, which are those of ``release``.
     """
-    frame = _counted(grid, occupancy) if release is None else published_frame(release)
-    arrays = [_array(column, frame, occupancy, unit) for column in question.columns]
+    frame = _counted(grid, counts) if release is None else published_frame(release)
+    arrays = [_array(column, frame, counts, unit) for column in question.columns]
     table = pa.table(arrays, names=[column.name for column in question.columns])
     if question.order:
         keys = [
@@ -72,23 +72,23 @@ def rows_of(
     return table if question.limit is None else table.slice(0, question.limit)
 
 
-def _counted(grid: Grid, occupancy: Occupancy) -> pd.DataFrame:
+def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
     """What is public of every bin, with the names of the published table."""
-    facts = slot_facts(occupancy.slot, grid.slot_kind, grid.period, grid.day_parts)
-    labels = [facts[slot] for slot in occupancy.slot.tolist()]
+    facts = slot_facts(counts.slot, grid.slot_kind, grid.period, grid.day_parts)
+    labels = [facts[slot] for slot in counts.slot.tolist()]
     return pd.DataFrame(
         {
-            "h3": pd.Series(cell_text(occupancy.cell), dtype="str"),
-            "slot": occupancy.slot,
+            "h3": pd.Series(cell_text(counts.cell), dtype="str"),
+            "slot": counts.slot,
             "slot_label": pd.Series([each.label for each in labels], dtype="str"),
             "slot_start": pd.Series([each.start for each in labels], dtype="str"),
             "slot_end": pd.Series([each.end for each in labels], dtype="str"),
-            "status": pd.Series([COUNTED] * occupancy.bins, dtype="str"),
+            "status": pd.Series([COUNTED] * counts.bins, dtype="str"),
         }
     )
 
 
-def _array(column: Column, frame: pd.DataFrame, occupancy: Occupancy, unit: SpeedUnit) -> pa.Array:
+def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> pa.Array:
     kind = column.kind
     if kind is Kind.CELL or kind in _TEXTS:
         texts = frame["h3" if kind is Kind.CELL else kind.value]
@@ -96,9 +96,9 @@ def _array(column: Column, frame: pd.DataFrame, occupancy: Occupancy, unit: Spee
     if kind is Kind.SLOT:
         return pa.array(frame["slot"].to_numpy(dtype=np.int64))
     if kind is Kind.FIXES:
-        return pa.array(occupancy.samples_per_bin)
+        return pa.array(counts.samples_per_bin)
     if kind is Kind.VEHICLES:
-        return pa.array(occupancy.users_per_bin)
+        return pa.array(counts.users_per_bin)
     statistic = kind.statistic
     stem = "" if statistic is None else statistic.column(unit)
     numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import Release
@@ -18,18 +18,18 @@ from trafficdp.query.filter import without_restriction
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
 from trafficdp.release.curator import Curator, too_little
-from trafficdp.release.order import Order
 from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning
 from trafficdp.release.planning import Question as PlanQuestion
-from trafficdp.release.publishing_facts import Occasion, same_question, write_order
+from trafficdp.release.publishing_facts import Occasion, same_question, specify
+from trafficdp.release.specification import Specification
 from trafficdp.store import vault_analysts, vault_releases
 
 NOTHING = PureDP(0)
 LARGEST_STEP = 2
 """Resolutions that a refused question is offered at most, before longer slots are: 49 hexagons in one."""
 COUNTS_NOTE = (
-    "counts are exact: how many fixes and vehicles are where is public by assumption (counts_public)"
+    "counts are exact: how many records and vehicles are where is public by assumption (counts_public)"
 )
 
 
@@ -114,24 +114,24 @@ class _Answering:
     def answer(self) -> Answered | Explanation:
         if not self.question.statistics:
             return self._counts()
-        self._require_bins(self.planning.contributions().occupancy)
+        self._require_bins(self.planning.contributions().counts)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
-        plan, occupancy = self.planning.plan(self.question.options.epsilon, plan_question)
+        plan, counts = self.planning.plan(self.question.options.epsilon, plan_question)
         earlier = self._earlier(plan)
         if self.question.explain:
-            return self._explained(occupancy, plan, earlier)
+            return self._explained(counts, plan, earlier)
         if earlier is not None:
             note = f"release {earlier} answers this question of this data: nothing was charged"
-            return self._answered(self.curator.load(earlier), occupancy, NOTHING, note)
-        release = self._charged(plan, occupancy)
+            return self._answered(self.curator.load(earlier), counts, NOTHING, note)
+        release = self._charged(plan, counts)
         by = "" if self.analyst is None else f" as {self.analyst.name}"
         note = f"charged{by}: at most epsilon {plan.loss} of any vehicle, kept as release {release.id}"
-        return self._answered(release, occupancy, plan.loss, note)
+        return self._answered(release, counts, plan.loss, note)
 
-    def _require_bins(self, occupancy: Occupancy) -> None:
+    def _require_bins(self, counts: Counts) -> None:
         """Raise UsageError, with a line that would work, when no hexagon can have a number."""
         fewest = self.there.map.min_vehicles
-        most = int(occupancy.users_per_bin.max(initial=0))
+        most = int(counts.users_per_bin.max(initial=0))
         if most >= fewest:
             return
         if most:
@@ -141,18 +141,18 @@ class _Answering:
         else:
             period = self.asking.config.grid.period
             offered = replace(self.question, filter=without_restriction(period))
-            what, got = "no fix meets the conditions", self.there.grid.selection.in_words()
+            what, got = "no record meets the conditions", self.there.grid.selection.in_words()
         line = _offer(offered, self.asking.config)
         raise UsageError(what, got=got, todo=f"this would work: {line}")
 
     def _counts(self) -> Answered | Explanation:
-        occupancy = self.planning.contributions().occupancy
+        counts = self.planning.contributions().counts
         if self.question.explain:
-            return self._explained(occupancy, None, None)
-        rows = rows_of(self.question, self.there.grid, occupancy, None, self.there.map.display_unit)
+            return self._explained(counts, None, None)
+        rows = rows_of(self.question, self.there.grid, counts, None, self.there.map.display_unit)
         return Answered(rows, None, NOTHING, False, (f"{COUNTS_NOTE}; nothing was charged",))
 
-    def _explained(self, occupancy: Occupancy, plan: Plan | None, earlier: str | None) -> Explanation:
+    def _explained(self, counts: Counts, plan: Plan | None, earlier: str | None) -> Explanation:
         remaining = None
         if self.analyst is not None and plan is not None:
             contributions = self.planning.contributions()
@@ -162,12 +162,12 @@ class _Answering:
         selection = self.there.grid.selection.in_words()
         unit = self.there.map.display_unit
         text = replace(self.question, explain=False).to_sql(self.asking.config)
-        return explained(text, selection, occupancy, plan, earlier, remaining, unit)
+        return explained(text, selection, counts, plan, earlier, remaining, unit)
 
     def _earlier(self, plan: Plan) -> str | None:
         """Return the newest published release of just this allocation on this data, None without one."""
         grid = self.there.grid
-        # orders are long: a search for their words first
+        # specifications are long: a search for their words first
         words = (
             self.occasion.data_version.name,
             f'"resolution":{grid.resolution},',
@@ -180,11 +180,11 @@ class _Answering:
                 or not all(each in stored.allocation for each in words)
             ):
                 continue
-            if same_question(Order.from_json(stored.allocation), self.occasion, plan.allocation):
+            if same_question(Specification.from_json(stored.allocation), self.occasion, plan.allocation):
                 return stored.release_id
         return None
 
-    def _charged(self, plan: Plan, occupancy: Occupancy) -> Release:
+    def _charged(self, plan: Plan, counts: Counts) -> Release:
         force = self.question.options.force
         if plan.verdict.refused and not force:
             raise self._too_little(plan)
@@ -192,13 +192,13 @@ class _Answering:
             plan.allocation,
             self.planning.contributions(),
             self.there.policy,
-            lambda name, before: write_order(self.occasion, plan.allocation, occupancy, name, before),
+            lambda name, before: specify(self.occasion, plan.allocation, counts, name, before),
             force=force,
             analyst=self.analyst,
         )
 
-    def _answered(self, release: Release, occupancy: Occupancy, charged: PureDP, note: str) -> Answered:
-        rows = rows_of(self.question, self.there.grid, occupancy, release, self.there.map.display_unit)
+    def _answered(self, release: Release, counts: Counts, charged: PureDP, note: str) -> Answered:
+        rows = rows_of(self.question, self.there.grid, counts, release, self.there.map.display_unit)
         notes = [note]
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())
         if withheld:

@@ -93,7 +93,7 @@ def default_name(kind: Kind, unit: SpeedUnit) -> str:
         return f"speed_stddev_{unit.value}"
     if kind.statistic is not None:
         return kind.statistic.column(unit)
-    return {Kind.FIXES: "fixes", Kind.VEHICLES: "vehicles"}.get(kind, kind.value)
+    return {Kind.FIXES: "records", Kind.VEHICLES: "vehicles"}.get(kind, kind.value)
 
 
 def identifier(name: str) -> str:

@@ -14,10 +14,10 @@ LONGEST_SHOWN = 60
 """Characters."""
 PARSER_FAILS = (SqlglotError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 _OWN = """
-    fixes cell h3 slot slot_label slot_start slot_end status speed vehicle plate vehicle_id latitude longitude
-    time date weekday hour area in_box count avg sum min max median var_pop var_samp stddev stddev_pop
-    stddev_samp vehicle_avg dp_interval_low dp_interval_high differential_privacy options epsilon delta
-    min_vehicles interval_level speed_bound force privacy_unit_column
+    fixes records cell h3 slot slot_label slot_start slot_end status speed vehicle plate vehicle_id
+    latitude longitude time date weekday hour area in_box count avg sum min max median var_pop var_samp
+    stddev stddev_pop stddev_samp vehicle_avg dp_interval_low dp_interval_high differential_privacy options
+    epsilon delta min_vehicles interval_level speed_bound force privacy_unit_column
 """
 _OMITTED = "..."
 

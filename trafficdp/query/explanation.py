@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.planner.refusal import judged_statistic
 from trafficdp.privacy.loss import PureDP
@@ -30,7 +30,7 @@ class Explanation:
 def explained(
     text: str,
     selection: str,
-    occupancy: Occupancy,
+    counts: Counts,
     plan: Plan | None,
     earlier: str | None,
     analyst_left: PureDP | None,
@@ -43,7 +43,7 @@ def explained(
     """
     lines: list[Line] = [("question", text, None), ("counts", selection, None)]
     if plan is None:
-        lines += [("bins", str(occupancy.bins), None), ("cost", "0", "epsilon")]
+        lines += [("bins", str(counts.bins), None), ("cost", "0", "epsilon")]
         lines.append(("why", "counts are public by assumption (counts_public)", None))
     else:
         lines += _priced(plan, earlier, display_unit)
@@ -57,17 +57,17 @@ def explained(
 def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterator[Line]:
     allocation = plan.allocation
     request = allocation.request
-    yield "bins with numbers", str(allocation.occupancy.bins), None
+    yield "bins with numbers", str(allocation.counts.bins), None
     yield "bins withheld", str(int((~allocation.keep).sum())), None
     yield "vehicles charged", str(int(np.count_nonzero(allocation.event.loss_per_user))), None
     yield "largest loss of a vehicle", str(allocation.loss), "epsilon"
     yield "cost", "0" if earlier else str(allocation.loss), "epsilon"
     if earlier:
         yield "answered before", earlier, None
-    yield from _ladder(plan)
-    widths = allocation.recipe.half_widths(allocation.occupancy, request.bound, request.interval_level)
+    yield from _accountings(plan)
+    widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)
     errors = allocation.errors()
-    for statistic in allocation.recipe.statistics:
+    for statistic in allocation.calibrated.statistics:
         factor = float(request.bound.unit.factor_to(display_unit) ** statistic.power)
         unit = f"({display_unit.label})^2" if statistic.power == 2 else display_unit.label
         name = statistic.value.replace("_", " ")
@@ -80,17 +80,17 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
         yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
 
 
-def _ladder(plan: Plan) -> Iterator[Line]:
+def _accountings(plan: Plan) -> Iterator[Line]:
     """What each way of accounting would have to spend for the noise of the chosen one."""
     allocation = plan.allocation
     request = allocation.request
     if judged_statistic(request) not in request.tolerance:
         return
     scale = allocation.chosen.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
-    for rung in allocation.rungs:
-        chosen = " (chosen)" if rung.name == allocation.chosen.name else ""
+    for accounting in allocation.accountings:
+        chosen = " (chosen)" if accounting.name == allocation.chosen.name else ""
         yield (
-            f"by accounting {rung.name}{chosen}",
-            f"{rung.epsilon_at(scale, request.tolerance):.4g}",
+            f"by accounting {accounting.name}{chosen}",
+            f"{accounting.epsilon_at(scale, request.tolerance):.4g}",
             "epsilon",
         )

@@ -37,7 +37,7 @@ _AGGREGATES: dict[type[exp.Expr], Kind] = {
     exp.Stddev: Kind.STDDEV,
 }
 _SAMPLE: dict[type[exp.Expr], Kind] = {exp.Variance: Kind.VARIANCE, exp.StddevSamp: Kind.STDDEV}
-"""Sample statistics: what is released is that of the whole population of fixes."""
+"""Sample statistics: what is released is that of the whole population of records."""
 
 
 class RefusedError(UnreadableError):
@@ -78,7 +78,7 @@ def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) ->
         return _AGGREGATES[kind], End.VALUE
     if kind in _SAMPLE:
         instead = _SAMPLE[kind]
-        raise _refused("variances are those of all fixes, not of a sample", node, instead.value, instead)
+        raise _refused("variances are those of all records, not of a sample", node, instead.value, instead)
     raise _refused("this cannot be asked of the vault", node, SHOWN, _inner(node))
 
 
@@ -104,9 +104,9 @@ def _named(name: str, node: exp.Expr, aliases: dict[str, Meaning], words: GridWo
         what = {
             "speed": "single speeds are what is protected",
             "vehicle": "no vehicle can be shown",
-            "time": "single fixes cannot be shown",
-            "latitude": "single fixes cannot be shown",
-            "longitude": "single fixes cannot be shown",
+            "time": "single records cannot be shown",
+            "latitude": "single records cannot be shown",
+            "longitude": "single records cannot be shown",
         }.get(name, "there is no such column")
         raise _refused(what, node, SHOWN, Kind.MEAN if name == "speed" else None)
     kind = _NAMED[name]
@@ -174,8 +174,8 @@ def _count(node: exp.Count) -> Meaning:
     if isinstance(counted, exp.Distinct) and not others and len(counted.expressions) == 1:
         if name_of(unwrapped(counted.expressions[0])) == "vehicle":
             return Kind.VEHICLES, End.VALUE
-        raise _refused("vehicles are counted, and fixes", node, Kind.VEHICLES.value, Kind.VEHICLES)
-    raise _refused("vehicles are counted, and fixes", node, Kind.FIXES.value, Kind.FIXES)
+        raise _refused("vehicles are counted, and records", node, Kind.VEHICLES.value, Kind.VEHICLES)
+    raise _refused("vehicles are counted, and records", node, Kind.FIXES.value, Kind.FIXES)
 
 
 def _needs_speed(node: exp.Expr, instead: Meaning) -> None:

@@ -19,7 +19,7 @@ DAY_NAMES = tuple(day.lower() for day in DAYS)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The restrictions of a question, all of which a fix must meet; ``first`` and ``last`` are included."""
+    """The restrictions of a question, all of which a record must meet; ``first`` and ``last`` included."""
 
     first: date
     last: date
@@ -124,7 +124,7 @@ def box_name(west: float, south: float, east: float, north: float) -> str:
 
 
 def without_restriction(period: Period) -> Filter:
-    """Return the filter that keeps every fix of ``period``."""
+    """Return the filter that keeps every record of ``period``."""
     return Filter(period.first, period.last, Selection())
 
 

@@ -39,7 +39,7 @@ _FREE = "no such thing here: the answer is a release, and free SQL on releases c
 
 
 def check_form(select: exp.Select, problems: Problems) -> None:
-    """Note a problem for every clause that the dialect does not have, and for any table but fixes."""
+    """Note a problem for every clause that the dialect does not have, and for any table but records."""
     for name, part in select.args.items():
         if part and name not in _READ:
             problems.add(
@@ -63,7 +63,7 @@ def read_columns(select: exp.Select, words: GridWords, problems: Problems) -> li
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
-            problems.add("single fixes cannot be shown", "*", "columns and statistics by name")
+            problems.add("single records cannot be shown", "*", "columns and statistics by name")
             found += DEFAULTS
             continue
         try:

@@ -1,4 +1,4 @@
-"""From an order to its Release over all bins, withheld ones included."""
+"""From a specification to its Release over all bins, withheld ones included."""
 
 from __future__ import annotations
 
@@ -10,68 +10,71 @@ import numpy.typing as npt
 
 from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.errors import StoreDamagedError
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
-from trafficdp.release.order import Order
+from trafficdp.release.specification import Specification
 from trafficdp.sensitive.values import Values
 
 
-def carry_out(order: Order, everything: Values, noise: NoiseSource, ledger: LedgerReference) -> Release:
-    """Return the release of ``order`` over all bins of ``everything``, with noise from ``noise``.
+def carry_out(
+    specification: Specification, everything: Values, noise: NoiseSource, ledger: LedgerReference
+) -> Release:
+    """Return the release of ``specification`` over all bins of ``everything``, with noise from ``noise``.
 
     Raises StoreDamagedError when the bins are not those that the order was made for.
     """
-    occupancy = everything.contributions.occupancy
-    keep = occupancy.users_per_bin >= order.min_vehicles
-    keep &= order.grid.may_publish(occupancy.cell, occupancy.slot)
+    counts = everything.contributions.counts
+    keep = counts.users_per_bin >= specification.min_vehicles
+    keep &= specification.grid.may_publish(counts.cell, counts.slot)
     if not (
-        np.array_equal(occupancy.cell[keep], order.cell) and np.array_equal(occupancy.slot[keep], order.slot)
+        np.array_equal(counts.cell[keep], specification.cell)
+        and np.array_equal(counts.slot[keep], specification.slot)
     ):
         raise StoreDamagedError(
             "the data is not what the release was charged for",
             got=f"{int(keep.sum())} bins",
-            expected=f"the {len(order.cell)} bins of the charge",
+            expected=f"the {len(specification.cell)} bins of the charge",
             todo="restore the newest complete backup of the store",
         )
-    estimates = order.recipe.estimates(
+    estimates = specification.calibrated.estimates(
         everything.select(keep),
         noise,
-        interval_level=order.interval_level,
-        uninformative_above=order.uninformative_above,
+        interval_level=specification.interval_level,
+        uninformative_above=specification.uninformative_above,
     )
-    return assemble(order, occupancy, keep, estimates, ledger)
+    return assemble(specification, counts, keep, estimates, ledger)
 
 
 def assemble(
-    order: Order,
-    occupancy: Occupancy,
+    specification: Specification,
+    counts: Counts,
     keep: npt.NDArray[np.bool_],
     estimates: Mapping[Statistic, Estimate],
     ledger: LedgerReference,
 ) -> Release:
-    """Return the release of ``order``: ``occupancy`` has all G bins, ``estimates`` those of ``keep``."""
-    slots = np.unique(occupancy.slot)
+    """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``."""
+    slots = np.unique(counts.slot)
     spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
     return Release(
-        id=order.release_id,
-        created_at=order.created_at,
-        grid=order.grid,
-        bound=order.bound,
-        display_unit=order.display_unit,
-        interval_level=order.interval_level,
-        min_vehicles=order.min_vehicles,
-        cell=occupancy.cell,
-        slot=occupancy.slot,
+        id=specification.release_id,
+        created_at=specification.created_at,
+        grid=specification.grid,
+        bound=specification.bound,
+        display_unit=specification.display_unit,
+        interval_level=specification.interval_level,
+        min_vehicles=specification.min_vehicles,
+        cell=counts.cell,
+        slot=counts.slot,
         status=bin_status(keep, [estimate.status for estimate in estimates.values()]),
-        vehicles=occupancy.users_per_bin if order.publish_counts else None,
-        fixes=occupancy.samples_per_bin if order.publish_counts else None,
+        vehicles=counts.users_per_bin if specification.publish_counts else None,
+        records=counts.samples_per_bin if specification.publish_counts else None,
         estimates=spread,
-        slots=slot_facts_of(order.grid, slots),
+        slots=slot_facts_of(specification.grid, slots),
         ledger=ledger,
-        disclosure=order.disclosure,
+        disclosure=specification.disclosure,
     )
 
 
@@ -97,7 +100,7 @@ def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
         return full
 
     def column(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        withheld = RECIPE_COLUMNS[name].withheld
+        withheld = NOISE_COLUMNS[name].withheld
         if withheld is None:
             return numbers(values)
         full = np.full(len(keep), withheld, dtype=np.int64)
@@ -114,5 +117,5 @@ def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
         noise_scale=numbers(estimate.noise_scale),
         expected_error=numbers(estimate.expected_error),
         status=status,
-        recipe={name: column(name, values) for name, values in estimate.recipe.items()},
+        noise={name: column(name, values) for name, values in estimate.noise.items()},
     )

@@ -1,11 +1,11 @@
 """The one door: takes values, gives a release. Charge first, noise second, files last.
 
-1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Order.
+1. Transaction 1 commits the charge: ledger entry, every vehicle's account, the frozen Specification.
 2. Transaction 2 commits the noisy values. They are drawn once; a committed value is never redrawn.
 3. Files are renamed in, `released.duckdb` is swapped, and transaction 3 notes it in the ledger.
 
 Whatever dies in between, the next command that opens the vault finishes the work (``recover``): under
-the same Order, without a new charge. A crash costs neither privacy nor budget.
+the same Specification, without a new charge. A crash costs neither privacy nor budget.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from trafficdp.export.files.columns import FileFacts, unit_label
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import Verdict, judge
 from trafficdp.planner.zcdp_allocation import ZCDPAllocation
-from trafficdp.pricing.check import check_recipe
+from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
@@ -45,7 +45,6 @@ from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.privacy.zcdp_event import ZCDPEvent
 from trafficdp.release.assembly import carry_out
-from trafficdp.release.order import Order
 from trafficdp.release.publication import (
     folder_of,
     ledger_reference,
@@ -55,6 +54,7 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
+from trafficdp.release.specification import Specification
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
@@ -125,14 +125,14 @@ class Curator:
         allocation: Allocation | ZCDPAllocation,
         contributions: Contributions,
         policy: BudgetPolicy | ZCDPBudget,
-        write_order: Callable[[str, int], Order],
+        specify: Callable[[str, int], Specification],
         *,
         force: bool,
         analyst: Analyst | None = None,
     ) -> Release:
         """Charge every vehicle, draw the noise, publish; return the release.
 
-        ``write_order`` is given the name of the release and the sum of the maxima of all charges before
+        ``specify`` is given the name of the release and the sum of the maxima of all charges before
         (whole numbers of 10^-12 of the store's kind).
 
         The charge bears the name of ``analyst``, whose own budget must allow it as well.
@@ -160,36 +160,36 @@ class Curator:
         with self.vault.transaction("charging the release"):
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
-            order = write_order(f"r{number:04d}", before.sum_of_maxima)
-            vault_ledger.require_budget(self.vault, vehicle, loss, policy, order.created_at)
+            specification = specify(f"r{number:04d}", before.sum_of_maxima)
+            vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
             if analyst is not None:
                 vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
-            self._require_unseen(order.release_id)
-            self._rehearse(order, contributions)
-            text = order.to_json()
-            _require_covered(text, contributions.occupancy, loss)
+            self._require_unseen(specification.release_id)
+            self._rehearse(specification, contributions)
+            text = specification.to_json()
+            _require_covered(text, contributions.counts, loss)
             entry = vault_ledger.add_entry(
                 self.vault,
                 {
                     "kind": "charge",
-                    "release": order.release_id,
-                    "at": order.created_at.isoformat(),
+                    "release": specification.release_id,
+                    "at": specification.created_at.isoformat(),
                     policy.kind.pico_key: allocation.loss.pico,
                     "vehicles_charged": int(np.count_nonzero(loss)),
                     "accounts_sha256": accounts_hash(vehicle[loss > 0], loss[loss > 0]),
-                    "order_sha256": hashlib.sha256(text.encode()).hexdigest(),
-                    "data_version": order.data_version,
+                    "specification_sha256": hashlib.sha256(text.encode()).hexdigest(),
+                    "data_version": specification.data_version,
                     **policy.facts(),
                     "forced": verdict.refused,
                     **({} if analyst is None else {"analyst": analyst.name}),
                 },
             )
             vault_ledger.add_charges(self.vault, entry.sequence, vehicle, loss)
-            vault_releases.add_charged(self.vault, order.release_id, entry.sequence, text)
+            vault_releases.add_charged(self.vault, specification.release_id, entry.sequence, text)
         reached("charged")
         self.head.write(entry)
         reached("head written")
-        return self._finish(vault_releases.release_named(self.vault, order.release_id))
+        return self._finish(vault_releases.release_named(self.vault, specification.release_id))
 
     def recover(self) -> list[str]:
         """Finish what an earlier process began; return the names of the releases that were finished.
@@ -241,9 +241,9 @@ class Curator:
                 remove_files(self.store, stored.release_id)
         reached("files removed")
 
-    def order_of(self, release_id: str) -> Order:
-        """Return the order that a release was charged for; raise UsageError when there is no such release."""
-        return Order.from_json(vault_releases.release_named(self.vault, release_id).allocation)
+    def specification_of(self, release_id: str) -> Specification:
+        """Return the specification that a release was charged for; raise UsageError when there is none."""
+        return Specification.from_json(vault_releases.release_named(self.vault, release_id).allocation)
 
     def load(self, release_id: str) -> Release:
         """Return a release from its committed values; raise UsageError when it has none."""
@@ -271,25 +271,27 @@ class Curator:
 
     def _draw(self, stored: vault_releases.StoredRelease) -> None:
         self._require_unseen(stored.release_id)
-        order = Order.from_json(stored.allocation)
+        specification = Specification.from_json(stored.allocation)
         charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
-        everything = self._values(order)
+        everything = self._values(specification)
         ledger = LedgerReference(charge.sequence, charge.head_hash)
-        release = carry_out(order, everything, SecureNoise(), ledger)
+        release = carry_out(specification, everything, SecureNoise(), ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
             vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
         reached("values committed")
 
-    def _values(self, order: Order, known: Contributions | None = None) -> Values:
-        """Return what the recipe of ``order`` works on; every single value is read only if it asks."""
-        version = DataVersion(order.ingest_id, order.data_version)
+    def _values(self, specification: Specification, known: Contributions | None = None) -> Values:
+        """Return what ``specification`` works on; every single value is read only if its mechanism asks."""
+        version = DataVersion(specification.ingest_id, specification.data_version)
 
         def samples() -> Samples:
-            return read_samples(self.vault.connection, order.grid, order.bound, order.ingest_id)
+            return read_samples(
+                self.vault.connection, specification.grid, specification.bound, specification.ingest_id
+            )
 
-        return Values(known or self.contributions(order.grid, order.bound, version), samples)
+        return Values(known or self.contributions(specification.grid, specification.bound, version), samples)
 
     def _require_unseen(self, release_id: str) -> None:
         """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
@@ -304,10 +306,10 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _rehearse(self, order: Order, contributions: Contributions) -> None:
-        """Raise before the charge what would fail after it: the order on speeds that are all 0."""
+    def _rehearse(self, specification: Specification, contributions: Contributions) -> None:
+        """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
         silent = Values(contributions, _unread).silenced()
-        release = carry_out(order, silent, SecureNoise(), LedgerReference(1, GENESIS))
+        release = carry_out(specification, silent, SecureNoise(), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
     def _swap_released(self) -> None:
@@ -339,15 +341,16 @@ def _unread() -> Samples:
     raise TypeError("a rehearsal reads no value")
 
 
-def _require_covered(text: str, occupancy: Occupancy, loss: npt.NDArray[np.int64]) -> None:
-    """Raise AllocationError unless ``loss`` covers what the order, as it is frozen, costs every vehicle.
+def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> None:
+    """Raise AllocationError unless ``loss`` covers what the frozen specification costs every vehicle.
 
-    A second opinion (``pricing.check``): from the counts of all bins and the frozen recipe alone.
+    A second opinion (``pricing.check``): from the counts of all bins and the frozen calibrated mechanism
+    alone.
     """
-    order = Order.from_json(text)
-    keep = occupancy.users_per_bin >= order.min_vehicles
-    keep &= order.grid.may_publish(occupancy.cell, occupancy.slot)
-    check_recipe(order.recipe, occupancy.select(keep), order.bound, loss)
+    specification = Specification.from_json(text)
+    keep = counts.users_per_bin >= specification.min_vehicles
+    keep &= specification.grid.may_publish(counts.cell, counts.slot)
+    check_calibrated(specification.calibrated, counts.select(keep), specification.bound, loss)
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a store holds: its releases, its fixes, what was spent. For the curator's eyes."""
+"""What a store holds: its releases, its records, what was spent. For the curator's eyes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, 
     loss = type(policy.total)
     return Status(
         store=store,
-        fixes=counts.fixes,
+        records=counts.fixes,
         vehicles=counts.vehicles,
         derived=counts.derived,
         files=version.ingest_id,

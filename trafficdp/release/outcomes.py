@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """What became of one file: its report, how many fixes were new, and whether it was there before."""
+    """What became of one file: its report, how many records were new, and whether it was there before."""
 
     report: FileReport
     file: str
@@ -161,7 +161,7 @@ class Status:
     """
 
     store: Path
-    fixes: int
+    records: int
     vehicles: int
     derived: int
     files: int

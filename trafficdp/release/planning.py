@@ -15,8 +15,8 @@ from trafficdp._validate import positive
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.export.files.columns import unit_label
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.planner.adaptive_map import AdaptiveSettings, allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
 from trafficdp.planner.allocation import Allocation, Request
@@ -73,27 +73,27 @@ class Planning:
         self._version = version
         self._looked_at = looked_at or (lambda grid: None)
 
-    def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
-        """Return the answer and the occupancy of all bins of its map.
+    def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Counts]:
+        """Return the answer and the counts of all bins of its map.
 
         Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
         epsilon is named and none is looked for, and UninformativeReleaseError when no map fits.
         """
         if question.save is not None:
             saved_plans.checked_name(question.save)
-        plan, occupancy = self._asked(epsilon, question)
+        plan, counts = self._asked(epsilon, question)
         if question.save is not None:
             frozen = SavedPlan.of(
                 question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
             )
             saved_plans.save(self._curator.store, question.save, frozen.text)
-        return plan, occupancy
+        return plan, counts
 
     def contributions(self) -> Contributions:
         """Return those of the configured map, which may have no bins."""
         return self._curator.contributions(self._config.grid, self._config.bound, self._version)
 
-    def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Occupancy]:
+    def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Counts]:
         if question.saved is not None:
             if epsilon is not None or question.within_budget:
                 raise UsageError(
@@ -120,16 +120,16 @@ class Planning:
 
     def _adaptive(
         self, request: Request, question: Question, settings: AdaptiveSettings
-    ) -> tuple[Plan, Occupancy]:
+    ) -> tuple[Plan, Counts]:
         """The map of several resolutions; at a smaller epsilon it is another, until every vehicle can pay."""
-        fine = self._contributions(self._config.grid).occupancy
+        fine = self._contributions(self._config.grid).counts
         asked = None
         while True:
             chosen = choose_mosaic(self._config.grid, fine, settings, request)
             grid = replace(self._config.grid, mosaic=chosen.mosaic)
-            plan, occupancy = self._at(grid, request, question)
+            plan, counts = self._at(grid, request, question)
             if plan.asked is None:
-                return replace(plan, adaptive=chosen, asked=asked), occupancy
+                return replace(plan, adaptive=chosen, asked=asked), counts
             asked = asked or plan.asked
             request = replace(request, epsilon=plan.allocation.request.epsilon)
 
@@ -141,17 +141,17 @@ class Planning:
 
     def _at(
         self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
-    ) -> tuple[Plan, Occupancy]:
+    ) -> tuple[Plan, Counts]:
         here = self._contributions(grid)
-        allocation = allocate_on(grid, here.occupancy, request)
+        allocation = allocate_on(grid, here.counts, request)
         remainders = self._left(here)
-        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
+        able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
         asked = None
         if question.within_budget and able.epsilon is not None and able.epsilon < request.epsilon:
             asked, request = request.epsilon, replace(request, epsilon=able.epsilon)
-            allocation = allocate_on(grid, here.occupancy, request)
-            able = affordable(allocation, remainders, _allocating(grid, here.occupancy, request))
-        return self._told(grid, question, allocation, remainders, able, answer, asked), here.occupancy
+            allocation = allocate_on(grid, here.counts, request)
+            able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
+        return self._told(grid, question, allocation, remainders, able, answer, asked), here.counts
 
     def _told(
         self,
@@ -169,7 +169,7 @@ class Planning:
         return Plan(
             allocation=allocation,
             verdict=verdict,
-            suggestions=suggest(grid, request, self._occupancy) if advised else None,
+            suggestions=suggest(grid, request, self._counts) if advised else None,
             budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
             grid=grid,
             precision=precision(allocation),
@@ -179,7 +179,7 @@ class Planning:
             asked=asked,
         )
 
-    def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Occupancy]:
+    def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Counts]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
         saved.require_data(self._version.name)
         grid = saved.grid
@@ -187,16 +187,16 @@ class Planning:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         here = self._contributions(grid)
         request = self._config.request(saved.epsilon)
-        allocation = saved.allocation(here.occupancy, request, partial(allocate_on, grid))
+        allocation = saved.allocation(here.counts, request, partial(allocate_on, grid))
         remainders = self._left(here)
-        able = affordable(allocation, remainders, _allocating(grid, here.occupancy, allocation.request))
-        return self._told(grid, question, allocation, remainders, able), here.occupancy
+        able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))
+        return self._told(grid, question, allocation, remainders, able), here.counts
 
-    def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+    def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
         """The least epsilon for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
-        occupancy = self._contributions(grid).occupancy
-        at = _allocating(grid, occupancy, request)
+        counts = self._contributions(grid).counts
+        at = _allocating(grid, counts, request)
         # an error of the map itself is told before any search
         at(request.epsilon)
         needed = {reach: least_epsilon(at, request.epsilon, width, reach) for reach in Reach}
@@ -209,17 +209,17 @@ class Planning:
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
         answer = Answer(width, question.reach, needed[Reach.MEDIAN], needed[Reach.EVERY], (), None, None)
-        plan, occupancy = self._at(grid, replace(request, epsilon=found), question, answer)
+        plan, counts = self._at(grid, replace(request, epsilon=found), question, answer)
         if found > plan.budget_left and PureDP(0) < plan.budget_left:
             wider = growth(grid, found, plan.budget_left, self._needed_for(request, width, question.reach))
             plan = replace(plan, growth=wider)
-        return plan, occupancy
+        return plan, counts
 
-    def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Occupancy]:
+    def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
         """The finest map that is precise enough at the epsilon there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
-        options = search(self._config.grid, request, width, question.reach, self._occupancy, self._looked_at)
+        options = search(self._config.grid, request, width, question.reach, self._counts, self._looked_at)
         chosen = finest(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
@@ -265,7 +265,7 @@ class Planning:
 
         def needed_on(candidate: Grid) -> PureDP | None:
             with suppress(UsageError):
-                found = passing_epsilon(self._occupancy(candidate), request)
+                found = passing_epsilon(self._counts(candidate), request)
                 return None if found is None else PureDP.of(rounded_up(found))
             return None
 
@@ -274,10 +274,10 @@ class Planning:
 
     def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], PureDP | None]:
         def needed_on(candidate: Grid) -> PureDP | None:
-            occupancy = self._occupancy(candidate)
-            if not bool(np.any(occupancy.users_per_bin >= request.min_vehicles)):
+            counts = self._counts(candidate)
+            if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
-            return least_epsilon(_allocating(candidate, occupancy, request), request.epsilon, width, reach)
+            return least_epsilon(_allocating(candidate, counts, request), request.epsilon, width, reach)
 
         return needed_on
 
@@ -286,20 +286,20 @@ class Planning:
         return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
 
     def _contributions(self, grid: Grid) -> Contributions:
-        return with_fixes(self._curator.contributions(grid, self._config.bound, self._version), grid)
+        return with_records(self._curator.contributions(grid, self._config.bound, self._version), grid)
 
-    def _occupancy(self, grid: Grid) -> Occupancy:
-        return self._curator.contributions(grid, self._config.bound, self._version).occupancy
+    def _counts(self, grid: Grid) -> Counts:
+        return self._curator.contributions(grid, self._config.bound, self._version).counts
 
     def _unit(self, request: Request) -> str:
         return unit_label(judged_statistic(request), self._config.bound.unit)
 
 
-def with_fixes(found: Contributions, grid: Grid) -> Contributions:
+def with_records(found: Contributions, grid: Grid) -> Contributions:
     """Return ``found``, of ``grid``; raise UsageError when there is nothing in it."""
-    if found.occupancy.bins == 0:
+    if found.counts.bins == 0:
         raise UsageError(
-            "no fix lies in the study area and the period",
+            "no record lies in the study area and the period",
             got=f"{grid.period.first} to {grid.period.last}",
             todo="correct [city] period or ingest files of that period",
         )
@@ -312,8 +312,8 @@ def refusal(plan: Plan) -> UninformativeReleaseError:
     return too_little(plan.verdict, plan.allocation.request.bound, todo)
 
 
-def _allocating(grid: Grid, occupancy: Occupancy, request: Request) -> Callable[[PureDP], Allocation]:
-    return lambda epsilon: allocate_on(grid, occupancy, replace(request, epsilon=epsilon))
+def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[PureDP], Allocation]:
+    return lambda epsilon: allocate_on(grid, counts, replace(request, epsilon=epsilon))
 
 
 def _settings(option: MapOption) -> str:

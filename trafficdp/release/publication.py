@@ -99,7 +99,7 @@ def rebuild_released(
 def published(stored: vault_stream.StoredPublication) -> released.Publication:
     """Return a committed publication of a stream as `released.duckdb` takes it."""
     release = decode(json.loads(stored.facts), stored.bins)
-    stream = release.disclosure.recipe.stream
+    stream = release.disclosure.noise.stream
     if stream is None:
         raise StoreDamagedError("a publication of a stream does not say so", got=release.id)
     return released.Publication(
@@ -109,8 +109,8 @@ def published(stored: vault_stream.StoredPublication) -> released.Publication:
 
 def publication_number(manifest: Mapping[str, object]) -> int | None:
     """Return which publication of a stream a manifest is of; None where it does not say."""
-    recipe = manifest.get("recipe")
-    stream = recipe.get("stream") if isinstance(recipe, Mapping) else None
+    noise = manifest.get("noise")
+    stream = noise.get("stream") if isinstance(noise, Mapping) else None
     number = stream.get("publication") if isinstance(stream, Mapping) else None
     return number if isinstance(number, int) else None
 

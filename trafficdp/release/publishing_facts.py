@@ -1,4 +1,4 @@
-"""The order of a release: what is frozen with its charge, the disclosure included."""
+"""The specification of a release: what is frozen with its charge, the disclosure included."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.ingest.report import RULES
+from trafficdp.mechanisms.calibrated import Statement
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.recipe import Statement
-from trafficdp.mechanisms.separate import recipe as mechanism_recipe
-from trafficdp.mechanisms.separate import zcdp_recipe
+from trafficdp.mechanisms.separate import calibrated as calibrated_separately
+from trafficdp.mechanisms.separate import calibrated_zcdp
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import from_json
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
@@ -38,12 +38,12 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, RecipeStated, Software, Source
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.release.assembly import bin_status
-from trafficdp.release.order import Order
+from trafficdp.release.specification import Specification
 from trafficdp.store.vault_fixes import DataVersion
 
 COMPOSITION = {
@@ -53,10 +53,10 @@ COMPOSITION = {
     "own loss, the largest of which is the guarantee",
     "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
     "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
-    mechanism_recipe.KIND: "every statistic by its mechanism, at the epsilon published for each bin; the "
-    "loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is "
-    "the guarantee",
-    zcdp_recipe.KIND: "every statistic by its mechanism, at the rho published for it; the loss is each "
+    calibrated_separately.KIND: "every statistic by its mechanism, at the epsilon published for each bin; "
+    "the loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest "
+    "is the guarantee",
+    calibrated_zcdp.KIND: "every statistic by its mechanism, at the rho published for it; the loss is each "
     "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
     "is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
@@ -95,24 +95,24 @@ class Occasion:
     policy: BudgetPolicy | ZCDPBudget | None = None
 
 
-def write_order(
+def specify(
     occasion: Occasion,
     allocation: Allocation | ZCDPAllocation,
-    occupancy: Occupancy,
+    counts: Counts,
     release_id: str,
     spent_before: int,
-) -> Order:
-    """Return the order that freezes ``allocation``; ``occupancy`` is that of all bins.
+) -> Specification:
+    """Return the specification that freezes ``allocation``; ``counts`` is that of all bins.
 
     ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
-    request, kept = allocation.request, allocation.occupancy
+    request, kept = allocation.request, allocation.counts
     verdict = judge(allocation)
-    recipe = allocation.recipe
+    calibrated = allocation.calibrated
     statements = {
-        statistic: recipe.statement(statistic, kept, request.bound) for statistic in recipe.statistics
+        statistic: calibrated.statement(statistic, kept, request.bound) for statistic in calibrated.statistics
     }
-    return Order(
+    return Specification(
         release_id=release_id,
         created_at=occasion.created_at,
         grid=occasion.grid,
@@ -121,7 +121,7 @@ def write_order(
         data_version=occasion.data_version.name,
         cell=kept.cell,
         slot=kept.slot,
-        recipe=recipe,
+        calibrated=calibrated,
         display_unit=occasion.display_unit,
         interval_level=request.interval_level,
         uninformative_above=request.refuse_above,
@@ -142,8 +142,8 @@ def write_order(
             bounds=bounds_of(
                 request.bound,
                 "speeds are clipped to the range, never dropped; counts are not capped",
-                int(occupancy.bins_per_user.max()),
-                int(occupancy.largest_count_per_bin.max()),
+                int(counts.bins_per_user.max()),
+                int(counts.largest_count_per_bin.max()),
             ),
             charge=Charge(
                 relation=allocation.event.relation,
@@ -163,7 +163,7 @@ def write_order(
                 ],
                 post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
                 interval_level=request.interval_level,
-                recipe=from_json(RecipeStated, recipe.published_facts()),
+                noise=from_json(NoiseStated, calibrated.published_facts()),
                 tuning_data=f"{TUNING_DATA} ({allocation.reason})",
             ),
             verdict=Verdict(
@@ -191,31 +191,34 @@ def stated_identity(
 
 
 def _composition(allocation: Allocation | ZCDPAllocation) -> str:
-    if isinstance(allocation, ZCDPAllocation) or allocation.recipe.kind == mechanism_recipe.KIND:
-        return allocation.recipe.kind
+    if isinstance(allocation, ZCDPAllocation) or allocation.calibrated.kind == calibrated_separately.KIND:
+        return allocation.calibrated.kind
     return allocation.chosen.name
 
 
-def same_question(order: Order, occasion: Occasion, allocation: Allocation | ZCDPAllocation) -> bool:
-    """Return whether ``order`` asks the same data for the same numbers with the same noise.
+def same_question(
+    specification: Specification, occasion: Occasion, allocation: Allocation | ZCDPAllocation
+) -> bool:
+    """Return whether ``specification`` asks the same data for the same numbers with the same noise.
 
-    True when what ``write_order`` would freeze now differs in name, instant and spending before alone.
+    True when what ``specify`` would freeze now differs in name, instant and spending before alone.
     """
-    request, kept = allocation.request, allocation.occupancy
+    request, kept = allocation.request, allocation.counts
     asked = (
-        order.data_version == occasion.data_version.name
-        and order.grid.key == occasion.grid.key
-        and order.bound == request.bound
-        and (order.min_vehicles, order.interval_level) == (request.min_vehicles, request.interval_level)
-        and order.uninformative_above == request.refuse_above
-        and order.display_unit is occasion.display_unit
-        and order.publish_counts == occasion.publish_counts
+        specification.data_version == occasion.data_version.name
+        and specification.grid.key == occasion.grid.key
+        and specification.bound == request.bound
+        and (specification.min_vehicles, specification.interval_level)
+        == (request.min_vehicles, request.interval_level)
+        and specification.uninformative_above == request.refuse_above
+        and specification.display_unit is occasion.display_unit
+        and specification.publish_counts == occasion.publish_counts
     )
     return (
         asked
-        and np.array_equal(order.cell, kept.cell)
-        and np.array_equal(order.slot, kept.slot)
-        and order.recipe.to_facts() == allocation.recipe.to_facts()
+        and np.array_equal(specification.cell, kept.cell)
+        and np.array_equal(specification.slot, kept.slot)
+        and specification.calibrated.to_facts() == allocation.calibrated.to_facts()
     )
 
 
@@ -262,8 +265,8 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
 
 
 def _foreseen_status(allocation: Allocation | ZCDPAllocation) -> npt.NDArray[np.object_]:
-    """The status of every bin, which follows from counts and recipe alone."""
+    """The status of every bin, which follows from counts and calibrated mechanism alone."""
     request = allocation.request
-    errors = allocation.recipe.expected_errors(allocation.occupancy, request.bound)
+    errors = allocation.calibrated.expected_errors(allocation.counts, request.bound)
     statuses = [status_of(errors[each], each, request.bound, request.refuse_above) for each in errors]
     return bin_status(allocation.keep, statuses)

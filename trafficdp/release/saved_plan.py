@@ -1,7 +1,8 @@
-"""A plan that was saved: the frozen recipe of a map, and what it was made from. Public facts alone.
+"""A plan that was saved: the calibrated mechanism of a map, and what it was made from. Public facts alone.
 
-What it costs is not taken from the file but computed anew from the counts and the recipe, whenever it is
-released. The noise is the recipe's, whatever a newer version of the planner would choose now.
+What it costs is not taken from the file but computed anew from the counts and the calibrated mechanism,
+whenever it is released. The noise is the calibrated mechanism's, whatever a newer version of the planner
+would choose now.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.mechanisms.recipe_kinds import recipe_from_facts
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, Request
 from trafficdp.privacy.event import PrivacyEvent
@@ -48,9 +49,9 @@ class SavedPlan:
             "min_vehicles": request.min_vehicles,
             "refuse_above": request.refuse_above,
             "interval_level": request.interval_level,
-            "rung": allocation.chosen.name,
+            "accounting": allocation.chosen.name,
             "mechanism": {each.value: name for each, name in request.mechanism.items()},
-            "recipe": allocation.recipe.to_facts(),
+            "calibrated": allocation.calibrated.to_facts(),
             "error": {each.value: error.tolist() for each, error in allocation.error.items()},
             "reason": allocation.reason,
             "loss_pico": allocation.loss.pico,
@@ -97,15 +98,16 @@ class SavedPlan:
 
     def allocation(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         request: Request,
-        allocate: Callable[[Occupancy, Request], Allocation],
+        allocate: Callable[[Counts, Request], Allocation],
     ) -> Allocation:
-        """Return the Allocation that executes exactly the saved recipe.
+        """Return the Allocation that executes exactly the saved calibrated mechanism.
 
-        ``occupancy`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
-        replaces it. The ladder beside it is computed by ``allocate`` and decides nothing. Raises UsageError
-        for another speed bound, and DataError when the recipe does not cost what was saved.
+        ``counts`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
+        replaces it. The accountings beside it is computed by ``allocate`` and decides nothing. Raises
+        UsageError for another speed bound, and DataError when the calibrated mechanism does not cost what was
+        saved.
         """
         facts = self.facts
         if bound_to_facts(request.bound) != facts["bound"]:
@@ -123,11 +125,11 @@ class SavedPlan:
             min_vehicles=facts["min_vehicles"],
             refuse_above=facts["refuse_above"],
             interval_level=facts["interval_level"],
-            rung=facts["rung"],
+            accounting=facts["accounting"],
         )
-        beside = allocate(occupancy, replace(frozen, mechanism={}))
-        recipe = recipe_from_facts(facts["recipe"])
-        event = recipe.event(beside.occupancy, frozen.bound)
+        beside = allocate(counts, replace(frozen, mechanism={}))
+        calibrated = calibrated_from_facts(facts["calibrated"])
+        event = calibrated.event(beside.counts, frozen.bound)
         if not isinstance(event, PrivacyEvent) or event.loss.pico != facts["loss_pico"]:
             raise DataError(
                 "a saved plan does not cost what it says",
@@ -144,7 +146,7 @@ class SavedPlan:
         return replace(
             beside,
             request=replace(frozen, mechanism=_by_statistic(facts["mechanism"])),
-            recipe=recipe,
+            calibrated=calibrated,
             event=event,
             error={
                 statistic: np.array(error, dtype=np.float64)

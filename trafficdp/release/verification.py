@@ -1,7 +1,8 @@
 """Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
 
-The loss of every vehicle is computed anew from the fixes and the recipe *in the published files* (the
-columns of cells.parquet and the manifest's ``recipe``), never from what the manifest claims it to be.
+The loss of every vehicle is computed anew from the records and the calibrated mechanism *in the published
+files* (the columns of cells.parquet and the manifest's ``calibrated``), never from what the manifest claims
+it to be.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.mechanisms.recipe_kinds import recipe_from_published
-from trafficdp.mechanisms.separate.zcdp_recipe import ZCDPRecipe
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
+from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.ledger import accounts_hash
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
-from trafficdp.release.order import Order
 from trafficdp.release.publication import epsilon_of, ledger_reference
+from trafficdp.release.specification import Specification
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -57,13 +58,13 @@ class _ExaminedRelease(Examined):
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._order = Order.from_json(stored.allocation)
+        self._specification = Specification.from_json(stored.allocation)
         self._recomputed: Contributions | None = None
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
         yield "the ledger is not behind its head or any manifest", self._not_behind
-        yield "the ledger's charge is the order that was executed", self._order_is_charged
+        yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "the vehicles' accounts are those of the charge", self._accounts
         yield "the data is the version that was charged", self._data_version
         yield "the manifest is complete and consistent", self._manifest_valid
@@ -73,11 +74,11 @@ class _ExaminedRelease(Examined):
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
 
-    def _order_is_charged(self) -> str | None:
+    def _specification_is_charged(self) -> str | None:
         digest = hashlib.sha256(self._stored.allocation.encode()).hexdigest()
         facts = self._charge.facts
-        if facts.get("order_sha256") != digest or facts.get("release") != self._stored.release_id:
-            return "another order than the one in the ledger"
+        if facts.get("specification_sha256") != digest or facts.get("release") != self._stored.release_id:
+            return "another specification than the one in the ledger"
         return None
 
     def _accounts(self) -> str | None:
@@ -89,11 +90,11 @@ class _ExaminedRelease(Examined):
         )
 
     def _data_version(self) -> str | None:
-        vault, pinned = self._curator.vault, self._order
+        vault, pinned = self._curator.vault, self._specification
         if name_of_version(vault, pinned.ingest_id) != pinned.data_version:
             return "other data than was charged"
         if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
-            return "other files, or another number of fixes, than were ingested"
+            return "other files, or another number of records, than were ingested"
         return None
 
     def _manifest_valid(self) -> str | None:
@@ -122,37 +123,40 @@ class _ExaminedRelease(Examined):
 
     def _contributions(self) -> Contributions:
         if self._recomputed is None:
-            order = self._order
-            # from the fixes, not from the cache
+            specification = self._specification
+            # from the records, not from the cache
             self._recomputed = reduce_fixes(
-                self._curator.vault.connection, order.grid, order.bound, order.ingest_id
+                self._curator.vault.connection,
+                specification.grid,
+                specification.bound,
+                specification.ingest_id,
             )
         return self._recomputed
 
     def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
-        """Every vehicle's loss by the vault's counts and the published recipe."""
+        """Every vehicle's loss by the vault's counts and the published calibrated mechanism."""
         import pandas as pd
 
         contributions = self._contributions()
-        occupancy = contributions.occupancy
+        counts = contributions.counts
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
         cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
         if not (
-            np.array_equal(cells, occupancy.cell)
-            and np.array_equal(published["slot"].to_numpy(dtype=np.int64), occupancy.slot)
+            np.array_equal(cells, counts.cell)
+            and np.array_equal(published["slot"].to_numpy(dtype=np.int64), counts.slot)
         ):
             raise VerificationError("the published bins are not those of the data")
-        columns = _recipe_columns(published)
+        columns = _noise_columns(published)
         numbered = _has_number(columns)
-        chosen = occupancy.select(numbered)
-        recipe = recipe_from_published(
-            self._manifest()["recipe"],
+        chosen = counts.select(numbered)
+        calibrated = calibrated_from_published(
+            self._manifest()["noise"],
             {
                 statistic: {name: values[numbered] for name, values in own.items()}
                 for statistic, own in columns.items()
             },
         )
-        losses = recipe.event(chosen, contributions.bound).loss_per_user
+        losses = calibrated.event(chosen, contributions.bound).loss_per_user
         return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
@@ -166,7 +170,7 @@ class _ExaminedRelease(Examined):
         _, recomputed = self._recomputed_losses()
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest()["guarantee"])
-        claimed, concentrated = guarantee.loss, isinstance(self._order.recipe, ZCDPRecipe)
+        claimed, concentrated = guarantee.loss, isinstance(self._specification.calibrated, CalibratedZCDP)
         if concentrated is not (guarantee.rho is not None):
             return "a guarantee of another kind than the noise that was ordered"
         kind = LossKind.ZCDP if concentrated else LossKind.PURE
@@ -181,14 +185,14 @@ class _ExaminedRelease(Examined):
         return None if same else "other rows than were released"
 
 
-def _recipe_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
-    """Return the recipe's columns of every statistic with a number, over all bins."""
+def _noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    """Return the noise columns of every statistic with a number, over all bins."""
     return {
         statistic: {
             name: published[f"{statistic.stem}_{name}"].to_numpy(
                 dtype=np.float64 if column.withheld is None else np.int64
             )
-            for name, column in RECIPE_COLUMNS.items()
+            for name, column in NOISE_COLUMNS.items()
             if f"{statistic.stem}_{name}" in published
         }
         for statistic in Statistic
@@ -197,13 +201,13 @@ def _recipe_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.ND
 
 
 def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:
-    """Return which bins carry noise or a constant, by any statistic: where a recipe's float is no null."""
+    """Return which bins carry noise or a constant, by any statistic: where a float of it is no null."""
     noisy: npt.NDArray[np.bool_] = np.any(
         [
             ~np.isnan(values)
             for own in columns.values()
             for name, values in own.items()
-            if RECIPE_COLUMNS[name].withheld is None
+            if NOISE_COLUMNS[name].withheld is None
         ],
         axis=0,
     )

@@ -18,9 +18,9 @@ from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.release.curator import Curator, too_little
 from trafficdp.release.holdings import occasion_of, version_to_plan
 from trafficdp.release.outcomes import ReleasedMap, ZCDPPlan
-from trafficdp.release.planning import with_fixes
+from trafficdp.release.planning import with_records
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import same_question, write_order
+from trafficdp.release.publishing_facts import same_question, specify
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 
@@ -65,13 +65,13 @@ class ZCDPMaps:
             version = vault_fixes.data_version(curator.vault)
             occasion = occasion_of(self.config, curator.vault, version, self.config.grid, datetime.now(UTC))
             for name in finished:
-                if same_question(curator.order_of(name), occasion, allocation):
+                if same_question(curator.specification_of(name), occasion, allocation):
                     return ReleasedMap(curator.load(name), folder_of(self.store, name))
             release = curator.release(
                 allocation,
                 contributions,
                 self.config.policy,
-                lambda name, before: write_order(occasion, allocation, contributions.occupancy, name, before),
+                lambda name, before: specify(occasion, allocation, contributions.counts, name, before),
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
@@ -81,8 +81,8 @@ class ZCDPMaps:
         request = config.zcdp_request(rho if rho is None or isinstance(rho, ZCDP) else ZCDP.of(rho))
         budget = config.zcdp_budget
         version = version_to_plan(curator.vault, config)
-        here = with_fixes(curator.contributions(config.grid, config.bound, version), config.grid)
-        allocation = allocate_zcdp(here.occupancy, request)
+        here = with_records(curator.contributions(config.grid, config.bound, version), config.grid)
+        allocation = allocate_zcdp(here.counts, request)
         windows = budget.windows(datetime.now(UTC))
         remainders = left(windows, vault_ledger.spent_in(curator.vault, here.vehicle, windows))
         loss = allocation.event.loss_per_user

@@ -8,28 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
 class Contributions:
-    """Exact integer sums of clipped values, for every pair of ``occupancy`` (shape (P,) each).
+    """Exact integer sums of clipped values, for every pair of ``counts`` (shape (P,) each).
 
     ``total`` is the sum and ``total_of_squares`` the sum of squares of the user's values in the bin, in
     steps of ``bound.step`` after clipping to [0, U]. ``vehicle`` (shape (users,)) holds the vault's own
     numbers of the vehicles, by user position.
     """
 
-    occupancy: Occupancy
+    counts: Counts
     total: IntArray
     total_of_squares: IntArray
     vehicle: IntArray
     bound: ContributionBound
 
     def __repr__(self) -> str:
-        return f"<Contributions: {self.occupancy.bins} bins, {self.occupancy.users} users, redacted>"
+        return f"<Contributions: {self.counts.bins} bins, {self.counts.users} users, redacted>"
 
     @classmethod
     def from_rows(
@@ -50,7 +50,7 @@ class Contributions:
         first = np.ones(len(cell), dtype=np.bool_)
         first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
         vehicles, user = np.unique(vehicle.astype(np.int64), return_inverse=True)
-        occupancy = Occupancy(
+        counts = Counts(
             cell=cell[first].astype(np.uint64),
             slot=slot[first].astype(np.int64),
             bin_index=np.cumsum(first, dtype=np.int64) - 1,
@@ -58,13 +58,13 @@ class Contributions:
             count=count.astype(np.int64),
             users=len(vehicles),
         )
-        return cls(occupancy, total.astype(np.int64), total_of_squares.astype(np.int64), vehicles, bound)
+        return cls(counts, total.astype(np.int64), total_of_squares.astype(np.int64), vehicles, bound)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
         """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
-        pairs = keep[self.occupancy.bin_index]
+        pairs = keep[self.counts.bin_index]
         return Contributions(
-            occupancy=self.occupancy.select(keep),
+            counts=self.counts.select(keep),
             total=self.total[pairs],
             total_of_squares=self.total_of_squares[pairs],
             vehicle=self.vehicle,
@@ -72,14 +72,14 @@ class Contributions:
         )
 
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
-        """Return the contributions to larger bins, as ``Occupancy.merged``; sums of sums, so exact.
+        """Return the contributions to larger bins, as ``Counts.merged``; sums of sums, so exact.
 
         A sum of squares that leaves 64 bits wraps; ``mechanisms.laplace.lattice`` refuses bins where one
         could.
         """
-        merging = self.occupancy.merged(cell, slot)
-        total = np.zeros(merging.occupancy.pairs, dtype=np.int64)
-        squares = np.zeros(merging.occupancy.pairs, dtype=np.int64)
+        merging = self.counts.merged(cell, slot)
+        total = np.zeros(merging.counts.pairs, dtype=np.int64)
+        squares = np.zeros(merging.counts.pairs, dtype=np.int64)
         np.add.at(total, merging.pair_of, self.total)
         np.add.at(squares, merging.pair_of, self.total_of_squares)
-        return Contributions(merging.occupancy, total, squares, self.vehicle, self.bound)
+        return Contributions(merging.counts, total, squares, self.vehicle, self.bound)

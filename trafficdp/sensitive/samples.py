@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.sensitive.contributions import Contributions
 
 
@@ -16,29 +16,29 @@ from trafficdp.sensitive.contributions import Contributions
 class Samples:
     """Values in steps of ``bound.step``, clipped to [0, U], sorted by bin, then user, then time.
 
-    ``value`` (int64, shape (sum of counts,)) holds the pairs of ``occupancy`` one after another:
+    ``value`` (int64, shape (sum of counts,)) holds the pairs of ``counts`` one after another:
     those of pair p are ``value[start[p]:start[p + 1]]`` with ``start`` of shape (P + 1,). The order
     inside a pair is the order in time: it does not depend on values.
     """
 
-    occupancy: Occupancy
+    counts: Counts
     value: npt.NDArray[np.int64]
     vehicle: npt.NDArray[np.int64]
     bound: ContributionBound
 
     def __repr__(self) -> str:
-        return f"<Samples: {self.occupancy.bins} bins, {self.occupancy.users} users, redacted>"
+        return f"<Samples: {self.counts.bins} bins, {self.counts.users} users, redacted>"
 
     @property
     def start(self) -> npt.NDArray[np.int64]:
         """First position of every pair in ``value``, and the end, shape (P + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.occupancy.count)]).astype(np.int64)
+        return np.concatenate([[0], np.cumsum(self.counts.count)]).astype(np.int64)
 
     def contributions(self) -> Contributions:
         """Return the sums and sums of squares of the pairs."""
         start = self.start[:-1]
         return Contributions(
-            occupancy=self.occupancy,
+            counts=self.counts,
             total=np.add.reduceat(self.value, start) if len(start) else self.value[:0],
             total_of_squares=np.add.reduceat(self.value**2, start) if len(start) else self.value[:0],
             vehicle=self.vehicle,
@@ -47,10 +47,10 @@ class Samples:
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Samples:
         """Return the samples of the bins where ``keep`` (shape (G,)) is true."""
-        pairs = keep[self.occupancy.bin_index]
+        pairs = keep[self.counts.bin_index]
         return Samples(
-            occupancy=self.occupancy.select(keep),
-            value=self.value[np.repeat(pairs, self.occupancy.count)],
+            counts=self.counts.select(keep),
+            value=self.value[np.repeat(pairs, self.counts.count)],
             vehicle=self.vehicle,
             bound=self.bound,
         )

@@ -1,4 +1,4 @@
-"""What a recipe is given to work on: sums of every (vehicle, bin), and every value where it asks for them."""
+"""What a release works on: sums of every (vehicle, bin), and every value where its mechanism asks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Values:
     read_samples: Callable[[], Samples]
 
     def __repr__(self) -> str:
-        return f"<Values: {self.contributions.occupancy.bins} bins, redacted>"
+        return f"<Values: {self.contributions.counts.bins} bins, redacted>"
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Values:
         """Return the values of the bins where ``keep`` (shape (G,)) is true."""
@@ -32,7 +32,7 @@ class Values:
         nothing = np.zeros_like(known.total)
 
         def zeros() -> Samples:
-            value = np.zeros(int(known.occupancy.count.sum()), dtype=np.int64)
-            return Samples(known.occupancy, value, known.vehicle, known.bound)
+            value = np.zeros(int(known.counts.count.sum()), dtype=np.int64)
+            return Samples(known.counts, value, known.vehicle, known.bound)
 
         return Values(replace(known, total=nothing, total_of_squares=nothing), zeros)

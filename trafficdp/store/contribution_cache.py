@@ -59,13 +59,13 @@ def save(
 
 def to_table(contributions: Contributions) -> pa.Table:
     """Return one row a (bin, vehicle), sorted by bin, then vehicle."""
-    occupancy = contributions.occupancy
+    counts = contributions.counts
     return pa.table(
         {
-            "cell": occupancy.cell[occupancy.bin_index],
-            "slot": occupancy.slot[occupancy.bin_index],
-            "vehicle_id": contributions.vehicle[occupancy.user_index],
-            "fixes": occupancy.count,
+            "cell": counts.cell[counts.bin_index],
+            "slot": counts.slot[counts.bin_index],
+            "vehicle_id": contributions.vehicle[counts.user_index],
+            "fixes": counts.count,
             "total": contributions.total,
             "total_of_squares": contributions.total_of_squares,
         }

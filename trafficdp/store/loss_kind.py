@@ -43,6 +43,6 @@ def require_kind(vault: Vault, kind: LossKind) -> None:
 
 
 def pin_kind(vault: Vault, kind: LossKind) -> None:
-    """Fix the kind of an empty store (inside the caller's transaction). A pure one says nothing."""
+    """Record the kind of an empty store (inside the caller's transaction). A pure one says nothing."""
     if kind_of(vault) is None and kind is not LossKind.PURE:
         vault.set_fact(_FACT, kind.value)

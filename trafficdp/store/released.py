@@ -36,7 +36,7 @@ STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("h3", "resolution", "slot", "slot_label", "status", "vehicles", "fixes")
+_PLAIN = ("h3", "resolution", "slot", "slot_label", "status", "vehicles", "records")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 

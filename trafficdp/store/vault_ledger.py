@@ -144,7 +144,7 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
     """Raise StoreDamagedError unless every vehicle's account is what the entries of ``ledger`` say.
 
     The chain guards the entries, and each entry guards the accounts of its charge. A stream charges every
-    vehicle the same, when its first fix is taken.
+    vehicle the same, when its first record is taken.
     """
     table = query(
         vault.connection,

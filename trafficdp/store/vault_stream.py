@@ -29,7 +29,7 @@ PARTS = ("opened", "kept")
 
 @dataclass(frozen=True, slots=True)
 class StoredStream:
-    """One charged stream; ``facts`` is the order, as JSON."""
+    """One charged stream; ``facts`` is the specification, as JSON."""
 
     release_id: str
     sequence: int
@@ -197,7 +197,7 @@ def number_vehicles(vault: Vault, pseudonyms: pa.Array) -> IntArray:
 
 
 def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, IntArray]) -> None:
-    """Append the counts of a closed step: cell, slot, vehicle, fixes, position."""
+    """Append the counts of a closed step: cell, slot, vehicle, records, position."""
     table = pa.table({name: pa.array(values) for name, values in counts.items()})
     with registered(vault.connection, "incoming_counts", table):
         run(
@@ -209,7 +209,7 @@ def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> p
     """Return the counts of a stream ordered by step, cell, slot and vehicle."""
     return query(
         vault.connection,
-        "SELECT step, cell, slot, vehicle_id, fixes, position FROM stream_counts WHERE release_id = ? "
+        "SELECT step, cell, slot, vehicle_id, records, position FROM stream_counts WHERE release_id = ? "
         "AND step <= coalesce(?, step) ORDER BY step, cell, slot, vehicle_id",
         [release_id, up_to_step],
     )

@@ -1,9 +1,9 @@
 """The time of a stream: publication steps, and when a step is over.
 
 The horizon is the grid's period, cut into steps of equal length from its first instant. The stream's *clock*
-is the latest instant that any fix has borne; the *watermark* is ``lateness`` behind it. A step is over when
-the watermark has passed its end: then it is published, and a fix of it that comes afterwards is late. All of
-this is decided by times, which are public.
+is the latest instant that any record has borne; the *watermark* is ``lateness`` behind it. A step is over
+when the watermark has passed its end: then it is published, and a record of it that comes afterwards is late.
+All of this is decided by times, which are public.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAMPLE_US = 15 * MINUTE_US
 class Horizon:
     """Steps 0..``steps`` - 1 of ``step_us`` microseconds from ``origin_us`` (since 1970 UTC).
 
-    ``elements`` is the most steps in which one bin can have fixes: what its tree must hold.
+    ``elements`` is the most steps in which one bin can have records: what its tree must hold.
     """
 
     origin_us: int

@@ -25,7 +25,7 @@ class Pace:
             raise UsageError("a replay cannot run at this speed", got=self.speed, expected="0 or more")
 
     def due_us(self, first_us: int) -> int | None:
-        """Return the instant up to which fixes are due, the first being at ``first_us``; None: all are."""
+        """Return the instant up to which records are due, the first being at ``first_us``; None: all are."""
         if not self.speed:
             return None
         if self._began is None:

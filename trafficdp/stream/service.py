@@ -1,6 +1,6 @@
-"""A stream of fixes into running sums: which fixes count, when a step is over, what is then known.
+"""A stream of records into running sums: which records count, when a step is over, what is then known.
 
-Fixes are taken in the order of arrival. Each meets the first rule that fits, and every rule looks at times,
+Records are taken in the order of arrival. Each meets the first rule that fits, and every rule looks at times,
 identities and counts only, never at a speed:
 
 ==============  ========================================================================================
@@ -9,14 +9,14 @@ identities and counts only, never at a speed:
 ``late``        its step is over: the clock, the latest instant before it, has passed the end of the step by
                 more than the lateness
 ``repeated``    its (vehicle, instant) was met before
-``over_cap``    its vehicle has ``fixes_per_step`` accepted fixes in the step
+``over_cap``    its vehicle has ``records_per_step`` accepted records in the step
 ``no_budget``   its vehicle cannot pay the stream's epsilon from what other releases have left it
 ``no_account``  its vehicle's account is used up (``stream.allowance``)
 ``accepted``    otherwise
 ==============  ========================================================================================
 
-What is accepted, and what each step publishes, does not depend on how the fixes are cut into batches: a batch
-is taken up to the fix that ends a step, the step is closed, and only then the rest is taken.
+What is accepted, and what each step publishes, does not depend on how the records are cut into batches: a
+batch is taken up to the record that ends a step, the step is closed, and only then the rest is taken.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MEAN, SQUARE = 0, 1
 
 @dataclass(frozen=True, repr=False)
 class Batch:
-    """Fixes in order of arrival, shape (n,) each: vehicle (the vault's number), instant, cell, slot, steps.
+    """Records in order of arrival, shape (n,) each: vehicle (the vault's number), instant, cell, slot, steps.
 
     ``cell`` is the H3 index as int64, ``value`` the clipped speed in steps 0..S.
     """
@@ -60,23 +60,23 @@ class Batch:
         return len(self.time_us)
 
     def __repr__(self) -> str:
-        return f"<Batch: {len(self)} fixes, redacted>"
+        return f"<Batch: {len(self)} records, redacted>"
 
 
 @dataclass(frozen=True, repr=False)
 class Closed:
     """What a closed step leaves: its counts (``journal``), and the noisy sums of all bins so far.
 
-    ``journal``: cell, slot, vehicle (the vault's), fixes and position, one row a (bin, vehicle) of the step.
-    Over all G bins met so far: ``cell``, ``slot``, ``fixes``, ``vehicles`` (exact below ``enough``), ``sums``
-    (G, 1 or 2), ``terms``.
+    ``journal``: cell, slot, vehicle (the vault's), records and position, one row a (bin, vehicle) of the
+    step. Over all G bins met so far: ``cell``, ``slot``, ``records``, ``vehicles`` (exact below ``enough``),
+    ``sums`` (G, 1 or 2), ``terms``.
     """
 
     step: int
     journal: dict[str, IntArray]
     cell: IntArray
     slot: IntArray
-    fixes: IntArray
+    records: IntArray
     vehicles: IntArray
     sums: IntArray
     terms: IntArray
@@ -85,15 +85,15 @@ class Closed:
 class Stream:
     """The whole state of a stream; give ``state()`` back to ``from_state`` and it goes on where it was.
 
-    ``fixes_per_step`` (0: no limit) is the most fixes of one vehicle that a step takes. ``enough`` (None:
+    ``records_per_step`` (0: no limit) is the most records of one vehicle that a step takes. ``enough`` (None:
     without end): vehicles of a bin are counted up to so many and no further, which keeps memory flat.
     """
 
     def __init__(
-        self, horizon: Horizon, allowance: Allowance, fixes_per_step: int, enough: int | None = None
+        self, horizon: Horizon, allowance: Allowance, records_per_step: int, enough: int | None = None
     ) -> None:
         self.enough = np.iinfo(np.int64).max if enough is None else enough
-        self.horizon, self.allowance, self.fixes_per_step = horizon, allowance, fixes_per_step
+        self.horizon, self.allowance, self.records_per_step = horizon, allowance, records_per_step
         self.clock_us, self.closed = _NEVER, 0
         self.fates = np.zeros(len(FATES), dtype=np.int64)
         self.window = Window()
@@ -103,7 +103,7 @@ class Stream:
         self.charged = np.zeros(0, dtype=np.bool_)
         self.can_pay = np.zeros(0, dtype=np.bool_)
         self.pairs = np.zeros(0, dtype=np.int64)
-        self.fixes = np.zeros(0, dtype=np.int64)
+        self.records = np.zeros(0, dtype=np.int64)
         self.visitors = np.zeros(0, dtype=np.int64)
         levels = 2 if allowance.squares else 1
         self.bank = SignedCounterBank(0, levels, allowance.arity, allowance.heights, np.ones(1))
@@ -123,7 +123,7 @@ class Stream:
         self.can_pay = can_pay | self.charged
 
     def charge(self) -> IntArray:
-        """Return the vehicles (the vault's numbers) that have accepted fixes for the first time; once each.
+        """Return the vehicles (the vault's numbers) that have accepted records for the first time; once each.
 
         They must be charged in the transaction that stores the state.
         """
@@ -133,7 +133,7 @@ class Stream:
         return np.asarray(self.vehicles.keys[new], dtype=np.int64)
 
     def take(self, batch: Batch, start: int, now_us: int | None = None) -> int:
-        """Take fixes from ``start`` on, up to the first that ends a step (it is taken too) or the end.
+        """Take records from ``start`` on, up to the first that ends a step (it is taken too) or the end.
 
         Returns where to go on. Call ``due`` next, and ``close`` for every step that is due. All vehicles
         must have been met, and ``permit`` must have said who can pay. ``now_us``: the wall clock, for
@@ -153,7 +153,7 @@ class Stream:
         return start + stop
 
     def due(self, *, everything: bool = False) -> bool:
-        """Return whether a step is over by the clock and not closed (``everything``: or holds fixes)."""
+        """Return whether a step is over by the clock and not closed (``everything``: or holds records)."""
         if everything:
             return len(self.window.rows["step"]) > 0
         clock = np.array([max(self.clock_us, self.horizon.origin_us)], dtype=np.int64)
@@ -174,13 +174,13 @@ class Stream:
         self._grow()
         position = self.bank.counts()[bins, 0] + 1
         which = np.searchsorted(bins, rows["bin"])
-        per_fix = signed_nodes_touched(position, self.allowance.arity, self.allowance.heights)
-        touched = rows["count"] * per_fix[which]
+        per_record = signed_nodes_touched(position, self.allowance.arity, self.allowance.heights)
+        touched = rows["count"] * per_record[which]
         np.add.at(self.touches, rows["vehicle"], touched)
         for level, name in enumerate(("total", "squares")[: self.bank.levels]):
             self.bank.append(bins, np.full(len(bins), level), np.add.reduceat(rows[name], order_first))
         self.bank.draw(noise)
-        np.add.at(self.fixes, rows["bin"], rows["count"])
+        np.add.at(self.records, rows["bin"], rows["count"])
         self._count_vehicles(rows["bin"], rows["vehicle"])
         cell_number, slot_number = unpack(self.bins.keys)
         cell, slot = self.cells.keys[cell_number], self.slots.keys[slot_number]
@@ -188,16 +188,16 @@ class Stream:
             "cell": cell[rows["bin"]],
             "slot": slot[rows["bin"]],
             "vehicle": self.vehicles.keys[rows["vehicle"]],
-            "fixes": rows["count"],
+            "records": rows["count"],
             "position": position[which],
         }
-        known = self.fixes > 0
+        known = self.records > 0
         return Closed(
             step=step,
             journal=journal,
             cell=cell[known],
             slot=slot[known],
-            fixes=self.fixes[known],
+            records=self.records[known],
             vehicles=self.visitors[known],
             sums=self.bank.sums()[known],
             terms=self.bank.terms()[known, MEAN],
@@ -207,7 +207,7 @@ class Stream:
         more = len(self.bins) - self.bank.bins
         scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]
         self.bank.grow(len(self.bins), np.array(scales, dtype=np.float64))
-        self.fixes = np.append(self.fixes, np.zeros(more, dtype=np.int64))
+        self.records = np.append(self.records, np.zeros(more, dtype=np.int64))
         self.visitors = np.append(self.visitors, np.zeros(more, dtype=np.int64))
 
     def _count_vehicles(self, bins: IntArray, vehicle: IntArray) -> None:
@@ -220,7 +220,7 @@ class Stream:
         self.pairs = np.sort(both[self.visitors[unpack(both)[0]] < self.enough])
 
     def _admit(self, batch: Batch, rows: slice, in_time: npt.NDArray[np.bool_]) -> None:
-        """Give every fix of ``rows`` its fate; no step closes on the way, except after the last."""
+        """Give every record of ``rows`` its fate; no step closes on the way, except after the last."""
         time = batch.time_us[rows]
         step = self.horizon.step_of(time)
         fate = np.full(len(time), FATES.index("accepted"))
@@ -264,8 +264,8 @@ class Stream:
         return self.can_pay[vehicle]
 
     def _under_cap(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
-        """The first ``fixes_per_step`` of a vehicle in a step."""
-        if not self.fixes_per_step:
+        """The first ``records_per_step`` of a vehicle in a step."""
+        if not self.records_per_step:
             return np.ones(len(vehicle), dtype=np.bool_)
         open_ = self.window.rows
         groups = Numbering()
@@ -273,10 +273,10 @@ class Stream:
         taken = np.zeros(len(groups) + 1, dtype=np.int64)
         # place -1, for those of other vehicles, is the spare one
         np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])
-        return np.asarray(taken[group] + rank_within(group) < self.fixes_per_step)
+        return np.asarray(taken[group] + rank_within(group) < self.records_per_step)
 
     def _room(self, vehicle: IntArray, step: IntArray) -> npt.NDArray[np.bool_]:
-        """Those whose account leaves H touches, with H reserved for every fix in the window."""
+        """Those whose account leaves H touches, with H reserved for every record in the window."""
         heights = self.allowance.heights
         reserved = self.window.held(len(self.vehicles)) * heights
         left = (self.allowance.touches - self.touches - reserved) // heights
@@ -301,7 +301,7 @@ class Stream:
             "touches": self.touches,
             "charged": self.charged,
             "pairs": self.pairs,
-            "fixes": self.fixes,
+            "records": self.records,
             "visitors": self.visitors,
             **{f"bank_{name}": values for name, values in self.bank.state().items()},
         }
@@ -312,20 +312,20 @@ class Stream:
         cls,
         horizon: Horizon,
         allowance: Allowance,
-        fixes_per_step: int,
+        records_per_step: int,
         opened: Mapping[str, npt.NDArray[np.generic]],
         kept: Mapping[str, npt.NDArray[np.generic]],
         enough: int | None = None,
     ) -> Stream:
         """Return the stream that ``state`` was taken from."""
-        stream = cls(horizon, allowance, fixes_per_step, enough)
+        stream = cls(horizon, allowance, records_per_step, enough)
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
         stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
         stream.window = Window.from_state(_part(opened, "window_"))
         for name in ("vehicles", "cells", "slots", "bins"):
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
-        for name in ("touches", "pairs", "fixes", "visitors"):
+        for name in ("touches", "pairs", "records", "visitors"):
             setattr(stream, name, np.array(kept[name], dtype=np.int64))
         stream.charged = np.array(kept["charged"], dtype=np.bool_)
         stream.can_pay = stream.charged.copy()

@@ -16,7 +16,7 @@ AVERAGED    0    as PLAIN, every node replaced by the best average of itself and
 *Privacy.* An element changed by W moves every used node that holds it by W, ``touches`` nodes: loss
 W touches / eta. It is post-processing of noisy nodes. SIGNED uses nodes whose last elements are yet to
 come: they cancel, so that the noise alone is drawn ahead. The loss is the same as long as the elements do
-not depend on what was published before (a non-adaptive stream): true for fixes, whose counts and values
+not depend on what was published before (a non-adaptive stream): true for records, whose counts and values
 no release moves. PLAIN and AVERAGED hold for adaptive streams too.
 
 *Averaging* (Honaker 2015, from below): a node's own variance is 1; its children's sum has k v_(j-1), so

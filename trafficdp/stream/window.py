@@ -1,4 +1,4 @@
-"""The open window of a stream: fixes of steps that are not over, and which instants were met already.
+"""The open window of a stream: records of steps that are not over, and which instants were met already.
 
 Memory is bounded by what vehicles report within one step and the lateness.
 """
@@ -22,7 +22,7 @@ def _none() -> IntArray:
 
 @dataclass
 class Window:
-    """Sums of accepted fixes by (step, bin, vehicle), and (vehicle, instant) of every fix that was on time.
+    """Sums of accepted records by (step, bin, vehicle), and (vehicle, instant) of every one that was on time.
 
     ``rows``: COLUMNS, shape (R,) each; ``seen_vehicle``, ``seen_time_us``: shape (T,); numbers of vehicles
     are dense.
@@ -33,9 +33,9 @@ class Window:
     seen_time_us: IntArray = field(default_factory=_none)
 
     def repeated(self, vehicle: IntArray, time_us: IntArray, newest_us: IntArray) -> BoolArray:
-        """Return which fixes have the (vehicle, instant) of an earlier one, in the window or among them.
+        """Return which records have the (vehicle, instant) of an earlier one, in the window or among them.
 
-        ``newest_us`` (n,): the vehicle's newest instant before these fixes. Only fixes that are not newer
+        ``newest_us`` (n,): the vehicle's newest instant before these records. Only records that are not newer
         are looked up in the window.
         """
         order = np.lexsort((time_us, vehicle))
@@ -65,12 +65,12 @@ class Window:
         return met[old:]
 
     def meet(self, vehicle: IntArray, time_us: IntArray) -> None:
-        """Remember fixes that were on time."""
+        """Remember records that were on time."""
         self.seen_vehicle = np.concatenate([self.seen_vehicle, vehicle])
         self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
 
     def add(self, rows: Mapping[str, IntArray]) -> None:
-        """Add accepted fixes, one row each or summed already: COLUMNS, all of shape (n,)."""
+        """Add accepted records, one row each or summed already: COLUMNS, all of shape (n,)."""
         both = {name: np.concatenate([self.rows[name], rows[name]]) for name in COLUMNS}
         order = np.lexsort((both["vehicle"], both["bin"], both["step"]))
         if not len(order):
@@ -93,7 +93,7 @@ class Window:
         return taken
 
     def held(self, vehicles: int) -> IntArray:
-        """Return how many accepted fixes of every vehicle are in the window, shape (vehicles,)."""
+        """Return how many accepted records of every vehicle are in the window, shape (vehicles,)."""
         held = np.zeros(vehicles, dtype=np.int64)
         np.add.at(held, self.rows["vehicle"], self.rows["count"])
         return held

@@ -39,10 +39,10 @@ import numpy as np
 
 import trafficdp
 from trafficdp.live import streaming
-from trafficdp.mechanisms.laplace.ladder import BY_NAME as ACCOUNTINGS
+from trafficdp.mechanisms.laplace.accountings import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import Arrivals
@@ -320,7 +320,7 @@ def laws_of_release(release):
             "status": estimate.status,
             **{
                 name: values
-                for name, values in estimate.recipe.items()
+                for name, values in estimate.noise.items()
                 if np.any(values != estimate.noise_scale)
             },
         }
@@ -343,7 +343,7 @@ def facts_of_plan(plan):
         "precision": plan.precision,
         "median_error": plan.verdict.median_error,
         "refused": plan.verdict.refused,
-        "bins": plan.allocation.occupancy.bins,
+        "bins": plan.allocation.counts.bins,
     }
     for name in ("suggestions", "affordable", "growth"):
         if getattr(plan, name, None) is not None:
@@ -413,13 +413,13 @@ def add(file, name, run):
     CASES[file][name] = run
 
 
-def release_of(changes, mechanism=None, rung=None, *, planned=True):
+def release_of(changes, mechanism=None, accounting=None, *, planned=True):
     """A case: one forced release of the city under ``changes``, and the plan that foretells it."""
 
     def run(cities):
         city = cities.golden(**changes)
-        if mechanism or rung:
-            city = city.with_map(mechanism=mechanism, rung=rung)
+        if mechanism or accounting:
+            city = city.with_map(mechanism=mechanism, accounting=accounting)
         plan = city.plan() if planned else None
         with seeded() as drawn:
             done = city.release(force=True)
@@ -431,15 +431,15 @@ def release_of(changes, mechanism=None, rung=None, *, planned=True):
 def accountings():
     both, three = {"statistics": ("mean", "variance")}, {"statistics": EVERY}
     for name in ("best", *ACCOUNTINGS):
-        add("accountings.json", f"{name}: mean, variance", release_of(both, rung=name))
+        add("accountings.json", f"{name}: mean, variance", release_of(both, accounting=name))
     for name in ("best", *ACCOUNTINGS):
         if "moment" not in name:
-            add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, rung=name))
+            add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, accounting=name))
     for name in ("exact", "blocks", "moments"):
-        add("accountings.json", f"{name}: all three", release_of(three, rung=name))
+        add("accountings.json", f"{name}: all three", release_of(three, accounting=name))
     hourly = {**both, "slot": "hour_of_day"}
     for name in ("exact", "moment_blocks"):
-        add("accountings.json", f"{name}: by the hour", release_of(hourly, rung=name))
+        add("accountings.json", f"{name}: by the hour", release_of(hourly, accounting=name))
 
 
 def pure_mechanisms():
@@ -493,7 +493,7 @@ def one_approx(mechanism, statistic):
         vehicle, bins = np.arange(60), 3
         count = 1 + (3 * vehicle[None, :] + np.arange(bins)[:, None]) % 4
         index, users = np.nonzero(count)
-        occupancy = Occupancy(
+        counts = Counts(
             cell=np.arange(1, bins + 1, dtype=np.uint64),
             slot=np.zeros(bins, dtype=np.int64),
             bin_index=index.astype(np.int64),
@@ -502,16 +502,16 @@ def one_approx(mechanism, statistic):
             users=len(vehicle),
         )
         bound = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)
-        record = np.arange(int(occupancy.count.sum()))
-        samples = Samples(occupancy, 250 + 37 * record % 101, vehicle + 1, bound)
+        record = np.arange(int(counts.count.sum()))
+        samples = Samples(counts, 250 + 37 * record % 101, vehicle + 1, bound)
         epsilon = np.array([4.0, 20.0, 40.0])
-        promise = mechanism.guarantee(occupancy, bound, statistic, epsilon)
+        promise = mechanism.guarantee(counts, bound, statistic, epsilon)
         noise = Recorder()
         value = mechanism.estimate(samples, statistic, epsilon, noise)
         laws = {
             "epsilon": promise.pico,
             "delta": promise.delta,
-            "expected_error": mechanism.expected_error(occupancy, bound, statistic, epsilon),
+            "expected_error": mechanism.expected_error(counts, bound, statistic, epsilon),
         }
         return {"laws": laws, "draws": {"value": value, "noise": noise.transcript()}}
 
@@ -588,15 +588,15 @@ STREAM = """
 epsilon = 900
 publish_every = 5
 lateness = 3
-fixes_per_vehicle = {fixes}
+records_per_vehicle = {records}
 """
 
 
-def live(statistics, fixes, per_step=0):
+def live(statistics, records, per_step=0):
     """A stream of both days, looked at after each."""
 
     def run(cities):
-        table = STREAM.format(fixes=fixes) + (f"fixes_per_step = {per_step}\n" if per_step else "")
+        table = STREAM.format(records=records) + (f"records_per_step = {per_step}\n" if per_step else "")
         city = cities.empty(statistics=statistics, more=table)
         laws, draws = {}, {}
         with seeded() as drawn:
@@ -735,7 +735,7 @@ def explained(cities):
     return {"laws": {**numbers, "plan": facts_of_plan(found.plan)}, "draws": {}}
 
 
-MANIFEST = ("accounting", "bounds", "coverage", "guarantee", "mechanisms", "recipe", "registry")
+MANIFEST = ("accounting", "bounds", "coverage", "guarantee", "mechanisms", "noise", "registry")
 ASIDE = {"head_hash", "study_area", "study_area_sha256", "created_at", "day_parts"}
 
 

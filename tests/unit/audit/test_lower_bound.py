@@ -56,7 +56,7 @@ def test_repeated_bins_are_copies(bound_of):
     one = one_bin([[3, 1], [2]], bound_of(9))
     many = repeated(one, 3)
     assert many.value.tolist() == [3, 1, 2] * 3
-    assert many.occupancy.samples_per_bin.tolist() == [3, 3, 3]
+    assert many.counts.samples_per_bin.tolist() == [3, 3, 3]
     assert many.start.tolist() == [0, 2, 3, 5, 6, 8, 9]
 
 
@@ -64,8 +64,8 @@ def test_neighbours_differ_in_one_vehicle_only(bound_of):
     pairs = extreme_neighbours(bound_of(9))
     assert len(pairs) >= 6
     for pair in pairs:
-        assert pair.left.occupancy.count.tolist() == pair.right.occupancy.count.tolist()
-        owner = np.repeat(np.arange(pair.left.occupancy.pairs), pair.left.occupancy.count)
+        assert pair.left.counts.count.tolist() == pair.right.counts.count.tolist()
+        owner = np.repeat(np.arange(pair.left.counts.pairs), pair.left.counts.count)
         assert len(set(owner[pair.left.value != pair.right.value])) == 1
         assert str(9) not in repr(pair.left)
 
@@ -96,4 +96,4 @@ def test_what_delta_allows_proves_nothing():
 def test_agreeing_neighbours_differ_in_one_of_many(bound_of):
     for pair in agreeing_neighbours(bound_of(64), users=30):
         assert (pair.left.value != pair.right.value).sum() == 1
-        assert pair.left.occupancy.pairs == 30
+        assert pair.left.counts.pairs == 30

@@ -1,4 +1,4 @@
-"""Fixes kept by place and time, against the plainest arithmetic."""
+"""Records kept by place and time, against the plainest arithmetic."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -19,7 +19,7 @@ from trafficdp.bounding.count_cap import (
     argmax_cap,
     dropped_mean_bias,
     dropped_variance_bias,
-    kept_occupancy,
+    kept_counts,
     median_cap,
 )
 from trafficdp.bounding.wrap_around import wrap_around
@@ -29,9 +29,9 @@ COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=14)
 CITY = st.lists(COUNTS, min_size=1, max_size=4)
 
 
-def city_of(occupancy_of, bins):
+def city_of(counts_of, bins):
     width = max(map(len, bins))
-    return occupancy_of([row + [0] * (width - len(row)) for row in bins])
+    return counts_of([row + [0] * (width - len(row)) for row in bins])
 
 
 def descending(row):
@@ -60,7 +60,7 @@ def listed(arrays, bin_):
     for pair, array, offset, count in zip(
         arrays.piece_pair, arrays.piece_array, arrays.piece_offset, arrays.piece_count, strict=True
     ):
-        user = int(arrays.occupancy.user_index[pair])
+        user = int(arrays.counts.user_index[pair])
         found[array] += [(user, i) for i in range(offset, offset + count)]
     part = slice(arrays.start[bin_], arrays.start[bin_ + 1])
     assert [len(array) for array in found[part]] == arrays.fill[part].tolist()
@@ -70,9 +70,9 @@ def listed(arrays, bin_):
 @pytest.mark.parametrize(("group", "by_hand"), [(wrap_around, wrapped_by_hand), (best_fit, fitted_by_hand)])
 @given(bins=CITY, data=st.data())
 @settings(max_examples=150)
-def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand, occupancy_of, bins, data):
+def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand, counts_of, bins, data):
     caps = [data.draw(st.integers(1, max(row))) for row in bins]
-    arrays = group(city_of(occupancy_of, bins), np.array(caps))
+    arrays = group(city_of(counts_of, bins), np.array(caps))
     for bin_, (row, cap) in enumerate(zip(bins, caps, strict=True)):
         assert listed(arrays, bin_) == [sorted(array) for array in by_hand(row, cap)]
         assert arrays.per_bin[bin_] == len(by_hand(row, cap))
@@ -80,64 +80,64 @@ def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand
 
 @given(bins=CITY, data=st.data())
 @settings(max_examples=100)
-def test_best_fit_makes_no_fewer_arrays_and_touches_one_a_vehicle(occupancy_of, bins, data):
+def test_best_fit_makes_no_fewer_arrays_and_touches_one_a_vehicle(counts_of, bins, data):
     caps = np.array([data.draw(st.integers(1, max(row))) for row in bins])
-    occupancy = city_of(occupancy_of, bins)
-    best, wrapped = best_fit(occupancy, caps), wrap_around(occupancy, caps)
-    kept = kept_occupancy(occupancy, caps).samples_per_bin
+    counts = city_of(counts_of, bins)
+    best, wrapped = best_fit(counts, caps), wrap_around(counts, caps)
+    kept = kept_counts(counts, caps).samples_per_bin
     assert np.all(best.per_bin >= -(-kept // caps))
     assert np.all(-(-kept // caps) >= wrapped.per_bin)
     assert np.all(wrapped.per_bin >= 1)
     assert np.all(best.touched_per_pair == 1)
     assert wrapped.touched_per_pair.max() <= 2
-    assert best.influence.tolist() == [1] * occupancy.bins
+    assert best.influence.tolist() == [1] * counts.bins
     assert set(wrapped.influence.tolist()) <= {1, 2}
 
 
-def test_a_hundred_thousand_vehicles_are_fitted_in_about_a_second(occupancy_of):
+def test_a_hundred_thousand_vehicles_are_fitted_in_about_a_second(counts_of):
     from time import process_time
 
     random = np.random.default_rng(1)
-    occupancy = occupancy_of(random.geometric(0.01, 100_000)[None])
+    counts = counts_of(random.geometric(0.01, 100_000)[None])
     begin = process_time()
-    arrays = best_fit(occupancy, argmax_cap(occupancy))
+    arrays = best_fit(counts, argmax_cap(counts))
     assert process_time() - begin < 2
     assert arrays.fill.max() <= arrays.capacity[0]
 
 
 @pytest.mark.parametrize("group", [wrap_around, best_fit])
 @pytest.mark.parametrize("cap", [0, 5, -1])
-def test_caps_that_no_vehicle_reaches_are_refused(group, cap, occupancy_of):
+def test_caps_that_no_vehicle_reaches_are_refused(group, cap, counts_of):
     with pytest.raises(UsageError, match="cap on samples"):
-        group(occupancy_of([[4, 2]]), np.array([cap]))
+        group(counts_of([[4, 2]]), np.array([cap]))
 
 
-def test_nothing_is_grouped_into_nothing(occupancy_of):
-    empty = occupancy_of(np.zeros((0, 3), dtype=np.int64))
+def test_nothing_is_grouped_into_nothing(counts_of):
+    empty = counts_of(np.zeros((0, 3), dtype=np.int64))
     for rule in CountCap:
         for group in (wrap_around, best_fit):
             assert len(group(empty, rule.of(empty)).fill) == 0
 
 
-@given(counts=st.lists(st.integers(1, 40), min_size=1, max_size=12))
+@given(numbers=st.lists(st.integers(1, 40), min_size=1, max_size=12))
 @settings(max_examples=200)
-def test_caps_are_found_at_counts_and_beat_every_other_number(occupancy_of, counts):
-    occupancy = occupancy_of([counts])
-    cap = int(argmax_cap(occupancy)[0])
-    assert cap in counts
+def test_caps_are_found_at_counts_and_beat_every_other_number(counts_of, numbers):
+    counts = counts_of([numbers])
+    cap = int(argmax_cap(counts)[0])
+    assert cap in numbers
     # exact comparison of squares: (sum min)^2 / m
-    gain = {m: sum(min(c, m) for c in counts) ** 2 for m in range(1, max(counts) + 1)}
+    gain = {m: sum(min(c, m) for c in numbers) ** 2 for m in range(1, max(numbers) + 1)}
     assert all(gain[cap] * m >= gain[m] * cap for m in gain)
-    assert all(gain[cap] * m > gain[m] * cap for m in counts if m > cap)
-    median = int(median_cap(occupancy)[0])
-    assert median == sorted(counts, reverse=True)[-(-len(counts) // 2) - 1]
-    assert 2 * sum(c >= median for c in counts) >= len(counts)
+    assert all(gain[cap] * m > gain[m] * cap for m in numbers if m > cap)
+    median = int(median_cap(counts)[0])
+    assert median == sorted(numbers, reverse=True)[-(-len(numbers) // 2) - 1]
+    assert 2 * sum(c >= median for c in numbers) >= len(numbers)
 
 
-def test_of_caps_that_gain_the_same_the_largest_is_taken(occupancy_of):
+def test_of_caps_that_gain_the_same_the_largest_is_taken(counts_of):
     # (1 + 1 + 1)^2 / 1 = 9 = (4 + 1 + 1)^2 / 4
-    assert argmax_cap(occupancy_of([[1, 4, 1]])).tolist() == [4]
-    assert argmax_cap(occupancy_of([[1, 3, 1]])).tolist() == [1]
+    assert argmax_cap(counts_of([[1, 4, 1]])).tolist() == [4]
+    assert argmax_cap(counts_of([[1, 3, 1]])).tolist() == [1]
 
 
 def brute_force(arrays, levels, low, high):
@@ -146,7 +146,7 @@ def brute_force(arrays, levels, low, high):
     for pair, array, count in zip(arrays.piece_pair, arrays.piece_array, arrays.piece_count, strict=True):
         order.setdefault(int(array), []).append((int(pair), int(count)))
     worst = {}
-    for user in range(arrays.occupancy.pairs):
+    for user in range(arrays.counts.pairs):
         change = 0.0
         for array, pieces in order.items():
             own = sum(count for pair, count in pieces if pair == user)
@@ -163,7 +163,7 @@ def brute_force(arrays, levels, low, high):
                 best = max(best, max(means) - min(means))
             change += best
         worst[user] = change / len(arrays.fill)
-    return [worst[user] for user in range(arrays.occupancy.pairs)]
+    return [worst[user] for user in range(arrays.counts.pairs)]
 
 
 @pytest.mark.parametrize("group", [wrap_around, best_fit])
@@ -171,8 +171,8 @@ def brute_force(arrays, levels, low, high):
     ("counts", "cap"), [([3, 2, 2, 2], 3), ([2, 1], 2), ([3, 2, 1], 2), ([4], 2), ([2, 2, 1], 2)]
 )
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.75), (0.25, 1.0), (0.0, 0.25)])
-def test_sensitivities_equal_brute_force_over_all_values(group, counts, cap, low, high, occupancy_of):
-    arrays = group(occupancy_of([counts]), np.array([cap]))
+def test_sensitivities_equal_brute_force_over_all_values(group, counts, cap, low, high, counts_of):
+    arrays = group(counts_of([counts]), np.array([cap]))
     stated = array_mean_sensitivity(arrays, 1.0, np.array([low]), np.array([high]))
     # twelfths place the mean of two or three samples wherever it is needed
     found = brute_force(arrays, np.linspace(0, 1, 13), low, high)
@@ -180,10 +180,10 @@ def test_sensitivities_equal_brute_force_over_all_values(group, counts, cap, low
 
 
 @pytest.mark.parametrize("group", [wrap_around, best_fit])
-def test_all_arrays_together_change_as_much_as_each_alone(group, occupancy_of):
+def test_all_arrays_together_change_as_much_as_each_alone(group, counts_of):
     # full joint enumeration: all values of all vehicles, all replacements of one vehicle's
     counts, cap, levels = [2, 2, 1], 2, (0.0, 0.5, 1.0)
-    arrays = group(occupancy_of([counts]), np.array([cap]))
+    arrays = group(counts_of([counts]), np.array([cap]))
     for low, high in ((0.0, 1.0), (0.25, 0.75)):
         start = np.concatenate([[0], np.cumsum(counts)])
 
@@ -229,12 +229,12 @@ def test_the_largest_change_of_every_width_is_that_of_all_pairs(rows, widths):
 
 
 @pytest.mark.parametrize("group", [wrap_around, best_fit])
-def test_the_bias_is_what_a_linear_programme_finds(group, occupancy_of):
+def test_the_bias_is_what_a_linear_programme_finds(group, counts_of):
     random = np.random.default_rng(3)
     for _ in range(30):
         counts = random.integers(1, 9, random.integers(1, 7))
         cap = int(random.integers(1, counts.max() + 1))
-        arrays = group(occupancy_of([counts]), np.array([cap]))
+        arrays = group(counts_of([counts]), np.array([cap]))
         weight = np.zeros(counts.sum())
         start = np.concatenate([[0], np.cumsum(counts)])
         for pair, array, offset, count in zip(

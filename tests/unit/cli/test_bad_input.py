@@ -395,4 +395,4 @@ def test_planning_an_empty_store_says_what_to_do(empty, refusal):
 def test_planning_a_period_without_records_says_what_to_do(filled, refusal):
     filled.change('from = "2026-03-02", to = "2026-03-03"', 'from = "2025-03-02", to = "2025-03-03"')
     for verb in ("plan", "release"):
-        assert "no fix lies in the study area and the period" in refusal(2, verb)
+        assert "no record lies in the study area and the period" in refusal(2, verb)

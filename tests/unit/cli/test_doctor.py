@@ -212,7 +212,7 @@ def test_a_store_that_is_held_is_not_looked_at(planned, refusal):
 
 def test_a_stream_is_looked_at_too(empty, command):
     empty.change(
-        "[[source]]", "[stream]\npublish_every = 5\nlateness = 1\nfixes_per_vehicle = 200\n\n[[source]]"
+        "[[source]]", "[stream]\npublish_every = 5\nlateness = 1\nrecords_per_vehicle = 200\n\n[[source]]"
     )
     assert command("stream", "--replay", "0", "day1.csv.gz").code == 0
     assert command("doctor").code == 0

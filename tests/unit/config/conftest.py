@@ -54,7 +54,7 @@ FULL["map"] |= {
     "refuse_above": Decimal("0.25"),
     "interval_level": Decimal("0.9"),
     "publish_counts": True,
-    "rung": "exact",
+    "accounting": "exact",
     "day_parts": [{"name": "night", "from": 20, "to": 8}, {"name": "light", "from": 8, "to": 20}],
 }
 FULL["source"][0] |= {

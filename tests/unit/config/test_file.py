@@ -40,7 +40,7 @@ def test_a_minimal_configuration_has_the_stated_defaults(load, minimal):
     assert config.map.refuse_above == 0.125
     assert config.map.interval_level == 0.95
     assert config.map.publish_counts is False
-    assert config.map.rung == "best"
+    assert config.map.accounting == "best"
     (source,) = config.sources
     assert source.time_format == "iso8601"
     assert source.missing_speed == "reject"
@@ -58,7 +58,7 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
     assert config.map.tolerance == {Statistic.MEAN: 2.0, Statistic.VARIANCE: 12.5}
     assert (config.map.min_vehicles, config.map.refuse_above, config.map.interval_level) == (6, 0.25, 0.9)
     assert config.map.publish_counts is True
-    assert config.map.rung == "exact"
+    assert config.map.accounting == "exact"
     assert config.sources == (
         SourceDeclaration(
             name="capmetro",
@@ -104,7 +104,7 @@ def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full
     assert request.bound == config.bound
     assert request.tolerance == config.map.tolerance
     assert (request.min_vehicles, request.refuse_above, request.interval_level) == (6, 0.25, 0.9)
-    assert request.rung == "exact"
+    assert request.accounting == "exact"
 
 
 def test_request_without_any_epsilon_is_refused(load, minimal):

@@ -46,7 +46,7 @@ def test_a_table_names_one_for_each_and_leaves_the_rest_to_the_baseline(load, mi
         ({"mechanism": {"median": "auto"}}, ["unknown key [map] mechanism.median"]),
         ({"mechanism": "direct_clipping"}, ["[map] mechanism", "cannot estimate the mean", "pooled"]),
         ({"mechanism": {"mean": "direct_clipping"}}, ["mechanism.mean", "cannot estimate the mean"]),
-        ({"mechanism": "auto", "rung": "exact"}, ["[map] rung", 'mechanism = "baseline"']),
+        ({"mechanism": "auto", "accounting": "exact"}, ["[map] accounting", 'mechanism = "baseline"']),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(settings, words, refusal, minimal):

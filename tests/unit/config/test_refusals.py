@@ -108,7 +108,7 @@ WRONG = [
     ("map.tolerance", 1, "a table"),
     ("map.slot", "hour", "whole_period"),
     ("map.slot", 3, "whole_period"),
-    ("map.rung", "sharpest", '"best"'),
+    ("map.accounting", "sharpest", '"best"'),
     ("map.day_parts", [], "a list such as"),
     ("map.day_parts", [{"name": "all", "from": 24, "to": 1}], "an integer from 0 to 23"),
     (

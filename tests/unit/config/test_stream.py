@@ -12,13 +12,13 @@ def chosen(minimal, document_text):
     return document_text(minimal)
 
 
-STREAM = "\n[stream]\nepsilon = 2\npublish_every = 15\nfixes_per_vehicle = 60\n"
+STREAM = "\n[stream]\nepsilon = 2\npublish_every = 15\nrecords_per_vehicle = 60\n"
 
 
 def test_its_values_are_read_and_its_defaults_are_those_stated(load, chosen):
     settings = load(chosen + STREAM).stream
-    assert (settings.epsilon, settings.publish_every, settings.fixes_per_vehicle) == (PureDP.of(2), 15, 60)
-    assert (settings.lateness, settings.fixes_per_step) == (5, 0)
+    assert (settings.epsilon, settings.publish_every, settings.records_per_vehicle) == (PureDP.of(2), 15, 60)
+    assert (settings.lateness, settings.records_per_step) == (5, 0)
     assert load(chosen).stream is None
 
 
@@ -31,11 +31,11 @@ def test_without_epsilon_it_is_that_of_privacy(load, chosen):
     [
         ("publish_every = 0", "publish_every"),
         ("publish_every = 2.5", "publish_every"),
-        ("fixes_per_vehicle = 0", "fixes_per_vehicle"),
+        ("records_per_vehicle = 0", "records_per_vehicle"),
         ("lateness = -1", "lateness"),
         ("epsilon = 0", "epsilon"),
         ("epsilon = 2000000", "epsilon"),
-        ("fixes_per_stop = 1", "fixes_per_step"),
+        ("records_per_stop = 1", "records_per_step"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(load, chosen, wrong, key):
@@ -45,7 +45,7 @@ def test_a_wrong_value_is_refused_by_its_key(load, chosen, wrong, key):
         load(chosen + "\n".join([*kept, wrong]) + "\n")
 
 
-@pytest.mark.parametrize("name", ["publish_every", "fixes_per_vehicle"])
+@pytest.mark.parametrize("name", ["publish_every", "records_per_vehicle"])
 def test_what_decides_the_noise_must_be_chosen(load, chosen, name):
     kept = [line for line in STREAM.splitlines() if not line.startswith(f"{name} ")]
     with pytest.raises(ConfigError, match=rf"\[stream\] {name} is missing"):

@@ -77,7 +77,7 @@ def naive(rows: list[Row], grid: Grid, bound: ContributionBound, up_to: int) -> 
 
 
 def as_rows(found: Contributions) -> list[tuple[int, ...]]:
-    held = found.occupancy
+    held = found.counts
     columns = [
         held.cell[held.bin_index],
         held.slot[held.bin_index],
@@ -128,8 +128,8 @@ def test_any_fixes_reduce_to_what_naive_fractions_give(rows, up_to, kind, resolu
     expected = naive(rows, grid, bound, up_to)
     assert as_rows(found) == expected
     assert found.vehicle.tolist() == sorted({row[2] for row in expected})
-    assert found.occupancy.users == len(found.vehicle)
-    assert found.occupancy.bins == len({row[:2] for row in expected})
+    assert found.counts.users == len(found.vehicle)
+    assert found.counts.bins == len({row[:2] for row in expected})
     assert found.bound == bound
 
 
@@ -160,7 +160,7 @@ def test_thousands_of_fixes_reduce_over_many_batches(vault, monkeypatch) -> None
 
 
 def arrays_of(found: Contributions) -> list[np.ndarray]:
-    held = found.occupancy
+    held = found.counts
     return [
         *(held.cell, held.slot, held.bin_index, held.user_index, held.count),
         *(found.total, found.total_of_squares, found.vehicle),
@@ -181,9 +181,9 @@ def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
 
 def test_no_fixes_reduce_to_no_bins(vault) -> None:
     found = reduce_fixes(vault, grid_of(), bound_of(), 9)
-    assert (found.occupancy.bins, found.occupancy.pairs, found.occupancy.users) == (0, 0, 0)
+    assert (found.counts.bins, found.counts.pairs, found.counts.users) == (0, 0, 0)
     assert [array.dtype.name for array in arrays_of(found)] == ["uint64"] + ["int64"] * 7
-    assert found.occupancy.samples_per_bin.shape == (0,)
+    assert found.counts.samples_per_bin.shape == (0,)
 
 
 def test_the_vaults_connection_is_left_as_it_was(vault) -> None:
@@ -205,9 +205,9 @@ def test_a_reduction_sees_what_its_own_transaction_wrote(vault) -> None:
     insert(vault, [])
     vault.execute("BEGIN")
     insert(vault, [(1, START, 30.25, -97.75, 100, "ms", False, 1)])
-    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 1
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).counts.pairs == 1
     vault.execute("ROLLBACK")
-    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 0
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).counts.pairs == 0
 
 
 def test_impossible_positions_in_the_vault_raise_our_error_without_them(vault) -> None:
@@ -216,7 +216,7 @@ def test_impossible_positions_in_the_vault_raise_our_error_without_them(vault) -
         reduce_fixes(vault, grid_of(), bound_of(), 1)
     assert "2345" not in str(caught.value)
     insert(vault, [(1, START, 30.25, -97.75, 100, "ms", False, 1)])
-    assert reduce_fixes(vault, grid_of(), bound_of(), 1).occupancy.pairs == 1
+    assert reduce_fixes(vault, grid_of(), bound_of(), 1).counts.pairs == 1
 
 
 def test_an_unknown_unit_in_the_vault_is_no_silent_loss(vault) -> None:

@@ -69,10 +69,10 @@ def test_their_sums_are_those_of_the_reduction(vault, kind, monkeypatch) -> None
     found, expected = read_samples(vault, grid, BOUND, 2), reduce_fixes(vault, grid, BOUND, 2)
     sums = found.contributions()
     for name in ("cell", "slot", "bin_index", "user_index", "count", "users"):
-        np.testing.assert_array_equal(getattr(found.occupancy, name), getattr(expected.occupancy, name))
+        np.testing.assert_array_equal(getattr(found.counts, name), getattr(expected.counts, name))
     for name in ("total", "total_of_squares", "vehicle"):
         np.testing.assert_array_equal(getattr(sums, name), getattr(expected, name))
-    assert len(found.value) == found.occupancy.count.sum()
+    assert len(found.value) == found.counts.count.sum()
     assert found.value.dtype == np.int64
     assert found.bound == BOUND
 
@@ -86,7 +86,7 @@ def test_values_of_a_vehicle_in_a_bin_stand_in_the_order_of_time(vault) -> None:
     ]
     insert(vault, rows)
     found = read_samples(vault, GRID, BOUND, 1)
-    assert found.occupancy.count.tolist() == [4, 4]
+    assert found.counts.count.tolist() == [4, 4]
     assert found.vehicle.tolist() == [1, 2]
     assert found.value.tolist() == [10, 20, 30, 40, 20, 40, 60, 80]
 
@@ -110,7 +110,7 @@ def test_only_the_data_version_and_the_period_are_read(vault) -> None:
 
 def test_no_fix_gives_no_bin(vault) -> None:
     found = read_samples(vault, GRID, BOUND, 1)
-    assert (found.occupancy.bins, found.occupancy.pairs, len(found.value)) == (0, 0, 0)
+    assert (found.counts.bins, found.counts.pairs, len(found.value)) == (0, 0, 0)
 
 
 def test_a_position_off_the_globe_is_our_error(vault) -> None:

@@ -31,7 +31,7 @@ from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, Neighbo
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, RecipeStated, Software, Source
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
 
@@ -70,7 +70,7 @@ def estimate_of(statistic: Statistic, status: np.ndarray, seed: int) -> Estimate
         *numbers[:4],
         expected_error=numbers[5],
         status=own,
-        recipe={"lattice_scale": numbers[4], "lattice_spacing": np.ones(bins, dtype=np.int64)},
+        noise={"lattice_scale": numbers[4], "lattice_spacing": np.ones(bins, dtype=np.int64)},
     )
 
 
@@ -150,7 +150,7 @@ def release_of(
             mechanisms=mechanisms,
             post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
             interval_level=0.95,
-            recipe=RecipeStated(kind="lattice"),
+            noise=NoiseStated(kind="lattice"),
         ),
         verdict=Verdict(forced=False, threshold=0.125, value=0.08),
         publish_counts=publish_counts,
@@ -167,7 +167,7 @@ def release_of(
         slot=slot,
         status=status,
         vehicles=counts,
-        fixes=None if counts is None else counts * 10,
+        records=None if counts is None else counts * 10,
         estimates=estimates,
         slots=slots,
         ledger=LedgerReference(2, "b" * 64),

@@ -25,7 +25,7 @@ STREAM = """
 epsilon = 8
 publish_every = 5
 lateness = 3
-fixes_per_vehicle = 30
+records_per_vehicle = 30
 
 [[source]]"""
 
@@ -132,13 +132,14 @@ def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_cit
     keys = [list(each["features"][0]["properties"]) for each in (document, exported)]
     assert keys[0] == keys[1]
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    said = manifest["recipe"]["stream"]
-    assert said["fixes_per_vehicle"] == 30
+    said = manifest["noise"]["stream"]
+    assert said["records_per_vehicle"] == 30
     assert manifest["guarantee"]["epsilon"] == "8"
     assert (
-        manifest["mechanisms"][0]["mechanism"] == streaming.StreamOrder.__module__ or manifest["mechanisms"]
+        manifest["mechanisms"][0]["mechanism"] == streaming.StreamSpecification.__module__
+        or manifest["mechanisms"]
     )
-    assert live.order.allowance.touches == said["nodes_per_vehicle"]
+    assert live.specification.allowance.touches == said["nodes_per_vehicle"]
 
 
 def test_analysts_see_every_publication_and_one_epsilon(played):
@@ -163,7 +164,7 @@ def test_every_check_of_a_stream_passes(played):
 
 
 TAMPERED = {
-    "UPDATE stream_counts SET fixes = fixes + 90 WHERE vehicle_id = 3": {
+    "UPDATE stream_counts SET records = records + 90 WHERE vehicle_id = 3": {
         "the counts are those that the publications were made from",
         "the published scales cost no vehicle more than epsilon",
         "the state's accounts are not below the recomputed ones",
@@ -182,7 +183,7 @@ TAMPERED = {
     "UPDATE stream_publications SET facts = replace(facts, '\"publication\": 3', '\"publication\": 2')": {
         "every publication is the one in the ledger"
     },
-    "UPDATE streams SET facts = replace(facts, '\"fixes_per_step\"', 'x')": set(),
+    "UPDATE streams SET facts = replace(facts, '\"records_per_step\"', 'x')": set(),
 }
 
 
@@ -259,7 +260,7 @@ def test_without_its_table_or_with_vehicle_means_there_is_no_stream(city, live_c
     with pytest.raises(ConfigError, match="cannot be streamed"):
         live_city.open().live().begin()
     live_city.config.write_text(
-        config.replace("[stream]", "#").replace("fixes_per_vehicle", "#"), encoding="utf-8"
+        config.replace("[stream]", "#").replace("records_per_vehicle", "#"), encoding="utf-8"
     )
     with pytest.raises(ConfigError):
         live_city.open().live().begin()
@@ -325,7 +326,7 @@ def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(
         for bus in range(4):
             entity = feed.entity.add(id=str(bus))
             entity.vehicle.vehicle.id = f"bus {bus}"
-            # bus 0 stands: its fix is the same in every snapshot
+            # bus 0 stands: its record is the same in every snapshot
             entity.vehicle.timestamp = start if bus == 0 else start + 30 * number
             entity.vehicle.position.latitude = 21.12
             entity.vehicle.position.longitude = 72.72
@@ -357,7 +358,7 @@ def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
     after = live_city.sql("SELECT number, md5(bins) FROM stream_publications ORDER BY 1")
     assert after[: len(before)] == before
     rows = len(live_city.days[1].read_text().splitlines()) - 1
-    assert live_city.sql("SELECT sum(fixes)::BIGINT FROM stream_counts") == [(rows,)]
+    assert live_city.sql("SELECT sum(records)::BIGINT FROM stream_counts") == [(rows,)]
 
 
 def test_a_vault_from_an_old_backup_publishes_nothing(live_city):

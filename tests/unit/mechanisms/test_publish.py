@@ -5,9 +5,9 @@ import pytest
 
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.baseline import lattice_for
-from trafficdp.mechanisms.laplace.lattice_recipe import LatticeRecipe
+from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
 from trafficdp.mechanisms.publish import Drawn
-from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -20,7 +20,7 @@ def drawn(values, half_width=1.0, centre=None):
         half_width=np.full(len(number), half_width),
         noise_scale=np.ones(len(number)),
         expected_error=np.ones(len(number)),
-        recipe={},
+        noise={},
         centre=None if centre is None else np.array(centre, dtype=float),
     )
 
@@ -73,12 +73,12 @@ def test_an_interval_around_another_centre_still_holds_the_number(bound_of):
 
 
 @pytest.mark.parametrize(("epsilon", "status"), [(0.7857, "released"), (0.726, "uninformative")])
-def test_the_same_noise_has_the_same_status_in_every_kind_of_recipe(occupancy_of, bound_of, epsilon, status):
+def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_of, bound_of, epsilon, status):
     """10 vehicles, 3 records each: off by 7.50 of 60 or by 8.05, where an eighth and rounding are 8.02."""
-    city, bound = occupancy_of([[3] * 10]), bound_of(60)
+    city, bound = counts_of([[3] * 10]), bound_of(60)
     epsilons = np.array([epsilon])
-    lattice = LatticeRecipe({MEAN: lattice_for(MEAN, city, bound, epsilons)})
-    separate = MechanismRecipe({MEAN: Part("baseline", epsilons)})
-    for recipe in (lattice, separate):
-        error = recipe.expected_errors(city, bound)[MEAN]
+    lattice = CalibratedLattice({MEAN: lattice_for(MEAN, city, bound, epsilons)})
+    separate = CalibratedSeparately({MEAN: Part("baseline", epsilons)})
+    for calibrated in (lattice, separate):
+        error = calibrated.expected_errors(city, bound)[MEAN]
         assert publish.status_of(error, MEAN, bound, 0.125).tolist() == [status]

@@ -13,8 +13,8 @@ from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
-from trafficdp.mechanisms.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
@@ -81,13 +81,13 @@ def test_settings_are_published_once_of_every_mechanism(kind):
     name, amount = ("pooled", "epsilon") if kind == "mechanism" else ("plan", "rho")
     value = [0.5] if kind == "mechanism" else 0.5
     part = {"mechanism": name, "settings": {}, amount: value}
-    recipe = recipe_from_facts({"kind": kind, "parts": {"mean": part}})
-    frozen, published = recipe.to_facts(), recipe.published_facts()
-    assert frozen["parts"]["mean"]["settings"] == settings_of(recipe.parts[Statistic.MEAN].named) != {}
+    calibrated = calibrated_from_facts({"kind": kind, "parts": {"mean": part}})
+    frozen, published = calibrated.to_facts(), calibrated.published_facts()
+    assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.parts[Statistic.MEAN].named) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
-    assert recipe_from_published(published, columns).to_facts() == frozen
+    assert calibrated_from_published(published, columns).to_facts() == frozen
     without = {key: each for key, each in published.items() if key != "settings"}
     twice = {**published, "settings": {"mean": [{"name": "cap", "value": "argmax"}] * 2}}
     for wrong in (without, twice):
         with pytest.raises(UsageError, match="once"):
-            recipe_from_published(wrong, columns)
+            calibrated_from_published(wrong, columns)

@@ -25,20 +25,20 @@ from trafficdp.sensitive.samples import Samples
 TABLE = [[3, 2, 1], [1, 1, 1], [0, 4, 0], [0, 0, 1]]
 
 
-def samples_of(occupancy, bound, seed=1):
+def samples_of(counts, bound, seed=1):
     random = np.random.default_rng(seed)
-    value = random.integers(0, bound.steps + 1, int(occupancy.count.sum()))
-    return Samples(occupancy, value, np.arange(1, occupancy.users + 1), bound)
+    value = random.integers(0, bound.steps + 1, int(counts.count.sum()))
+    return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
 def variances(samples):
-    owner = np.repeat(samples.occupancy.bin_index, samples.occupancy.count)
+    owner = np.repeat(samples.counts.bin_index, samples.counts.count)
     step = float(samples.bound.step)
-    return np.array([(samples.value[owner == g] * step).var() for g in range(samples.occupancy.bins)])
+    return np.array([(samples.value[owner == g] * step).var() for g in range(samples.counts.bins)])
 
 
-def test_without_noise_it_is_the_variance(occupancy_of, bound_of):
-    samples = samples_of(occupancy_of(TABLE), bound_of(60, "1/2"))
+def test_without_noise_it_is_the_variance(counts_of, bound_of):
+    samples = samples_of(counts_of(TABLE), bound_of(60, "1/2"))
     found = TwoMoments(Baseline()).estimate(
         samples, Statistic.VARIANCE, np.full(4, np.inf), SimulatedNoise(1)
     )
@@ -46,9 +46,9 @@ def test_without_noise_it_is_the_variance(occupancy_of, bound_of):
 
 
 @pytest.mark.parametrize("upper", [3, 255, 256, 257, 6_500, 1_000_000])
-def test_squares_are_rounded_to_the_nearest_step(upper, occupancy_of):
+def test_squares_are_rounded_to_the_nearest_step(upper, counts_of):
     bound = ContributionBound(Fraction(upper), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
-    samples = samples_of(occupancy_of([[200]]), bound)
+    samples = samples_of(counts_of([[200]]), bound)
     squares = squares_of(samples)
     assert squares.bound.steps == min(upper**2, LARGEST_STEPS)
     assert squares.bound.upper == Fraction(upper**2, 4)
@@ -61,27 +61,27 @@ def test_squares_are_rounded_to_the_nearest_step(upper, occupancy_of):
         np.testing.assert_allclose(squares.value * step, exact, rtol=1e-12)
 
 
-def test_a_vehicle_pays_for_both_means(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of(TABLE), bound_of(60)
+def test_a_vehicle_pays_for_both_means(counts_of, bound_of):
+    counts, bound = counts_of(TABLE), bound_of(60)
     epsilon = np.array([0.5, 1.0, 2.0, 0.25])
     means = ArrayAveraging()
     first, second = shares(epsilon)
     parts = [
-        means.event(occupancy, bound, Statistic.MEAN, first).loss_per_user,
-        means.event(occupancy, squares_bound(bound), Statistic.MEAN, second).loss_per_user,
+        means.event(counts, bound, Statistic.MEAN, first).loss_per_user,
+        means.event(counts, squares_bound(bound), Statistic.MEAN, second).loss_per_user,
     ]
-    event = KnownTwoMoments(means).event(occupancy, bound, Statistic.VARIANCE, epsilon)
+    event = KnownTwoMoments(means).event(counts, bound, Statistic.VARIANCE, epsilon)
     np.testing.assert_array_equal(event.loss_per_user, parts[0] + parts[1])
     assert np.all(first + second <= epsilon)
 
 
-def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(occupancy_of, bound_of):
-    bound, occupancy = bound_of(3), occupancy_of([[2, 1]])
+def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(counts_of, bound_of):
+    bound, counts = bound_of(3), counts_of([[2, 1]])
     mechanism = TwoMoments(Baseline())
-    stated = mechanism.event(occupancy, bound, Statistic.VARIANCE, np.ones(1)).sensitivity[Statistic.VARIANCE]
+    stated = mechanism.event(counts, bound, Statistic.VARIANCE, np.ones(1)).sensitivity[Statistic.VARIANCE]
 
     def clipped(values):
-        samples = Samples(occupancy, np.array(values), np.arange(1, 3), bound)
+        samples = Samples(counts, np.array(values), np.arange(1, 3), bound)
         return mechanism.estimate(samples, Statistic.VARIANCE, np.array([np.inf]), SimulatedNoise(1))[0]
 
     moves = [
@@ -97,10 +97,10 @@ def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(occupanc
     assert 0 < max(moves) <= stated[0] * (1 + 1e-12)
 
 
-def test_means_are_those_of_the_mechanism_itself(occupancy_of, bound_of):
-    samples, share = samples_of(occupancy_of(TABLE), bound_of(60)), np.ones(4)
+def test_means_are_those_of_the_mechanism_itself(counts_of, bound_of):
+    samples, share = samples_of(counts_of(TABLE), bound_of(60)), np.ones(4)
     plain, both = ArrayAveraging(), KnownTwoMoments(ArrayAveraging())
-    given = (samples.occupancy, samples.bound, Statistic.MEAN, share)
+    given = (samples.counts, samples.bound, Statistic.MEAN, share)
     np.testing.assert_array_equal(
         plain.estimate(samples, Statistic.MEAN, share, SimulatedNoise(4)),
         both.estimate(samples, Statistic.MEAN, share, SimulatedNoise(4)),
@@ -109,4 +109,4 @@ def test_means_are_those_of_the_mechanism_itself(occupancy_of, bound_of):
     assert both.statistics == (Statistic.MEAN, Statistic.VARIANCE)
     assert (both.name, both.citation) == (plain.name, plain.citation)
     assert len(both.noise_terms(*given)) == 1
-    assert len(both.noise_terms(samples.occupancy, samples.bound, Statistic.VARIANCE, share)) == 2
+    assert len(both.noise_terms(samples.counts, samples.bound, Statistic.VARIANCE, share)) == 2

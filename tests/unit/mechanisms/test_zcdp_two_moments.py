@@ -21,9 +21,9 @@ MEANS = [Plan(), Plan(Scaling.PUBLIC), IOME()]
 every_means = pytest.mark.parametrize("means", MEANS, ids=lambda m: m.name)
 
 
-def samples_of(occupancy, bound, seed=1):
-    value = np.random.default_rng(seed).integers(0, bound.steps + 1, int(occupancy.count.sum()))
-    return Samples(occupancy, value, np.arange(1, occupancy.users + 1), bound)
+def samples_of(counts, bound, seed=1):
+    value = np.random.default_rng(seed).integers(0, bound.steps + 1, int(counts.count.sum()))
+    return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
 def test_the_split_is_the_least_sum_of_errors():
@@ -53,21 +53,21 @@ def test_both_parts_together_are_never_more_than_rho_to_the_last_digit():
 
 
 @every_means
-def test_a_vehicle_pays_for_both_means(means, occupancy_of, bound_of):
-    occupancy, bound = occupancy_of(TABLE), bound_of(60)
+def test_a_vehicle_pays_for_both_means(means, counts_of, bound_of):
+    counts, bound = counts_of(TABLE), bound_of(60)
     first, second = zcdp_shares(0.7)
     parts = [
-        means.event(occupancy, bound, MEAN, first).loss_per_user,
-        means.event(occupancy, squares_bound(bound), MEAN, second).loss_per_user,
+        means.event(counts, bound, MEAN, first).loss_per_user,
+        means.event(counts, squares_bound(bound), MEAN, second).loss_per_user,
     ]
-    event = ZCDPTwoMoments(means).event(occupancy, bound, VARIANCE, 0.7)
+    event = ZCDPTwoMoments(means).event(counts, bound, VARIANCE, 0.7)
     np.testing.assert_array_equal(event.loss_per_user, parts[0] + parts[1])
     assert event.loss_per_user.max() == ZCDP.of(0.7).pico
     assert (event.mechanism, event.statistics) == (means.name, (VARIANCE,))
 
 
 @every_means
-def test_each_run_gets_its_own_moment_and_its_own_part(means, occupancy_of, bound_of):
+def test_each_run_gets_its_own_moment_and_its_own_part(means, counts_of, bound_of):
     """The runs are those that are charged: which samples, which rho."""
     seen = []
 
@@ -76,24 +76,24 @@ def test_each_run_gets_its_own_moment_and_its_own_part(means, occupancy_of, boun
             seen.append((samples, statistic, rho))
             return super().estimate(samples, statistic, rho, noise)
 
-    samples = samples_of(occupancy_of(TABLE), bound_of(60))
+    samples = samples_of(counts_of(TABLE), bound_of(60))
     ZCDPTwoMoments(Watched()).estimate(samples, VARIANCE, 0.7, SimulatedNoise(1))
     (first, *of_mean), (second, *of_squares) = seen
     assert first is samples
     assert (of_mean, of_squares) == ([MEAN, zcdp_shares(0.7)[0]], [MEAN, zcdp_shares(0.7)[1]])
     assert second.bound == squares_bound(samples.bound)
     np.testing.assert_array_equal(second.value, squares_of(samples).value)
-    assert second.occupancy is samples.occupancy
+    assert second.counts is samples.counts
 
 
 @every_means
-def test_means_are_those_of_the_mechanism_itself(means, occupancy_of, bound_of):
-    samples, both = samples_of(occupancy_of(TABLE), bound_of(60)), ZCDPTwoMoments(means)
+def test_means_are_those_of_the_mechanism_itself(means, counts_of, bound_of):
+    samples, both = samples_of(counts_of(TABLE), bound_of(60)), ZCDPTwoMoments(means)
     np.testing.assert_array_equal(
         means.estimate(samples, MEAN, 1.0, SimulatedNoise(4)),
         both.estimate(samples, MEAN, 1.0, SimulatedNoise(4)),
     )
-    given = samples.occupancy, samples.bound, MEAN, 1.0
+    given = samples.counts, samples.bound, MEAN, 1.0
     np.testing.assert_array_equal(means.event(*given).loss_per_user, both.event(*given).loss_per_user)
     np.testing.assert_array_equal(means.expected_error(*given), both.expected_error(*given))
     assert both.statistics == (MEAN, VARIANCE)
@@ -101,10 +101,10 @@ def test_means_are_those_of_the_mechanism_itself(means, occupancy_of, bound_of):
 
 
 @every_means
-def test_variances_come_close_where_vehicles_are_many(means, occupancy_of, bound_of):
+def test_variances_come_close_where_vehicles_are_many(means, counts_of, bound_of):
     random, bound = np.random.default_rng(3), bound_of(60)
-    occupancy = occupancy_of(np.full((4, 500), 2))
+    counts = counts_of(np.full((4, 500), 2))
     value = np.rint(np.clip(random.normal(30, np.array([[3], [6], [9], [12]]), (4, 1_000)), 0, 60))
-    samples = Samples(occupancy, value.astype(np.int64).ravel(), np.arange(500), bound)
+    samples = Samples(counts, value.astype(np.int64).ravel(), np.arange(500), bound)
     found = ZCDPTwoMoments(means).estimate(samples, VARIANCE, 20.0, SimulatedNoise(1))
     np.testing.assert_allclose(found, value.var(axis=1), atol=0.03 * VARIANCE.largest(60))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.laplace.ladder import pair_loss
+from trafficdp.mechanisms.laplace.accountings import pair_loss
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit, to_lattice
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.tail import half_width
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
@@ -27,12 +27,12 @@ def wish(bound_of):
     return Wish(bound_of(60), {MEAN: 1.0}, epsilon=4.0, min_vehicles=1, half_width=40.0, interval_level=0.95)
 
 
-def city(seed, occupancy_of, bins=8, users=5):
+def city(seed, counts_of, bins=8, users=5):
     """Eight finest cells, in pairs in four cells, in two cells of the coarsest level."""
     random = np.random.default_rng(seed)
     table = random.integers(0, 6, (bins, users)) * (random.random((bins, users)) < 0.7)
     table[:, 0] += table.sum(axis=1) == 0
-    fine = occupancy_of(table)
+    fine = counts_of(table)
     number = np.arange(bins)
     return fine, [
         (1000 + number.astype(np.uint64) // 2, fine.slot),
@@ -41,7 +41,7 @@ def city(seed, occupancy_of, bins=8, users=5):
 
 
 def merged(fine, bin_of):
-    return fine.merged(bin_of.astype(np.uint64), np.zeros(fine.bins, dtype=np.int64)).occupancy
+    return fine.merged(bin_of.astype(np.uint64), np.zeros(fine.bins, dtype=np.int64)).counts
 
 
 def all_choices(fine, coarser):
@@ -86,11 +86,11 @@ def value_of_the_best(fine, coarser, wish):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cities", [5, pytest.param(15, marks=pytest.mark.prove)])
-def test_tiny_cities_get_nearly_the_best_partition_there_is(occupancy_of, wish, cities):
+def test_tiny_cities_get_nearly_the_best_partition_there_is(counts_of, wish, cities):
     shares = []
     for seed in range(cities):
         for width in (25.0, 60.0):
-            fine, coarser = city(seed, occupancy_of)
+            fine, coarser = city(seed, counts_of)
             asked = replace(wish, half_width=width)
             found, best = adapt(fine, coarser, asked), value_of_the_best(fine, coarser, asked)
             assert found.value <= best * (1 + 1e-12)
@@ -104,13 +104,13 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(occupancy_of, wish, 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6), width=st.floats(5, 200), least=st.integers(1, 4))
 @settings(max_examples=40)
-def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_of, bound_of):
-    fine, coarser = city(seed, occupancy_of)
+def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of, bound_of):
+    fine, coarser = city(seed, counts_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, least, width, 0.95)
     found = adapt(fine, coarser, wish)
     assert found.bin_of.shape == (fine.bins,)
     assert np.array_equal(np.unique(found.bin_of), np.arange(len(found.cell)))
-    assert found.fixes.sum() == fine.count.sum()
+    assert found.records.sum() == fine.count.sum()
     levels = [(fine.cell, fine.slot), *coarser]
     for finest, into in enumerate(found.bin_of):
         cell, slot = levels[found.level[into]]
@@ -126,8 +126,8 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, occupancy_
 
 @given(seed=st.integers(0, 10**6), width=st.floats(2, 100), level=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
 @settings(max_examples=40)
-def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupancy_of, bound_of):
-    fine, coarser = city(seed, occupancy_of)
+def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_of, bound_of):
+    fine, coarser = city(seed, counts_of)
     bound = bound_of(60)
     found = adapt(fine, coarser, Wish(bound, {MEAN: 1.0, VARIANCE: 60.0}, 50.0, 1, width, level))
     counts = merged(fine, found.bin_of).select(found.published)
@@ -144,15 +144,15 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, occupan
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=8)
-def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy_of, bound_of):
-    fine, coarser = city(seed, occupancy_of)
+def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, counts_of, bound_of):
+    fine, coarser = city(seed, counts_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 4.0, 1, 40.0, 0.95)
     found = adapt(fine, coarser, wish)
     random = np.random.default_rng(seed)
     user, place = random.permutation(fine.users), random.permutation(fine.bins)
     table = np.zeros((fine.bins, fine.users), dtype=np.int64)
     table[place[fine.bin_index], user[fine.user_index]] = fine.count
-    moved = occupancy_of(table)
+    moved = counts_of(table)
     back = np.argsort(place)
     names = [(cell[back], slot[back]) for cell, slot in coarser]
     other = adapt(moved, names, wish)
@@ -163,34 +163,34 @@ def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, occupancy
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=8)
-def test_more_epsilon_is_worth_no_less_in_tiny_cities(seed, occupancy_of, bound_of):
-    fine, coarser = city(seed, occupancy_of)
+def test_more_epsilon_is_worth_no_less_in_tiny_cities(seed, counts_of, bound_of):
+    fine, coarser = city(seed, counts_of)
     wish = Wish(bound_of(60), {MEAN: 1.0}, 2.0, 1, 40.0, 0.95)
     values = [adapt(fine, coarser, replace(wish, epsilon=epsilon)).value for epsilon in (1.0, 2.0, 4.0, 9.0)]
     assert values == sorted(values)
 
 
-def test_a_vehicle_without_fixes_changes_nothing(occupancy_of, wish):
-    fine, coarser = city(5, occupancy_of)
+def test_a_vehicle_without_records_changes_nothing(counts_of, wish):
+    fine, coarser = city(5, counts_of)
     more = replace(fine, users=fine.users + 3)
     one, other = adapt(fine, coarser, wish), adapt(more, coarser, wish)
     assert np.array_equal(one.bin_of, other.bin_of)
     assert np.array_equal(one.published, other.published)
 
 
-def test_detail_buys_finer_bins_where_there_is_budget(occupancy_of, wish):
-    fine, coarser = city(3, occupancy_of)
+def test_detail_buys_finer_bins_where_there_is_budget(counts_of, wish):
+    fine, coarser = city(3, counts_of)
     rich = replace(wish, epsilon=1000.0)
     assert adapt(fine, coarser, rich).bins_per_level(3).tolist() == [8, 0, 0]
-    # without a wish for detail all that counts is how many fixes are covered
+    # without a wish for detail all that counts is how many records are covered
     assert adapt(fine, coarser, replace(rich, detail=0.0)).coverage == 1.0
 
 
-def test_slots_may_be_levels_as_well(occupancy_of, wish):
+def test_slots_may_be_levels_as_well(counts_of, wish):
     """Two cells, two hours each: by the hour, by the cell, or one of each."""
     table = [[3, 3, 3], [3, 3, 3], [1, 0, 9], [1, 1, 0]]
-    fine = occupancy_of(table)
-    fine = Occupancy(
+    fine = counts_of(table)
+    fine = Counts(
         np.array([1, 1, 2, 2], dtype=np.uint64),
         np.array([8, 9, 8, 9]),
         fine.bin_index,
@@ -206,8 +206,8 @@ def test_slots_may_be_levels_as_well(occupancy_of, wish):
     )
 
 
-def test_levels_that_cut_one_another_are_refused(occupancy_of, wish):
-    fine, coarser = city(1, occupancy_of)
+def test_levels_that_cut_one_another_are_refused(counts_of, wish):
+    fine, coarser = city(1, counts_of)
     crossed = (np.roll(coarser[1][0], 1), fine.slot)
     with pytest.raises(UsageError, match="not nested"):
         adapt(fine, [coarser[0], crossed], wish)
@@ -227,7 +227,7 @@ def test_levels_that_cut_one_another_are_refused(occupancy_of, wish):
         ({"interval_level": 1.0}, "out of range"),
     ],
 )
-def test_a_wish_out_of_range_is_refused(occupancy_of, wish, change, message):
-    fine, coarser = city(1, occupancy_of)
+def test_a_wish_out_of_range_is_refused(counts_of, wish, change, message):
+    fine, coarser = city(1, counts_of)
     with pytest.raises(UsageError, match=message):
         adapt(fine, coarser, replace(wish, **change))

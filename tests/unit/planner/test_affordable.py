@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.laplace.ladder import loss
+from trafficdp.mechanisms.laplace.accountings import loss
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocation import Request, allocate
@@ -16,17 +16,17 @@ TOLERANCE = {Statistic.MEAN: 1.0}
 
 
 @pytest.fixture(scope="session")
-def planned(occupancy_of, bound_of):
-    """``planned(table, epsilon, rung)``: an allocation and the way to plan the same at another epsilon."""
+def planned(counts_of, bound_of):
+    """``planned(table, epsilon, accounting)``: an allocation, and how to plan it at another epsilon."""
 
-    def planned(table, epsilon, rung="best"):
-        occupancy = occupancy_of(table)
+    def planned(table, epsilon, accounting="best"):
+        counts = counts_of(table)
 
         def at(total):
-            # these rungs are for mean and variance together
-            more = {Statistic.VARIANCE: 60.0} if "moment" in rung else {}
-            request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.125, 0.95, rung)
-            return allocate(occupancy, request)
+            # these accountings are for mean and variance together
+            more = {Statistic.VARIANCE: 60.0} if "moment" in accounting else {}
+            request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.125, 0.95, accounting)
+            return allocate(counts, request)
 
         return at(PureDP.of(epsilon)), at
 
@@ -54,10 +54,10 @@ def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned)
 
 
 @pytest.mark.parametrize(
-    "rung", ["basic", "grid_count", "exact", "equal", "blocks", "moments", "moment_blocks"]
+    "accounting", ["basic", "grid_count", "exact", "equal", "blocks", "moments", "moment_blocks"]
 )
-def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, rung):
-    allocation, at = planned(BUSY, 4, rung)
+def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, accounting):
+    allocation, at = planned(BUSY, 4, accounting)
     left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)
     found = affordable(allocation, left, at)
     assert found.short > 0
@@ -82,7 +82,7 @@ def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned
 )
 @settings(max_examples=60)
 def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
-    occupancy_of, bound_of, planned, table, left
+    counts_of, bound_of, planned, table, left
 ):
     """The theorem: at the noise that all can pay, some vehicle pays all it has, whatever the scales."""
     allocation, at = planned(table, 4, "equal")
@@ -90,8 +90,8 @@ def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
     found = affordable(allocation, accounts, at)
     assert found.epsilon is not None
     noise = float(at(found.epsilon).chosen.scales(float(found.epsilon.epsilon))[Statistic.MEAN].max())
-    occupancy = occupancy_of(table)
+    counts = counts_of(table)
     # any scales with a largest of b: the loss is least when all are b
-    at_most = loss(occupancy, bound_of(60), {Statistic.MEAN: np.full(occupancy.bins, noise * (1 - 1e-6))})
+    at_most = loss(counts, bound_of(60), {Statistic.MEAN: np.full(counts.bins, noise * (1 - 1e-6))})
     ceilings = np.minimum(accounts, 4 * PICO) / PICO
     assert np.any(at_most >= ceilings * (1 - 1e-8))

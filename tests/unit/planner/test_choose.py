@@ -12,7 +12,7 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
-from trafficdp.mechanisms.simulated.trial import MadeUpCities
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import choose as choose_module
@@ -44,26 +44,26 @@ class Made:
     citation = "none"
     statistics = (MEAN,)
 
-    def event(self, occupancy, bound, statistic, epsilon):
-        loss = np.bincount(occupancy.user_index, epsilon[occupancy.bin_index], occupancy.users)
+    def event(self, counts, bound, statistic, epsilon):
+        loss = np.bincount(counts.user_index, epsilon[counts.bin_index], counts.users)
         if self.jumps_at is not None:
             loss = np.where(loss > self.jumps_at, loss * 3, loss)
         pico = np.ceil(loss * 10**12).astype(np.int64)
         if self.kind == "zcdp":
-            return zcdp_promise(self.name, statistic, occupancy, bound, pico)
-        ones = np.ones(occupancy.bins)
-        return promise(self.name, statistic, occupancy, bound, ones, pico, idealised=self.idealised)
+            return zcdp_promise(self.name, statistic, counts, bound, pico)
+        ones = np.ones(counts.bins)
+        return promise(self.name, statistic, counts, bound, ones, pico, idealised=self.idealised)
 
-    def expected_error(self, occupancy, bound, statistic, epsilon):
-        return np.resize(np.array(self.errors), occupancy.bins)
+    def expected_error(self, counts, bound, statistic, epsilon):
+        return np.resize(np.array(self.errors), counts.bins)
 
     def estimate(self, samples, statistic, epsilon, noise):
         raise AssertionError("a choice made an estimate")
 
 
 @pytest.fixture
-def city(occupancy_of, bound_of):
-    return occupancy_of(TABLE), bound_of(64)
+def city(counts_of, bound_of):
+    return counts_of(TABLE), bound_of(64)
 
 
 @pytest.mark.parametrize("split", Split)
@@ -92,8 +92,8 @@ def test_equal_noise_is_the_same_noise_in_all_bins(city):
     scale = sensitivity / found.epsilon
     np.testing.assert_allclose(scale, scale[0], rtol=1e-12)
     # closed form: the largest over vehicles of the sum of U m / N, over epsilon
-    occupancy, bound = city
-    each = occupancy.total_per_user(64 * occupancy.count / occupancy.samples_per_bin[occupancy.bin_index])
+    counts, bound = city
+    each = counts.total_per_user(64 * counts.count / counts.samples_per_bin[counts.bin_index])
     assert scale[0] == pytest.approx(each.max() / 2, rel=2 * CLOSE)
     assert bound.upper == 64
 
@@ -143,8 +143,8 @@ def test_what_fitting_cannot_tell_apart_is_a_tie(city):
     assert choose(*city, MEAN, PureDP.of(1), better).chosen.mechanism == "clever"
 
 
-class MadeUpTries:
-    """Errors in made-up cities, by name."""
+class SimulatedTries:
+    """Errors in simulated cities, by name."""
 
     def __init__(self, **errors):
         self.errors = errors
@@ -153,9 +153,9 @@ class MadeUpTries:
         return self.errors[mechanism.name]
 
 
-def test_made_up_cities_decide_among_offers_that_say_enough(city):
+def test_simulated_cities_decide_among_offers_that_say_enough(city):
     trio = [Made("safe", (20.0,)), Made("safer", (10.0,)), Made("bold", (40.0,))]
-    tries = MadeUpTries(safe=5.0, safer=7.0, bold=1.0)
+    tries = SimulatedTries(safe=5.0, safer=7.0, bold=1.0)
 
     def chosen(refuse_above):
         return choose(*city, MEAN, PureDP.of(1), trio, tries=tries, refuse_above=refuse_above)
@@ -165,10 +165,10 @@ def test_made_up_cities_decide_among_offers_that_say_enough(city):
     assert "not bold with 1, whose median bound at the worst values is 40" in chosen(0.5).reason
     assert chosen(0.2).chosen.mechanism == "safer"
     assert chosen(0.1).chosen.mechanism == "bold"
-    assert chosen(0.1).reason.startswith("bold has the least error in made-up cities, 1 km/h; safe has 5")
+    assert chosen(0.1).reason.startswith("bold has the least error in simulated cities, 1 km/h; safe has 5")
     assert chosen(1.0).chosen.mechanism == "bold"
     # simulations cannot tell apart what differs by a hundredth
-    close = MadeUpTries(safe=1.01, safer=7.0, bold=1.0)
+    close = SimulatedTries(safe=1.01, safer=7.0, bold=1.0)
     assert choose(*city, MEAN, PureDP.of(1), trio, tries=close).chosen.mechanism == "safe"
 
 
@@ -199,9 +199,9 @@ def test_what_is_unavailable_has_an_endless_error(city):
 
 
 def test_no_bin_is_refused(city):
-    occupancy, bound = city
+    counts, bound = city
     with pytest.raises(UsageError, match="no bin"):
-        choose(occupancy.select(np.zeros(4, dtype=bool)), bound, MEAN, PureDP.of(1))
+        choose(counts.select(np.zeros(4, dtype=bool)), bound, MEAN, PureDP.of(1))
 
 
 def test_a_choice_that_says_little_says_so(city):
@@ -227,17 +227,15 @@ def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
     for function in (choose, fit, offers):
         given = set(inspect.signature(function).parameters)
         assert given <= {
-            *("occupancy", "bound", "statistic", "total"),
+            *("counts", "bound", "statistic", "total"),
             *("mechanisms", "mechanism", "split", "tries", "refuse_above"),
         }
     assert "sensitive" not in inspect.getsource(choose_module)
-    # two cities that differ in every value have one occupancy, and one choice
+    # two cities that differ in every value have the same counts, and one choice
     samples = [synthetic_samples(*city, seed) for seed in (1, 2)]
     assert bool(np.any(samples[0].value != samples[1].value))
     reasons = {
-        choose(
-            one.occupancy, one.bound, MEAN, PureDP.of(4), tries=MadeUpCities(one.occupancy, one.bound)
-        ).reason
+        choose(one.counts, one.bound, MEAN, PureDP.of(4), tries=SimulatedCities(one.counts, one.bound)).reason
         for one in samples
     }
     assert len(reasons) == 1

@@ -5,10 +5,10 @@ from datetime import date
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.laplace.ladder import ladder
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.area import StudyArea
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.model.occupancy import Occupancy
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
@@ -21,37 +21,39 @@ def grid_of(days):
     return Grid(7, SlotKind.WHOLE_PERIOD, StudyArea.from_bbox(16, 48, 17, 49), period)
 
 
-def copies(occupancy, times):
+def copies(counts, times):
     """Every vehicle joined by ``times - 1`` others that drive like it."""
-    order = np.argsort(np.tile(occupancy.bin_index, times), kind="stable")
-    user = np.concatenate([occupancy.user_index + occupancy.users * k for k in range(times)])
-    return Occupancy(
-        occupancy.cell,
-        occupancy.slot,
-        np.tile(occupancy.bin_index, times)[order],
+    order = np.argsort(np.tile(counts.bin_index, times), kind="stable")
+    user = np.concatenate([counts.user_index + counts.users * k for k in range(times)])
+    return Counts(
+        counts.cell,
+        counts.slot,
+        np.tile(counts.bin_index, times)[order],
         user[order],
-        np.tile(occupancy.count, times)[order],
-        occupancy.users * times,
+        np.tile(counts.count, times)[order],
+        counts.users * times,
     )
 
 
 @pytest.mark.parametrize("times", [2, 3, 10])
-def test_f_times_as_many_vehicles_need_an_fth_of_the_epsilon_for_means(occupancy_of, bound_of, times):
+def test_f_times_as_many_vehicles_need_an_fth_of_the_epsilon_for_means(counts_of, bound_of, times):
     table = np.random.default_rng(3).poisson(2, (6, 9))
-    one, many = occupancy_of(table), copies(occupancy_of(table), times)
+    one, many = counts_of(table), copies(counts_of(table), times)
     for few, more in zip(
-        ladder(one, bound_of(60), {Statistic.MEAN: 1.0}),
-        ladder(many, bound_of(60), {Statistic.MEAN: 1.0}),
+        laplace_accountings(one, bound_of(60), {Statistic.MEAN: 1.0}),
+        laplace_accountings(many, bound_of(60), {Statistic.MEAN: 1.0}),
         strict=True,
     ):
         tolerance = {Statistic.MEAN: 1.0}
         assert few.epsilon_at(2.0, tolerance) == pytest.approx(times * more.epsilon_at(2.0, tolerance))
 
 
-def test_more_days_of_the_same_vehicles_need_the_same_epsilon(occupancy_of, bound_of):
+def test_more_days_of_the_same_vehicles_need_the_same_epsilon(counts_of, bound_of):
     table = np.random.default_rng(3).poisson(2, (6, 9))
     tolerance = {Statistic.MEAN: 1.0}
-    once, thrice = (ladder(occupancy_of(table * days), bound_of(60), tolerance)[3] for days in (1, 3))
+    once, thrice = (
+        laplace_accountings(counts_of(table * days), bound_of(60), tolerance)[3] for days in (1, 3)
+    )
     assert once.epsilon_at(2.0, tolerance) == pytest.approx(thrice.epsilon_at(2.0, tolerance))
 
 

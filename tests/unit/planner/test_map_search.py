@@ -24,7 +24,7 @@ GRID = Grid(
 
 
 @pytest.fixture
-def city(occupancy_of):
+def city(counts_of):
     """``city(grid)``: a chain of places; one step of resolution cuts each of them in two."""
 
     def city(grid):
@@ -32,7 +32,7 @@ def city(occupancy_of):
         random = np.random.default_rng(1)
         fine = random.poisson(1.0, (2**6, 60)) * (random.random((2**6, 60)) < 0.3)
         slots = {SlotKind.WHOLE_PERIOD: 1, SlotKind.DAY_PART: 2, SlotKind.HOUR_OF_DAY: 3}[grid.slot_kind]
-        return occupancy_of(np.repeat(fine.reshape(parts, -1, 60).sum(axis=1), slots, axis=0))
+        return counts_of(np.repeat(fine.reshape(parts, -1, 60).sum(axis=1), slots, axis=0))
 
     return city
 
@@ -84,9 +84,9 @@ def test_longer_slots_are_looked_at_too(looked):
     }
 
 
-def option(bins, fixes, fits=True, epsilon=None):
+def option(bins, records, fits=True, epsilon=None):
     needed = None if epsilon is None else PureDP.of(epsilon)
-    return MapOption(GRID, 5, bins, fixes, 1.0, fits, needed)
+    return MapOption(GRID, 5, bins, records, 1.0, fits, needed)
 
 
 def test_the_finest_has_most_bins_among_those_with_half_of_the_fixes():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.recipe_kinds import recipe_from_facts, recipe_from_published
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
-from trafficdp.mechanisms.separate.recipe import MechanismRecipe, Part
-from trafficdp.mechanisms.simulated.trial import MadeUpCities
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Request, allocate
 from trafficdp.planner.mechanism_allocation import shares
@@ -23,9 +23,9 @@ TOLERANCE = {MEAN: 1.0, VARIANCE: 60.0, VEHICLE: 1.0}
 
 
 @pytest.fixture(scope="module")
-def city(occupancy_of):
+def city(counts_of):
     random = np.random.default_rng(4)
-    return occupancy_of(random.geometric(0.3, (40, 60)) * (random.random((40, 60)) < 0.3))
+    return counts_of(random.geometric(0.3, (40, 60)) * (random.random((40, 60)) < 0.3))
 
 
 def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
@@ -37,7 +37,7 @@ def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **chang
         refuse_above=0.125,
         interval_level=0.95,
         mechanism=wanted,
-        trial=MadeUpCities,
+        trial=SimulatedCities,
         **changes,
     )
 
@@ -55,10 +55,10 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
     found = allocate(where, request)
     assert found.loss <= request.epsilon
     if mechanism.name != "baseline":
-        assert found.recipe.kind == "mechanism"
+        assert found.calibrated.kind == "mechanism"
         losses = sum(
-            part.named.event(found.occupancy, request.bound, statistic, part.epsilon).loss_per_user
-            for statistic, part in found.recipe.parts.items()
+            part.named.event(found.counts, request.bound, statistic, part.epsilon).loss_per_user
+            for statistic, part in found.calibrated.parts.items()
         )
         np.testing.assert_array_equal(found.event.loss_per_user, losses)
     # clipping that depends on epsilon may leave much of it, where only constants are worth their noise
@@ -81,17 +81,17 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     bound = bound_of(60, "1/10")
     auto = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2"))
     assert auto.reason.startswith("auto: ")
-    tries = MadeUpCities(auto.occupancy, bound)
+    tries = SimulatedCities(auto.counts, bound)
     plain = allocate(city, request_for(bound, {}, "2"))
-    assert plain.recipe.kind != "mechanism"
-    if auto.recipe.kind == "mechanism":
-        for statistic, part in auto.recipe.parts.items():
+    assert plain.calibrated.kind != "mechanism"
+    if auto.calibrated.kind == "mechanism":
+        for statistic, part in auto.calibrated.parts.items():
             error = tries.error(part.named, statistic, part.epsilon)
-            own = MechanismRecipe({statistic: part})
+            own = CalibratedSeparately({statistic: part})
             assert (
                 error
                 <= own.parts[statistic]
-                .named.expected_error(auto.occupancy, bound, statistic, part.epsilon)
+                .named.expected_error(auto.counts, bound, statistic, part.epsilon)
                 .max()
             )
     # one vehicle a bin: nothing to clip, and mean and variance priced jointly cost less than one by one
@@ -106,10 +106,10 @@ def test_auto_is_never_idealised_even_where_it_is_allowed(city, bound_of):
     assert not found.event.idealised
 
 
-def test_made_up_cities_depend_on_counts_and_seed_alone(city, bound_of):
+def test_simulated_cities_depend_on_counts_and_seed_alone(city, bound_of):
     bound, epsilon = bound_of(60), np.full(city.bins, 0.5)
-    first, again = (MadeUpCities(city, bound) for _ in range(2))
-    other = MadeUpCities(city, bound, 2)
+    first, again = (SimulatedCities(city, bound) for _ in range(2))
+    other = SimulatedCities(city, bound, 2)
     (mechanism,) = [m for m in PURE_MECHANISMS if m.name == "akmv"]
     errors = [each.error(mechanism, MEAN, epsilon) for each in (first, again, other)]
     assert errors[0] == errors[1] != errors[2]
@@ -129,8 +129,8 @@ def test_what_cannot_be_released_is_refused_in_words(wanted, message, city, boun
         allocate(city, request_for(bound_of(60), wanted))
 
 
-def recipe_of(city):
-    return MechanismRecipe(
+def calibrated_of(city):
+    return CalibratedSeparately(
         {
             MEAN: Part("pooled", np.linspace(0.1, 0.3, city.bins)),
             VARIANCE: Part("worst_case_clipping", np.linspace(0.3, 0.2, city.bins) / 3),
@@ -138,32 +138,32 @@ def recipe_of(city):
     )
 
 
-def test_facts_and_publication_lead_back_to_the_recipe_to_the_last_bit(city, bound_of):
-    recipe = recipe_of(city)
-    again = recipe_from_facts(recipe.to_facts())
-    columns = {statistic: {"epsilon": part.epsilon} for statistic, part in recipe.parts.items()}
-    published = recipe_from_published(recipe.published_facts(), columns)
-    assert again.to_facts() == recipe.to_facts() == published.to_facts()
-    events = [each.event(city, bound_of(60)).loss_per_user for each in (recipe, again, published)]
+def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city, bound_of):
+    calibrated = calibrated_of(city)
+    again = calibrated_from_facts(calibrated.to_facts())
+    columns = {statistic: {"epsilon": part.epsilon} for statistic, part in calibrated.parts.items()}
+    published = calibrated_from_published(calibrated.published_facts(), columns)
+    assert again.to_facts() == calibrated.to_facts() == published.to_facts()
+    events = [each.event(city, bound_of(60)).loss_per_user for each in (calibrated, again, published)]
     np.testing.assert_array_equal(events[0], events[1])
     np.testing.assert_array_equal(events[0], events[2])
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, np.nan, np.inf, 1e10])
 def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
-    recipe = recipe_of(city)
-    recipe.parts[MEAN].epsilon[3] = odd
+    calibrated = calibrated_of(city)
+    calibrated.parts[MEAN].epsilon[3] = odd
     with pytest.raises(UsageError, match="epsilon of a bin is out of range"):
-        recipe.event(city, bound_of(60))
+        calibrated.event(city, bound_of(60))
 
 
-def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(occupancy_of, bound_of):
-    city = occupancy_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
-    recipe = MechanismRecipe({VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
-    error = recipe.expected_errors(city, bound_of(60, "1/100"))[VARIANCE]
+def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(counts_of, bound_of):
+    city = counts_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
+    calibrated = CalibratedSeparately({VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
+    error = calibrated.expected_errors(city, bound_of(60, "1/100"))[VARIANCE]
     status = status_of(error, VARIANCE, bound_of(60, "1/100"), 0.125).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
-    assert recipe.expected_error(VARIANCE, city, bound_of(60, "1/100"))[0] == 0
-    halves = recipe.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]
+    assert calibrated.expected_error(VARIANCE, city, bound_of(60, "1/100"))[0] == 0
+    halves = calibrated.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]
     assert halves[0] == 0
     assert halves[1] == 900

@@ -13,29 +13,29 @@ from trafficdp.privacy.loss import PureDP
 
 
 @pytest.fixture
-def occupancy(occupancy_of):
+def counts(counts_of):
     random = np.random.default_rng(4)
-    return occupancy_of(random.poisson(3, (12, 30)) * (random.random((12, 30)) < 0.5))
+    return counts_of(random.poisson(3, (12, 30)) * (random.random((12, 30)) < 0.5))
 
 
 @pytest.fixture
-def asked(occupancy, bound_of):
-    """``asked(epsilon, rung)``: the allocation of a map of means and variances."""
+def asked(counts, bound_of):
+    """``asked(epsilon, accounting)``: the allocation of a map of means and variances."""
 
-    def asked(epsilon, rung="best", level=0.95):
+    def asked(epsilon, accounting="best", level=0.95):
         tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0}
-        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, 3, 0.125, level, rung)
-        return allocate(occupancy, request)
+        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, 3, 0.125, level, accounting)
+        return allocate(counts, request)
 
     return asked
 
 
-@pytest.mark.parametrize("rung", ["basic", "exact", "equal", "blocks", "moments", "moment_blocks"])
+@pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "moments", "moment_blocks"])
 @pytest.mark.parametrize("reach", list(Reach))
-def test_the_least_epsilon_is_within_and_a_percent_less_is_not(asked, rung, reach):
-    found = least_epsilon(lambda epsilon: asked(epsilon.epsilon, rung), PureDP.of(1), 4.0, reach)
-    assert precision(asked(found.epsilon, rung)).at(reach) <= 4.0
-    assert precision(asked(found.epsilon * 99 / 100, rung)).at(reach) > 4.0
+def test_the_least_epsilon_is_within_and_a_percent_less_is_not(asked, accounting, reach):
+    found = least_epsilon(lambda epsilon: asked(epsilon.epsilon, accounting), PureDP.of(1), 4.0, reach)
+    assert precision(asked(found.epsilon, accounting)).at(reach) <= 4.0
+    assert precision(asked(found.epsilon * 99 / 100, accounting)).at(reach) > 4.0
 
 
 @pytest.mark.parametrize("start", ["0.000001", "0.3", "40", "1000000"])

@@ -47,8 +47,8 @@ def request_for(bound_of):
     return build
 
 
-def refused(occupancy, request):
-    return judge(allocate(occupancy, request)).refused
+def refused(counts, request):
+    return judge(allocate(counts, request)).refused
 
 
 @pytest.mark.parametrize(
@@ -63,28 +63,28 @@ def test_the_rule_looks_at_means_first(request_for, statistics, judged):
     assert judged_statistic(request_for(statistics=statistics)) is judged
 
 
-def test_a_release_passes_with_much_epsilon_and_is_refused_with_little(occupancy_of, request_for):
-    occupancy = occupancy_of([[2, 1, 1], [1, 1, 2]])
-    assert not refused(occupancy, request_for(100))
-    assert refused(occupancy, request_for(0.1))
-    verdict = judge(allocate(occupancy, request_for(0.1)))
+def test_a_release_passes_with_much_epsilon_and_is_refused_with_little(counts_of, request_for):
+    counts = counts_of([[2, 1, 1], [1, 1, 2]])
+    assert not refused(counts, request_for(100))
+    assert refused(counts, request_for(0.1))
+    verdict = judge(allocate(counts, request_for(0.1)))
     assert verdict.threshold == 7.5
     assert 7.5 < verdict.median_error <= 30
 
 
-def test_the_median_bin_decides(occupancy_of, request_for):
+def test_the_median_bin_decides(counts_of, request_for):
     # two of three bins are good, then one of three
     good, bad = [1] * 40, [1] + [0] * 39
     for table, verdict in (([good, good, bad], False), ([good, bad, bad], True)):
-        assert refused(occupancy_of(table), request_for(9, rung="exact")) is verdict
+        assert refused(counts_of(table), request_for(9, accounting="exact")) is verdict
 
 
-def test_bins_whose_variance_can_only_be_0_do_not_make_a_map_informative(occupancy_of, request_for):
+def test_bins_whose_variance_can_only_be_0_do_not_make_a_map_informative(counts_of, request_for):
     single = [[1, 0, 0]] * 5
     request = request_for(0.5, (VARIANCE,))
-    assert refused(occupancy_of([[2, 2, 2]]), request)
-    assert refused(occupancy_of([[2, 2, 2], *single]), request)
-    assert judge(allocate(occupancy_of(single), request)).median_error == 0
+    assert refused(counts_of([[2, 2, 2]]), request)
+    assert refused(counts_of([[2, 2, 2], *single]), request)
+    assert judge(allocate(counts_of(single), request)).median_error == 0
 
 
 @pytest.mark.parametrize("statistics", SETS)
@@ -107,40 +107,40 @@ def test_a_rule_above_half_the_range_passes_any_noise(request_for, share):
 @given(
     table=tables,
     statistics=st.sampled_from(SETS),
-    rung=st.sampled_from(["best", "basic", "grid_count", "exact", "equal"]),
+    accounting=st.sampled_from(["best", "basic", "grid_count", "exact", "equal"]),
     share=st.sampled_from([0.01, 0.125, 0.4]),
 )
 def test_the_passing_epsilon_passes_and_one_percent_less_does_not(
-    occupancy_of, bound_of, table, statistics, rung, share
+    counts_of, bound_of, table, statistics, accounting, share
 ):
     if statistics == (VARIANCE,) and all(sum(row) == 1 for row in table):
         return
     request = Request(
-        PureDP.of(1), bound_of(60, "1/10"), {s: TOLERANCES[s] for s in statistics}, 1, share, 0.95, rung
+        PureDP.of(1), bound_of(60, "1/10"), {s: TOLERANCES[s] for s in statistics}, 1, share, 0.95, accounting
     )
-    needed = passing_epsilon(occupancy_of(table), request)
-    assert not refused(occupancy_of(table), replace(request, epsilon=PureDP.of(needed)))
-    assert refused(occupancy_of(table), replace(request, epsilon=PureDP.of(needed * 0.99)))
+    needed = passing_epsilon(counts_of(table), request)
+    assert not refused(counts_of(table), replace(request, epsilon=PureDP.of(needed)))
+    assert refused(counts_of(table), replace(request, epsilon=PureDP.of(needed * 0.99)))
 
 
-def test_the_passing_epsilon_is_that_of_the_rung_that_will_be_executed(occupancy_of, request_for):
+def test_the_passing_epsilon_is_that_of_the_accounting_that_will_be_executed(counts_of, request_for):
     # one crowded bin and two lonely ones: "exact" has the smaller median, "equal" the smaller maximum
-    occupancy = occupancy_of([[1] * 30, [1] * 30, [1] + [0] * 29])
-    best, exact = request_for(), request_for(rung="exact")
-    assert passing_epsilon(occupancy, exact) < passing_epsilon(occupancy, best)
-    needed = PureDP.of(passing_epsilon(occupancy, best))
-    assert not refused(occupancy, replace(best, epsilon=needed))
+    counts = counts_of([[1] * 30, [1] * 30, [1] + [0] * 29])
+    best, exact = request_for(), request_for(accounting="exact")
+    assert passing_epsilon(counts, exact) < passing_epsilon(counts, best)
+    needed = PureDP.of(passing_epsilon(counts, best))
+    assert not refused(counts, replace(best, epsilon=needed))
 
 
-def test_no_epsilon_helps_when_no_bin_has_enough_vehicles(occupancy_of, request_for):
-    assert passing_epsilon(occupancy_of([[1, 0], [0, 2]]), request_for(min_vehicles=2)) is None
-    assert passing_min_vehicles(occupancy_of([[1, 0], [0, 2]]), request_for(min_vehicles=3)) is None
+def test_no_epsilon_helps_when_no_bin_has_enough_vehicles(counts_of, request_for):
+    assert passing_epsilon(counts_of([[1, 0], [0, 2]]), request_for(min_vehicles=2)) is None
+    assert passing_min_vehicles(counts_of([[1, 0], [0, 2]]), request_for(min_vehicles=3)) is None
 
 
-def by_linear_search(occupancy, request):
-    for least in range(request.min_vehicles, int(occupancy.users_per_bin.max()) + 1):
+def by_linear_search(counts, request):
+    for least in range(request.min_vehicles, int(counts.users_per_bin.max()) + 1):
         attempt = replace(request, min_vehicles=least)
-        if (occupancy.users_per_bin >= least).any() and not refused(occupancy, attempt):
+        if (counts.users_per_bin >= least).any() and not refused(counts, attempt):
             return least
     return None
 
@@ -152,9 +152,7 @@ def by_linear_search(occupancy, request):
     statistics=st.sampled_from([(MEAN,), (VEHICLE_MEAN,), (MEAN, VARIANCE)]),
     least=st.integers(0, 3),
 )
-def test_the_passing_min_vehicles_is_the_least_of_all(
-    occupancy_of, bound_of, table, epsilon, statistics, least
-):
+def test_the_passing_min_vehicles_is_the_least_of_all(counts_of, bound_of, table, epsilon, statistics, least):
     request = Request(
         PureDP.of(epsilon),
         bound_of(60, "1/10"),
@@ -163,19 +161,19 @@ def test_the_passing_min_vehicles_is_the_least_of_all(
         0.125,
         0.95,
     )
-    occupancy = occupancy_of(table)
-    assert passing_min_vehicles(occupancy, request) == by_linear_search(occupancy, request)
+    counts = counts_of(table)
+    assert passing_min_vehicles(counts, request) == by_linear_search(counts, request)
 
 
-@pytest.mark.parametrize("rung", ["basic", "grid_count", "exact"])
-def test_the_passing_min_vehicles_of_any_rung_passes(occupancy_of, request_for, rung):
+@pytest.mark.parametrize("accounting", ["basic", "grid_count", "exact"])
+def test_the_passing_min_vehicles_of_any_accounting_passes(counts_of, request_for, accounting):
     random = np.random.default_rng(21)
     found = 0
     for _ in range(40):
-        occupancy = occupancy_of(random.poisson(0.8, (10, 12)) + np.eye(10, 12, dtype=int))
-        request = request_for(12, rung=rung)
-        least = passing_min_vehicles(occupancy, request)
+        counts = counts_of(random.poisson(0.8, (10, 12)) + np.eye(10, 12, dtype=int))
+        request = request_for(12, accounting=accounting)
+        least = passing_min_vehicles(counts, request)
         if least is not None:
             found += 1
-            assert not refused(occupancy, replace(request, min_vehicles=least))
+            assert not refused(counts, replace(request, min_vehicles=least))
     assert found

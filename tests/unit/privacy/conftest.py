@@ -38,7 +38,7 @@ def _estimate(statistic, **changes):
     return Estimate(
         statistic=statistic,
         status=np.array(["released", "constant", "withheld"], dtype=object),
-        recipe={"lattice_scale": arrays.pop("lattice_scale"), "lattice_spacing": np.array([1, 2**62, 1])},
+        noise={"lattice_scale": arrays.pop("lattice_scale"), "lattice_spacing": np.array([1, 2**62, 1])},
         **arrays,
     )
 
@@ -63,7 +63,7 @@ def _release(statistics=tuple(Statistic), display=SpeedUnit.KILOMETRES_PER_HOUR,
         slot=np.array([1479967200, 1479967200, -7]),
         status=np.array(["released", "released", "withheld"], dtype=object),
         vehicles=np.array([9, 7, 2]) if counts else None,
-        fixes=np.array([100, 7, 2**40]) if counts else None,
+        records=np.array([100, 7, 2**40]) if counts else None,
         estimates={s: _estimate(s, **changes) for s in statistics},
         slots={
             1479967200: SlotFacts("24 November", "2016-11-24T00:00:00-06:00", "2016-11-25T00:00:00-06:00"),

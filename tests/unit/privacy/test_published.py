@@ -50,10 +50,10 @@ def test_the_lattice_is_published_to_the_last_bit(release_with):
 
 
 def test_counts_stay_at_home_unless_they_were_to_be_published(release_with):
-    assert published_frame(release_with())["fixes"].tolist() == [100, 7, 2**40]
+    assert published_frame(release_with())["records"].tolist() == [100, 7, 2**40]
     hidden = published_frame(release_with(counts=False))
     assert hidden["vehicles"].isna().all()
-    assert hidden["fixes"].isna().all()
+    assert hidden["records"].isna().all()
 
 
 def test_only_the_statistics_of_the_release_have_columns(release_with):

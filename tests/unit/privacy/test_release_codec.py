@@ -44,7 +44,7 @@ def assert_same(left, right):
             assert list(before) == list(after)
             for statistic, estimate in before.items():
                 assert_same(estimate, after[statistic])
-        elif field.name == "recipe":
+        elif field.name == "noise":
             assert list(before) == list(after)
             for name, values in before.items():
                 assert values.dtype == after[name].dtype, name

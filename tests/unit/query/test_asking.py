@@ -106,8 +106,8 @@ def test_counts_are_exact_and_free_and_said_to_be_public(city, clause):
         "GROUP BY cell ORDER BY n DESC"
     )
     frame = answered.to_frame()
-    (fixes,) = city.sql("SELECT count(*) FROM fixes")[0]
-    assert frame["n"].sum() == fixes
+    (records,) = city.sql("SELECT count(*) FROM fixes")[0]
+    assert frame["n"].sum() == records
     assert frame["n"].is_monotonic_decreasing
     assert (frame["n_low"] == frame["n"]).all()
     assert "public by assumption" in " ".join(answered.notes)
@@ -189,8 +189,8 @@ def test_an_answer_that_says_too_little_is_refused_with_one_that_would_not(city,
 @pytest.mark.parametrize(
     ("where", "options", "what"),
     [
-        ("WHERE in_box(1, 1, 2, 2)", "", "no fix meets the conditions; got within in_box"),
-        ("WHERE hour = 3", "", "no fix meets the conditions; got Tuesday and Wednesday 03:00-04:00"),
+        ("WHERE in_box(1, 1, 2, 2)", "", "no record meets the conditions; got within in_box"),
+        ("WHERE hour = 3", "", "no record meets the conditions; got Tuesday and Wednesday 03:00-04:00"),
         ("", ", min_vehicles = 1000", "no hexagon has so many vehicles; got at most "),
     ],
 )

@@ -37,7 +37,7 @@ WORD_LIST = """
     LIKE IS NULL TRUE FALSE CASE WHEN THEN END CAST DATE TIMESTAMP INTERVAL EXPLAIN WITH
     DIFFERENTIAL_PRIVACY OPTIONS OVER PARTITION FILTER JOIN ON USING LATERAL UNNEST PIVOT QUALIFY WINDOW
     VALUES TABLE COPY ATTACH INSTALL PRAGMA SET cell slot slot_label hour weekday date area speed
-    vehicle plate latitude longitude time fixes vehicles ledger AVG( SUM( MIN( COUNT( VAR_POP( STDDEV(
+    vehicle plate latitude longitude time records vehicles ledger AVG( SUM( MIN( COUNT( VAR_POP( STDDEV(
     MEDIAN( QUANTILE_CONT( LIST( STRING_AGG( h3( slot( in_box( area( DP_INTERVAL_LOW( DP_INTERVAL_HIGH(
     VEHICLE_AVG( read_csv( getenv( random( row_number( epsilon delta force ( ) [ ] { } , ; . * + - / % =
     <> < <= > >= :: || -> => := ? $1 @x #y `cell` "cell" 'west' 'it''s' '' ' " $$ /* */ -- 0 1 -1 7 15

@@ -29,12 +29,12 @@ def drive(city):
         rows = ["plate,at,latitude,longitude,speed"]
         for vehicle in range(40):
             at = datetime(2026, 3, 2 + day, 8, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-            for fix in range(30):
+            for record in range(30):
                 at += timedelta(seconds=240)
-                central = fix % 3 > 0
-                place = fix % 4 if central else 4 + (vehicle * 7 + fix) % 24
+                central = record % 3 > 0
+                place = record % 4 if central else 4 + (vehicle * 7 + record) % 24
                 latitude, longitude = 21.12 + 0.012 * (place % 6), 72.72 + 0.012 * (place // 6)
-                speed = 20 + (vehicle * 37 + fix * 11 + day * 3) % 41
+                speed = 20 + (vehicle * 37 + record * 11 + day * 3) % 41
                 rows.append(f"VEHICLE {vehicle},{at.isoformat()},{latitude},{longitude},{speed}")
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
@@ -73,7 +73,7 @@ def mapped(prepared):
 
 
 def finest_cells(city):
-    return city.open().occupancy()
+    return city.open().counts()
 
 
 def test_hexagons_of_several_resolutions_are_released(mapped):
@@ -103,8 +103,8 @@ def test_every_fix_is_counted_in_one_bin(mapped):
 def test_its_counts_are_those_of_the_finest_bins_together(mapped):
     city, released = mapped
     fine = finest_cells(city)
-    merged = fine.merged(*bins_in_mosaic(released.release.grid, fine.cell, fine.slot)).occupancy
-    there = city.open().occupancy(released.release.grid)
+    merged = fine.merged(*bins_in_mosaic(released.release.grid, fine.cell, fine.slot)).counts
+    there = city.open().counts(released.release.grid)
     assert np.array_equal(there.cell, merged.cell)
     assert np.array_equal(there.count, merged.count)
     assert np.array_equal(there.cell, released.release.cell)
@@ -163,8 +163,8 @@ def test_the_plan_counts_hexagons_and_coverage(adaptive):
     plan = adaptive.open().plan()
     assert plan.adaptive is not None
     published = plan.grid.mosaic.bins_per_resolution()
-    assert sum(published.values()) == plan.allocation.occupancy.bins
-    share = plan.allocation.occupancy.count.sum() / adaptive.open().occupancy().count.sum()
+    assert sum(published.values()) == plan.allocation.counts.bins
+    share = plan.allocation.counts.count.sum() / adaptive.open().counts().count.sum()
     assert plan.adaptive.coverage == pytest.approx(share)
     assert plan.precision.worst <= WIDTH
     assert not adaptive.open().releases()
@@ -213,8 +213,8 @@ def test_longer_slots_cover_what_hours_cannot(hourly):
         (level.resolution, level.slot_kind.value): level.bins for level in plan.adaptive.levels if level.bins
     } == (published.groupby(["resolution", "slot_kind"]).size().to_dict())
     assert plan.adaptive.coverage == pytest.approx(sum(level.coverage for level in plan.adaptive.levels))
-    fine = city.open().occupancy()
-    there = city.open().occupancy(released.release.grid)
+    fine = city.open().counts()
+    there = city.open().counts(released.release.grid)
     assert there.count.sum() == fine.count.sum()
     assert (released.folder / "map.html").stat().st_size > 0
     city.open().city_report(released.id, released.folder.parent / "report.html")
@@ -246,7 +246,7 @@ def test_a_width_that_no_hexagon_reaches_is_refused(adaptive, small_city):
 
 
 def test_uneven_noise_is_refused(adaptive):
-    city = adaptive.open(resolution=several(), statistics='"mean"', rung="grid_count")
+    city = adaptive.open(resolution=several(), statistics='"mean"', accounting="grid_count")
     with pytest.raises(UsageError, match="even noise"):
         city.plan()
 

@@ -32,11 +32,11 @@ def drive(city):
         rows = ["plate,at,latitude,longitude,speed"]
         for vehicle in range(30):
             at = datetime(2026, 3, 2 + day, 8, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-            for fix in range(20 if vehicle else 60):
+            for record in range(20 if vehicle else 60):
                 at += timedelta(seconds=200)
-                place = (3 * vehicle + fix) % 16 if vehicle else 15
+                place = (3 * vehicle + record) % 16 if vehicle else 15
                 latitude, longitude = 21.12 + 0.012 * (place % 4), 72.72 + 0.012 * (place // 4)
-                speed = 20 + (vehicle * 37 + fix * 11 + day * 3) % 41
+                speed = 20 + (vehicle * 37 + record * 11 + day * 3) % 41
                 rows.append(f"VEHICLE {vehicle},{at.isoformat()},{latitude},{longitude},{speed}")
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
@@ -45,7 +45,7 @@ def drive(city):
 def made(small_city, tmp_path_factory):
     """A city with a release of means and variances, and its release."""
     folder = tmp_path_factory.mktemp("consistent") / "city"
-    city = small_city.City(folder, resolution="8", epsilon="12", rung="consistent")
+    city = small_city.City(folder, resolution="8", epsilon="12", accounting="consistent")
     drive(city)
     city.open().ingest(list(city.days.values()))
     return city, city.open().release(force=True)
@@ -72,8 +72,8 @@ def test_a_release_with_parents_is_verified_from_counts_and_its_files(released):
     city, release = released
     assert failed(city) == set()
     manifest = manifest_of(release)
-    parents = manifest["recipe"]["parents"]
-    assert manifest["recipe"]["kind"] == "consistent"
+    parents = manifest["noise"]["parents"]
+    assert manifest["noise"]["kind"] == "consistent"
     number = max(parents["of"]) + 1
     assert number == len(parents["half_width"]) == len(parents["shift"]) > 0
     table = release.to_frame()
@@ -98,7 +98,7 @@ def test_a_release_with_parents_is_verified_from_counts_and_its_files(released):
 def test_parents_that_were_altered_are_caught(released, name):
     city, release = released
     document = manifest_of(release)
-    parents = document["recipe"]["parents"]
+    parents = document["noise"]["parents"]
     if name == "half_width":
         parents[name] = [max(width // 4, 1) for width in parents[name]]
     elif name == "shift":
@@ -134,18 +134,18 @@ def test_every_reader_of_a_release_takes_it(released, tmp_path):
 
 def test_the_law_that_reports_read_bounds_what_was_drawn(made):
     city, release = made
-    allocation = city.open().with_map(rung="consistent").plan().allocation
-    recipe, occupancy, bound = allocation.recipe, allocation.occupancy, allocation.request.bound
-    rows = np.flatnonzero(release.release.estimates[MEAN].recipe["block"] >= 0)
+    allocation = city.open().with_map(accounting="consistent").plan().allocation
+    calibrated, counts, bound = allocation.calibrated, allocation.counts, allocation.request.bound
+    rows = np.flatnonzero(release.release.estimates[MEAN].noise["block"] >= 0)
     law = law_of(release.release, MEAN).at(rows)
-    family = family_spread(occupancy, bound, recipe.lattice, recipe.parents)
-    children = recipe.parents.children
+    family = family_spread(counts, bound, calibrated.lattice, calibrated.parents)
+    children = calibrated.parents.children
     # nothing but published columns is known to it
-    np.testing.assert_array_equal(law.plain.size, recipe.lattice.sizes[family.raw.item[: len(rows)]])
+    np.testing.assert_array_equal(law.plain.size, calibrated.lattice.sizes[family.raw.item[: len(rows)]])
     ratio = law.spread[children] / family.combination.spread
     assert np.all((ratio >= 1 - 1e-9) & (ratio <= np.sqrt(1.5) * (1 + 1e-9)))
     assert np.all(np.delete(law.spread, children) == 0)
-    runs, lattice = 4_000, recipe.lattice
+    runs, lattice = 4_000, calibrated.lattice
     number = int(lattice.block.max()) + 1
     drawn = SimulatedNoise(5).block(
         np.tile(lattice.half_width, runs),
@@ -173,18 +173,18 @@ def test_the_plan_says_what_it_buys(released, capsys):
     from trafficdp.cli.words.output import Output
 
     city, _ = released
-    plan = city.open().with_map(rung="consistent").plan()
+    plan = city.open().with_map(accounting="consistent").plan()
     show(Output(as_json=False, quiet=False), plan, plan_facts(plan))
     said = " ".join(capsys.readouterr().out.split())
     assert "larger hexagons are measured as well" in said
     assert plan.allocation.chosen.in_words() in plan.allocation.reason
-    other = city.open().with_map(rung="blocks").plan()
+    other = city.open().with_map(accounting="blocks").plan()
     assert other.allocation.chosen.name == "blocks"
     assert other.allocation.loss == plan.allocation.loss
-    with pytest.raises(UsageError, match="rung"):
-        city.open().with_map(rung="nonsense")
-    with pytest.raises(UsageError, match="only the baseline has rungs"):
-        city.open().with_map(rung="consistent", mechanism="auto")
+    with pytest.raises(UsageError, match="accounting"):
+        city.open().with_map(accounting="nonsense")
+    with pytest.raises(UsageError, match="only the baseline has accountings"):
+        city.open().with_map(accounting="consistent", mechanism="auto")
 
 
 def test_a_map_of_several_resolutions_counts_every_fix_in_one_published_number_at_most(small_city, tmp_path):
@@ -193,14 +193,14 @@ def test_a_map_of_several_resolutions_counts_every_fix_in_one_published_number_a
         resolution='8\nresolutions = [6, 7, 8]\nmax_half_width = "22 km/h"\ndetail = 0.5',
         statistics='"mean"',
         epsilon="12",
-        rung="consistent",
+        accounting="consistent",
     )
     drive(city)
     city.open().ingest(list(city.days.values()))
-    fine = city.open().occupancy()
+    fine = city.open().counts()
     release = city.open().release(force=True)
     assert failed(city) == set()
-    parents = manifest_of(release)["recipe"]["parents"]
+    parents = manifest_of(release)["noise"]["parents"]
     assert len(parents["half_width"]) > 0
     table = release.to_frame()
     published = cells_from_text(list(table[table["status"] != "withheld"]["h3"]))

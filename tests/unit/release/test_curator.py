@@ -19,10 +19,10 @@ from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
 )
-from trafficdp.mechanisms.blocks.recipe import BlockRecipe
-from trafficdp.mechanisms.laplace.lattice_recipe import LatticeRecipe
-from trafficdp.mechanisms.mean_variance.block_recipe import MomentBlockRecipe
-from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
+from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
+from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.release.publishing_facts import COMPOSITION
 
@@ -126,27 +126,27 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
 
 
 @pytest.mark.parametrize(
-    ("rung", "recipe"),
+    ("accounting", "noise"),
     [
-        ("blocks", BlockRecipe),
-        ("equal", LatticeRecipe),
-        ("moments", MomentsRecipe),
-        ("moment_blocks", MomentBlockRecipe),
+        ("blocks", CalibratedBlocks),
+        ("equal", CalibratedLattice),
+        ("moments", CalibratedMoments),
+        ("moment_blocks", CalibratedMomentBlocks),
     ],
 )
 @pytest.mark.parametrize("share", [0.5, 1 - 1e-9])
 def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
-    filled, monkeypatch, rung, recipe, share
+    filled, monkeypatch, accounting, calibrated, share
 ):
-    def cheaper(self, occupancy, bound):
-        event = kept(self, occupancy, bound)
+    def cheaper(self, counts, bound):
+        event = kept(self, counts, bound)
         return replace(event, loss_per_user=(event.loss_per_user * share).astype("int64"))
 
-    kept = recipe.event
-    monkeypatch.setattr(recipe, "event", cheaper)
+    kept = calibrated.event
+    monkeypatch.setattr(calibrated, "event", cheaper)
     before = filled.dump()
     with pytest.raises(AllocationError, match="vehicles would lose more than they are charged") as caught:
-        filled.open(rung=rung).release()
+        filled.open(accounting=accounting).release()
     assert caught.value.exit_code == 1
     assert filled.dump() == before
 
@@ -156,11 +156,11 @@ def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_char
         facts = kept(self)
         return {**facts, "half_width": [max(1, width // 3) for width in facts["half_width"]]}
 
-    kept = BlockRecipe.to_facts
-    monkeypatch.setattr(BlockRecipe, "to_facts", shrunk)
+    kept = CalibratedBlocks.to_facts
+    monkeypatch.setattr(CalibratedBlocks, "to_facts", shrunk)
     before = filled.dump()
     with pytest.raises(AllocationError, match="10 vehicles would lose more"):
-        filled.open(rung="blocks").release()
+        filled.open(accounting="blocks").release()
     assert filled.dump() == before
 
 

@@ -52,7 +52,7 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     """A count cap of another rule would price every vehicle anew: what was written down is what counts."""
     here = opened(filled, "pooled")
     here.plan(save="spring", suggestions=False)
-    planned = here.plan(suggestions=False).allocation.recipe.to_facts()
+    planned = here.plan(suggestions=False).allocation.calibrated.to_facts()
     here.release(force=True)
     later = tuple(
         replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in PURE_MECHANISMS
@@ -61,9 +61,9 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     assert pure_mechanism_named("pooled").cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)
-    assert again.plan(suggestions=False).allocation.recipe.to_facts() != planned
+    assert again.plan(suggestions=False).allocation.calibrated.to_facts() != planned
     done = again.release(plan="spring", force=True).release
-    for settings in done.disclosure.recipe.settings.values():
+    for settings in done.disclosure.noise.settings.values():
         assert settings == (Setting(name="cap", value="argmax"),)
     assert failed(filled, "r0002") == {}
 
@@ -90,9 +90,9 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
 
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
     jsonschema.validate(document, manifest_schema())
-    assert document["recipe"]["kind"] == "mechanism"
-    assert set(document["recipe"]["mechanisms"].values()) == {name}
-    for settings in document["recipe"]["settings"].values():
+    assert document["noise"]["kind"] == "mechanism"
+    assert set(document["noise"]["mechanisms"].values()) == {name}
+    for settings in document["noise"]["settings"].values():
         stated = {each["name"]: each["value"] for each in settings}
         assert stated == settings_of(pure_mechanism_named(name))
     assert not document["honesty"]["idealised_mechanisms"]
@@ -105,7 +105,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     frame = pd.read_parquet(filled.store / "releases/r0001/cells.parquet")
     for statistic, estimate in done.release.estimates.items():
         column = frame[f"{statistic.stem}_epsilon"].to_numpy()
-        np.testing.assert_array_equal(column, estimate.recipe["epsilon"])
+        np.testing.assert_array_equal(column, estimate.noise["epsilon"])
         np.testing.assert_array_equal(np.isnan(column), done.release.status == "withheld")
         assert not [each for each in frame if "lattice" in each]
     with duckdb.connect(filled.released, read_only=True) as connection:
@@ -117,11 +117,11 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
         assert here.export("r0001", form, filled.folder / f"out.{suffix}").stat().st_size > 0
 
 
-def test_planning_after_a_release_gives_the_same_recipe(filled):
+def test_planning_after_a_release_gives_the_same_calibrated(filled):
     here = opened(filled, "pooled")
-    planned = here.plan(suggestions=False).allocation.recipe.to_facts()
+    planned = here.plan(suggestions=False).allocation.calibrated.to_facts()
     here.release(force=True)
-    assert here.plan(suggestions=False).allocation.recipe.to_facts() == planned
+    assert here.plan(suggestions=False).allocation.calibrated.to_facts() == planned
 
 
 TAMPERING = {
@@ -147,7 +147,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "noise",
     [
         {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
         {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},
@@ -164,10 +164,10 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
     ],
     ids=range(8),
 )
-def test_a_manifest_that_names_another_recipe_is_caught(prepared, recipe):
+def test_a_manifest_that_names_another_calibrated_is_caught(prepared, calibrated):
     city, _ = prepared(release_by, "akmv")
     document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
-    document["recipe"] = recipe
+    document["noise"] = calibrated
     manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
     found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found
@@ -211,7 +211,7 @@ def test_another_mechanism_is_another_question(filled, monkeypatch):
             opened(filled, "pooled", budget=40).release(force=True)
     other = opened(filled, "linf_block", budget=40).release(force=True)
     assert other.id == "r0002"
-    assert other.release.disclosure.recipe.mechanisms == {
+    assert other.release.disclosure.noise.mechanisms == {
         "mean": "linf_block",
         "variance": "linf_block",
     }
@@ -229,7 +229,7 @@ def test_budget_refuses_a_mechanism_before_anything_is_written(filled):
 def test_python_chooses_a_mechanism_too(filled):
     here = filled.open().with_map(mechanism={Statistic.MEAN: "array_averaging_best_fit"})
     done = here.release(force=True)
-    assert done.release.disclosure.recipe.mechanisms == {
+    assert done.release.disclosure.noise.mechanisms == {
         "mean": "array_averaging_best_fit",
         "variance": "baseline",
     }
@@ -269,9 +269,9 @@ def test_the_curator_itself_refuses_idealised_noise_that_nobody_allowed(filled, 
     def sneaked(self, *given):
         from dataclasses import replace
 
-        found, occupancy = real(self, *given)
+        found, counts = real(self, *given)
         event = replace(found.allocation.event, idealised=True)
-        return replace(found, allocation=replace(found.allocation, event=event)), occupancy
+        return replace(found, allocation=replace(found.allocation, event=event)), counts
 
     monkeypatch.setattr(workspace.Planning, "plan", sneaked)
     before = filled.dump()
@@ -288,7 +288,7 @@ def test_auto_says_why_in_plan_and_manifest(filled):
     here = opened(filled, "baseline").with_map(mechanism="auto")
     planned = here.plan(suggestions=False).allocation
     assert planned.reason.startswith("auto: ")
-    assert "made-up cities" in planned.reason
+    assert "simulated cities" in planned.reason
     done = here.release(force=True)
     assert planned.reason in done.release.disclosure.honesty.tuning_data
     assert failed(filled) == {}
@@ -297,10 +297,10 @@ def test_auto_says_why_in_plan_and_manifest(filled):
 @pytest.mark.usefixtures("few_runs")
 def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     """The same records with every speed another, or 0: the same choice, the same epsilon everywhere."""
-    recipes = []
+    calibrated = []
     for speed in (None, "0", "64"):
         other = small_city.City(tmp_path / f"city{speed}")
-        # under one key vehicles keep their order, which the made-up cities depend on
+        # under one key vehicles keep their order, which the simulated cities depend on
         shutil.copy(filled.key, other.key)
         rows = filled.days[1].read_text(encoding="utf-8").splitlines()
         if speed is not None:
@@ -309,9 +309,9 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
         there = other.open().with_map(mechanism="auto")
         there.ingest([other.days[1]])
         allocation = there.plan(suggestions=False).allocation
-        counts = allocation.occupancy.samples_per_bin.tolist()
-        recipes.append((counts, allocation.reason, allocation.loss))
-    assert recipes[0] == recipes[1] == recipes[2]
+        counts = allocation.counts.samples_per_bin.tolist()
+        calibrated.append((counts, allocation.reason, allocation.loss))
+    assert calibrated[0] == calibrated[1] == calibrated[2]
 
 
 @pytest.mark.usefixtures("few_runs")
@@ -322,11 +322,11 @@ def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(f
         return " ".join(capsys.readouterr().out.split())
 
     text = told("akmv")
-    assert "Released by akmv, not by a rung of the table." in text
+    assert "Released by akmv, not by an accounting of the table." in text
     assert "Why: mean: akmv was asked for by name" in text
     assert opened(filled, "akmv").plan().suggestions is None
     assert "Why: auto: " not in told("baseline")
-    assert "by rung" in told("baseline")
+    assert "by accounting" in told("baseline")
     # what passes by joint noise passes under auto: it prefers what says enough
     hopeless = filled.open().with_map(mechanism="auto")
     suggested = hopeless.plan("0.5").suggestions

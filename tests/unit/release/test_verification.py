@@ -11,7 +11,7 @@ from trafficdp.errors import StoreDamagedError, UsageError, VerificationError
 
 NAMES = [
     "the ledger is not behind its head or any manifest",
-    "the ledger's charge is the order that was executed",
+    "the ledger's charge is the specification that was executed",
     "the vehicles' accounts are those of the charge",
     "the data is the version that was charged",
     "the manifest is complete and consistent",
@@ -85,8 +85,8 @@ def test_a_changed_missing_or_foreign_file_is_caught(released, name):
     assert "note.txt" in failed(released)["every file is the one that was published"]
 
 
-def release_by(city, rung):
-    city.open(rung=rung).ingest([city.days[1]])
+def release_by(city, accounting):
+    city.open(accounting=accounting).ingest([city.days[1]])
     city.open().release()
 
 
@@ -103,7 +103,7 @@ def in_blocks(prepared):
 
 
 @pytest.mark.parametrize(
-    ("rung", "column"),
+    ("accounting", "column"),
     [
         ("moments", "speed_mean_lattice_scale"),
         ("moments", "speed_variance_product_scale"),
@@ -111,8 +111,8 @@ def in_blocks(prepared):
         ("moment_blocks", "speed_variance_product_half_width"),
     ],
 )
-def test_less_noise_on_either_sum_costs_more_than_was_charged(prepared, rung, column):
-    filled, _ = prepared(release_by, rung)
+def test_less_noise_on_either_sum_costs_more_than_was_charged(prepared, accounting, column):
+    filled, _ = prepared(release_by, accounting)
     assert failed(filled) == {}
     path = filled.store / "releases" / "r0001" / "cells.parquet"
     frame = pd.read_parquet(path)
@@ -196,7 +196,7 @@ def test_a_finer_draw_in_the_published_file_costs_more_than_was_charged(in_block
 
 
 def write_uneven_day(city, small_city):
-    """One vehicle with ten fixes in each of four cells, and ten in each that drive nowhere else."""
+    """One vehicle with ten records in each of four cells, and ten in each that drive nowhere else."""
     start = datetime(2026, 3, 3, 8, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     rows = ["plate,at,latitude,longitude,speed"]
     for place, (latitude, longitude) in enumerate(small_city.CELLS):
@@ -210,31 +210,31 @@ def write_uneven_day(city, small_city):
 
 
 def test_a_release_that_leaves_vehicles_out_is_verified_from_counts_and_its_files(city, small_city):
-    workspace = city.open(rung="clip_user", statistics='"mean"')
+    workspace = city.open(accounting="clip_user", statistics='"mean"')
     workspace.ingest([write_uneven_day(city, small_city)])
     release = workspace.release("0.5", force=True)
     assert all(check.passed for check in workspace.verify("r0001"))
     text = manifest_of(city).read_text(encoding="utf-8")
     manifest = json.loads(text)
-    assert manifest["recipe"]["kind"] == "suppressed"
+    assert manifest["noise"]["kind"] == "suppressed"
     assert manifest["guarantee"]["epsilon"] == "0.5"
     # the heavy vehicle is left out of every bin but one, and who that is stays in the vault
-    frozen = json.loads(city.sql("SELECT allocation FROM releases")[0][0])["recipe"]
+    frozen = json.loads(city.sql("SELECT allocation FROM releases")[0][0])["calibrated"]
     assert len(frozen["left_out"]) == 3
     assert "left_out" not in text
     assert [each["mechanism"] for each in manifest["mechanisms"]] == ["clip_user"]
     assert release.to_frame()["speed_mean_kmh"].notna().sum() == 4
 
     def nobody(document):
-        document["recipe"]["epsilon_per_bin"] = 0
+        document["noise"]["epsilon_per_bin"] = 0
 
     edit(city, nobody)
     assert "the published scales cost no vehicle more than it was charged" in failed(city)
 
 
-def test_a_recipe_of_another_kind_in_the_manifest_is_caught(released):
+def test_a_calibrated_of_another_kind_in_the_manifest_is_caught(released):
     for kind in ("lattice", "nonsense"):
-        edit(released, lambda document, kind=kind: document["recipe"].update(kind=kind))
+        edit(released, lambda document, kind=kind: document["noise"].update(kind=kind))
         assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
 
 
@@ -264,7 +264,7 @@ def test_a_release_without_its_folder_fails(released):
 VAULT = {
     "UPDATE vehicle_charges SET loss_pico = loss_pico - 1": "the vehicles' accounts are those of the charge",
     "UPDATE releases SET allocation = replace(allocation, '0.95', '0.94')": (
-        "the ledger's charge is the order that was executed"
+        "the ledger's charge is the specification that was executed"
     ),
     "UPDATE ingests SET data_version = repeat('0', 64)": "the data is the version that was charged",
     "DELETE FROM fixes WHERE vehicle_id = 1": "the data is the version that was charged",

@@ -31,7 +31,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
     for old, new in (
         ("epsilon = 8", f"rho = {rho}"),
         ("epsilon_per_vehicle = 20", f'kind = "zcdp"\nrho_per_vehicle = {budget}\ndelta = 1e-6'),
-        ('rung = "best"', "refuse_above = 0.5"),
+        ('accounting = "best"', "refuse_above = 0.5"),
         *((("[map]", f'[map]\nmechanism = "{mechanism}"'),) if mechanism else ()),
     ):
         assert old in text
@@ -92,7 +92,7 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
     assert guarantee["budget_per_vehicle"] == "8"
     assert f"rho {guarantee['rho']}" not in guarantee["in_words"]
     assert "delta" in guarantee["in_words"]
-    assert document["recipe"] == {
+    assert document["noise"] == {
         "kind": "zcdp_mechanism",
         "mechanisms": {"mean": "gaussian_twin", "variance": "gaussian_twin"},
         "settings": {"mean": [], "variance": []},
@@ -170,8 +170,8 @@ def test_the_budget_is_enforced_in_rho_before_anything_is_written(concentrated):
         lambda d: d["guarantee"].update(delta="0.1"),
         lambda d: d["guarantee"].pop("rho"),
         lambda d: d["guarantee"].update(epsilon_of_sum="0.5"),
-        lambda d: d["recipe"]["mechanisms"].update(mean="plan"),
-        lambda d: d["recipe"].update(kind="mechanism"),
+        lambda d: d["noise"]["mechanisms"].update(mean="plan"),
+        lambda d: d["noise"].update(kind="mechanism"),
     ],
 )
 def test_a_tampered_manifest_is_caught_by_more_than_its_hash(published, change):
@@ -243,7 +243,7 @@ def test_a_pure_store_has_no_rho(filled):
         ('kind = "zcdp"', 'kind = "pure"', "rho_per_vehicle"),
         ('kind = "zcdp"', 'kind = "renyi"', "kind"),
         ("[map]", '[map]\nmechanism = "huber"', "mechanism"),
-        ("[map]", '[map]\nrung = "exact"', "rung"),
+        ("[map]", '[map]\naccounting = "exact"', "accounting"),
     ],
 )
 def test_a_configuration_that_mixes_kinds_is_refused(concentrated, old, new, key):
@@ -353,7 +353,7 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     code, out, err = run(concentrated, "compare")
     assert code == 0, err
     assert "at rho 3" in out
-    assert "made-up cities" in out
+    assert "simulated cities" in out
     assert concentrated.dump() == before
 
 

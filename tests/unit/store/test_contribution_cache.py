@@ -31,8 +31,8 @@ def asked(filled, door):
 def same(ours, theirs):
     return (
         all(
-            np.array_equal(getattr(ours.occupancy, field.name), getattr(theirs.occupancy, field.name))
-            for field in fields(ours.occupancy)
+            np.array_equal(getattr(ours.counts, field.name), getattr(theirs.counts, field.name))
+            for field in fields(ours.counts)
         )
         and np.array_equal(ours.total, theirs.total)
         and np.array_equal(ours.total_of_squares, theirs.total_of_squares)
@@ -48,9 +48,9 @@ def test_what_is_kept_equals_a_fresh_reduction_bit_for_bit(door, asked):
     assert same(door.contributions(grid, bound, version), fresh)
     kept = load(door.vault, grid, bound, version)
     assert same(kept, fresh)
-    assert kept.occupancy.bins == 5
+    assert kept.counts.bins == 5
     assert kept.total.dtype == fresh.total.dtype
-    assert kept.occupancy.cell.dtype == fresh.occupancy.cell.dtype
+    assert kept.counts.cell.dtype == fresh.counts.cell.dtype
 
 
 def test_the_second_time_comes_from_the_cache(door, asked, monkeypatch):
@@ -90,7 +90,7 @@ def test_new_data_is_another_question(filled, asked):
     workspace = filled.open()
     workspace.plan()
     assert workspace.ingest([filled.days[2]])[0].added > 0
-    assert workspace.plan().allocation.occupancy.users == 16
+    assert workspace.plan().allocation.counts.users == 16
 
 
 def test_verify_reduces_anew_and_so_sees_through_a_forged_cache(released, monkeypatch):

@@ -16,7 +16,7 @@ def allowance(**changes):
         "value_steps": 30,
         "arity": 3,
         "heights": 4,
-        "fixes_per_vehicle": 9,
+        "records_per_vehicle": 9,
     }
     return Allowance(**{**chosen, "squares": True, **changes})
 
@@ -33,9 +33,9 @@ def test_the_second_sum_is_free_by_brute_force(steps):
 
 
 @pytest.mark.parametrize("epsilon", ["0.000001", "0.7", "1", "3.3", "1000"])
-@pytest.mark.parametrize("fixes", [1, 9, 1000])
-def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(epsilon, fixes):
-    subject = allowance(epsilon=PureDP.of(epsilon), fixes_per_vehicle=fixes)
+@pytest.mark.parametrize("records", [1, 9, 1000])
+def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(epsilon, records):
+    subject = allowance(epsilon=PureDP.of(epsilon), records_per_vehicle=records)
     assert subject.loss(subject.touches) <= subject.epsilon
     if subject.mean_scale > 1:
         exact = Fraction(subject.touches * subject.value_steps, subject.mean_scale - 1)
@@ -49,4 +49,4 @@ def test_a_loss_is_rounded_up_to_whole_pico_epsilons():
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused():
     with pytest.raises(UsageError, match="cannot be drawn exactly"):
-        allowance(value_steps=10**6, fixes_per_vehicle=10**9)
+        allowance(value_steps=10**6, records_per_vehicle=10**9)

@@ -1,4 +1,4 @@
-"""Which fixes a stream counts, and that nothing about it depends on how they arrive in batches."""
+"""Which records a stream counts, and that nothing about it depends on how they arrive in batches."""
 
 import itertools
 
@@ -28,10 +28,10 @@ def horizon(steps=8, lateness=2):
     return Horizon(0, 5 * MINUTE_US, steps, lateness * MINUTE_US, steps)
 
 
-def stream(steps=8, lateness=2, fixes=100, cap=0, squares=True, epsilon=1):
+def stream(steps=8, lateness=2, records=100, cap=0, squares=True, epsilon=1):
     time = horizon(steps, lateness)
     arity, heights = time.tree()
-    allowance = Allowance(PureDP.of(epsilon), S, arity, heights, fixes, squares)
+    allowance = Allowance(PureDP.of(epsilon), S, arity, heights, records, squares)
     return Stream(time, allowance, cap)
 
 
@@ -43,12 +43,12 @@ def batch(rows):
     return Batch(*whole)
 
 
-def feed(subject, fixes, cuts=(), noise=None, finish=False, can_pay=None, now_us=None):
-    """Take all fixes in batches that end at ``cuts``; return what every closed step said."""
+def feed(subject, records, cuts=(), noise=None, finish=False, can_pay=None, now_us=None):
+    """Take all records in batches that end at ``cuts``; return what every closed step said."""
     said = []
-    edges = [0, *sorted(cuts), len(fixes)]
+    edges = [0, *sorted(cuts), len(records)]
     for first, last in itertools.pairwise(edges):
-        part = Batch(*(getattr(fixes, name)[first:last] for name in Batch.__dataclass_fields__))
+        part = Batch(*(getattr(records, name)[first:last] for name in Batch.__dataclass_fields__))
         subject.meet(part.vehicle)
         payable = np.ones(len(subject.vehicles), dtype=np.bool_)
         if can_pay is not None:
@@ -73,7 +73,7 @@ def test_a_step_is_published_when_the_clock_has_passed_its_end_by_the_lateness()
     assert feed(subject, batch([[1, 1, 7, 0, 4], [2, 4, 7, 0, 6], [3, 6.9, 7, 0, 9]])) == []
     (closed,) = feed(subject, batch([[4, 7, 7, 0, 1]]))
     assert closed.step == 0
-    assert (closed.fixes.tolist(), closed.vehicles.tolist()) == ([2], [2])
+    assert (closed.records.tolist(), closed.vehicles.tolist()) == ([2], [2])
     assert closed.sums.tolist() == [[4 + 6, 4 * 6 + 6 * 4]]
 
 
@@ -92,7 +92,7 @@ def test_a_late_fix_is_counted_and_left_out():
 def test_a_fix_out_of_order_counts_while_its_step_is_open():
     subject = stream()
     said = feed(subject, batch([[1, 6, 7, 0, 4], [1, 4, 7, 0, 5], [2, 6.5, 7, 0, 6]]), finish=True)
-    assert said[-1].fixes.tolist() == [3]
+    assert said[-1].records.tolist() == [3]
 
 
 def test_the_same_vehicle_and_instant_counts_once_and_the_first_stays():
@@ -135,7 +135,7 @@ def test_a_step_takes_no_more_of_a_vehicle_than_the_cap():
 
 
 def test_an_account_that_is_used_up_takes_nothing_more():
-    subject = stream(fixes=2)
+    subject = stream(records=2)
     rows = [[1, 0.1 * i, 7, 0, 3] for i in range(5)] + [[2, 0.2, 7, 0, 1]]
     feed(subject, batch(rows))
     assert fates(subject) == {"accepted": 3, "no_account": 3}
@@ -143,23 +143,23 @@ def test_an_account_that_is_used_up_takes_nothing_more():
 
 @pytest.mark.parametrize("steps", [1, 5, 8, 30])
 def test_no_account_passes_the_allowance_and_the_sure_fixes_are_taken(steps):
-    fixes = 6
-    subject = stream(steps=steps, fixes=fixes, lateness=0)
+    records = 6
+    subject = stream(steps=steps, records=records, lateness=0)
     rows = [[1 + i % 3, minute + i / 100, 7 + i % 2, 0, 5] for minute in range(5 * steps) for i in range(6)]
     said = feed(subject, batch(rows), cuts=range(7, len(rows), 7), finish=True)
     assert int(subject.touches.max()) <= subject.allowance.touches
     taken = {}
     for each in said:
-        for vehicle, count in zip(each.journal["vehicle"], each.journal["fixes"], strict=True):
+        for vehicle, count in zip(each.journal["vehicle"], each.journal["records"], strict=True):
             taken[int(vehicle)] = taken.get(int(vehicle), 0) + int(count)
-    assert min(taken.values()) >= fixes
+    assert min(taken.values()) >= records
     # the accounts are what the journal says
     touched = {}
     for each in said:
         nodes = signed_nodes_touched(
             each.journal["position"], subject.allowance.arity, subject.allowance.heights
         )
-        for vehicle, count in zip(each.journal["vehicle"], each.journal["fixes"] * nodes, strict=True):
+        for vehicle, count in zip(each.journal["vehicle"], each.journal["records"] * nodes, strict=True):
             touched[int(vehicle)] = touched.get(int(vehicle), 0) + int(count)
     assert touched == dict(zip(subject.vehicles.keys.tolist(), subject.touches.tolist(), strict=True))
 
@@ -177,8 +177,8 @@ FIXES = st.lists(
 )
 
 
-def reference(rows, *, steps, lateness, cap, fixes, heights, arity):
-    """The stated rules, one fix at a time."""
+def reference(rows, *, steps, lateness, cap, records, heights, arity):
+    """The stated rules, one record at a time."""
     clock, closed, met, window, account = None, 0, set(), [], {}
     counts, sums, positions = dict.fromkeys(FATES, 0), {}, {}
     for vehicle, minute, cell, slot, value in rows:
@@ -197,7 +197,7 @@ def reference(rows, *, steps, lateness, cap, fixes, heights, arity):
             held = heights * len(mine) + account.get(vehicle, 0)
             if cap and sum(each[1] == step for each in mine) >= cap:
                 fate = "over_cap"
-            elif held + heights > heights * fixes:
+            elif held + heights > heights * records:
                 fate = "no_account"
             else:
                 fate = "accepted"
@@ -218,12 +218,12 @@ def reference(rows, *, steps, lateness, cap, fixes, heights, arity):
 
 @settings(max_examples=150)
 @given(FIXES, st.sets(st.integers(1, 39), max_size=5), st.sampled_from([0, 1, 3]), st.sampled_from([2, 50]))
-def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, cuts, cap, fixes):
-    subject = stream(cap=cap, fixes=fixes)
+def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, cuts, cap, records):
+    subject = stream(cap=cap, records=records)
     said = feed(subject, batch(rows), cuts=[cut for cut in cuts if cut < len(rows)])
     allowance = subject.allowance
     counts, sums, closed = reference(
-        rows, steps=8, lateness=2, cap=cap, fixes=fixes, heights=allowance.heights, arity=allowance.arity
+        rows, steps=8, lateness=2, cap=cap, records=records, heights=allowance.heights, arity=allowance.arity
     )
     assert fates(subject) == counts
     assert subject.closed == closed
@@ -236,11 +236,11 @@ def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, 
 @settings(max_examples=60)
 @given(FIXES, st.integers(0, 39))
 def test_a_stream_that_is_stored_and_loaded_goes_on_as_if_nothing_had_been(rows, cut):
-    fixes, cut = batch(rows), min(cut, len(rows))
+    records, cut = batch(rows), min(cut, len(rows))
     whole, first = stream(), stream()
-    expected = feed(whole, fixes, noise=SimulatedNoise(1), finish=True)
+    expected = feed(whole, records, noise=SimulatedNoise(1), finish=True)
     halves = [
-        Batch(*(getattr(fixes, name)[part] for name in Batch.__dataclass_fields__))
+        Batch(*(getattr(records, name)[part] for name in Batch.__dataclass_fields__))
         for part in (slice(None, cut), slice(cut, None))
     ]
     source = SimulatedNoise(1)
@@ -260,8 +260,8 @@ def test_what_is_published_is_the_exact_sum_and_the_noise_of_the_nodes():
     for one, other in zip(noisy, exact, strict=True):
         assert (one.terms >= 1).all()
         assert (one.sums != other.sums).any()
-        assert one.fixes.tolist() == other.fixes.tolist()
-    # the same node keeps its noise: without new fixes in a bin, its sum stays
+        assert one.records.tolist() == other.records.tolist()
+    # the same node keeps its noise: without new records in a bin, its sum stays
     quiet = [*rows[:5], [9, 6, 8, 0, 1], [9, 11, 8, 0, 1]]
     said = feed(stream(), batch(quiet), noise=SimulatedNoise(3), finish=True)
     assert len({int(each.sums[0, 0]) for each in said}) == 1

@@ -30,7 +30,7 @@ from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PureDP
 
 BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
-"""Speeds of the made-up vehicles: 0 to 64 whole km/h."""
+"""Speeds of the simulated vehicles: 0 to 64 whole km/h."""
 DELTA = 0.01
 """At which zCDP mechanisms are audited: they get the rho that a pure epsilon implies. The larger delta is,
 the less is claimed, and so few draws could never refute what follows at 10^-6."""

@@ -12,9 +12,9 @@ from trafficdp.cli.words.options import EpsilonOption, RhoOption
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_zcdp import require_rho_only
 from trafficdp.cli.words.settings import Settings
-from trafficdp.mechanisms.simulated.trial import SEED, MadeUpCities
+from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
@@ -28,11 +28,11 @@ SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """The choices of a map's statistics; ``seed`` is that of the made-up cities."""
+    """The choices of a map's statistics; ``seed`` is that of the simulated cities."""
 
     epsilon: PureDP
     bound: ContributionBound
-    occupancy: Occupancy
+    counts: Counts
     withheld: int
     choices: tuple[Choice, ...]
     seed: int
@@ -43,7 +43,7 @@ def compare(
     epsilon: EpsilonOption = None,
     rho: RhoOption = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the made-up speeds and their noise; `auto` takes 1.")
+        int, typer.Option(min=0, help="Seed of the simulated speeds and their noise; `auto` takes 1.")
     ] = SEED,
 ) -> None:
     """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
@@ -65,13 +65,13 @@ def compare(
 
 
 def comparison(plan: Plan, seed: int) -> Comparison:
-    """Return the comparison on the bins of ``plan``, tried on made-up speeds of ``seed``."""
+    """Return the comparison on the bins of ``plan``, tried on simulated speeds of ``seed``."""
     allocation = plan.allocation
-    request, occupancy = allocation.request, allocation.occupancy
-    tries = MadeUpCities(occupancy, request.bound, seed)
+    request, counts = allocation.request, allocation.counts
+    tries = SimulatedCities(counts, request.bound, seed)
     choices = tuple(
         choose(
-            occupancy,
+            counts,
             request.bound,
             statistic,
             request.epsilon,
@@ -81,7 +81,7 @@ def comparison(plan: Plan, seed: int) -> Comparison:
         for statistic in request.tolerance
     )
     withheld = int((~allocation.keep).sum())
-    return Comparison(request.epsilon, request.bound, occupancy, withheld, choices, seed)
+    return Comparison(request.epsilon, request.bound, counts, withheld, choices, seed)
 
 
 def comparison_facts(found: Comparison) -> dict[str, object]:
@@ -89,7 +89,7 @@ def comparison_facts(found: Comparison) -> dict[str, object]:
     return {
         "epsilon": str(found.epsilon),
         "unit": found.bound.unit.value,
-        "bins": found.occupancy.bins,
+        "bins": found.counts.bins,
         "bins_withheld": found.withheld,
         "seed": found.seed,
         "statistics": [
@@ -137,12 +137,12 @@ def show(output: Output, found: Comparison) -> None:
         output.say(f"auto: {choice.reason}.")
         output.say("")
     output.say(
-        f"Each spends the whole epsilon on one statistic over {found.occupancy.bins} bins "
+        f"Each spends the whole epsilon on one statistic over {found.counts.bins} bins "
         f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
         "expected error at the worst speeds there could be, from public counts."
     )
     output.say(
-        f"simulated: mean error over the bins in the worse of two made-up cities (seed {found.seed}); no "
+        f"simulated: mean error over the bins in the worse of two simulated cities (seed {found.seed}); no "
         "speed of this city is read. `auto` takes the least of those whose median is good enough, or of all."
     )
     output.say("idealised: no exact sampler, so it is never chosen. Nothing was spent.")

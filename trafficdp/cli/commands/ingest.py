@@ -127,5 +127,5 @@ def _warn_about_unit(settings: Settings, each: IngestedFile) -> None:
             settings.output.warn(f"{told}; what is in a store is never edited, so begin a new one")
         if finding.verdict is LintVerdict.UNSURE:
             settings.output.warn(
-                f"{each.file}: only {finding.pairs} pairs of fixes to check the unit {finding.unit.label} by"
+                f"{each.file}: only {finding.pairs} pairs of records to check the unit {finding.unit.label}"
             )

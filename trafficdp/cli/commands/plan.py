@@ -22,7 +22,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.compare.loss_curves import FullCurves, full_curves, rung_curves
+from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
 from trafficdp.planner.precision import Reach
 from trafficdp.planner.refusal import judged_statistic, largest_passing_scale
 from trafficdp.privacy.loss_kind import LossKind
@@ -48,7 +48,7 @@ NAMES = {
 _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(\D.*?)?\s*")
 
 
-class Rungs(StrEnum):
+class Accountings(StrEnum):
     """Which accountings are compared."""
 
     QUICK = "quick"
@@ -77,11 +77,13 @@ def plan(
         typer.Option("--every-bin", help="The half width must hold in every bin, not in the median."),
     ] = False,
     within_budget: WithinBudgetOption = False,
-    rungs: Annotated[
-        Rungs,
+    accountings: Annotated[
+        Accountings,
         typer.Option(help="all: compare every accounting for the means, solvers included."),
-    ] = Rungs.QUICK,
-    seconds: Annotated[float, typer.Option(min=1.0, help="About how long --rungs all may take.")] = 60.0,
+    ] = Accountings.QUICK,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="About how long --accountings all may take.")
+    ] = 60.0,
     save: Annotated[
         str | None,
         typer.Option(metavar="<name>", help="Keep the plan for `release --plan <name>`."),
@@ -112,7 +114,7 @@ def plan(
             max_epsilon=max_epsilon,
             every_bin=every_bin,
             within_budget=within_budget,
-            rungs=rungs is Rungs.ALL,
+            accountings=accountings is Accountings.ALL,
             save=save,
             chart=chart,
         )
@@ -137,7 +139,7 @@ def plan(
             save=save,
         )
         full = None
-        if rungs is Rungs.ALL:
+        if accountings is Accountings.ALL:
             step("computing every accounting", 0, None)
             full = full_curves(
                 result.allocation, seconds, lambda done, of: step("computing every accounting", done, of)
@@ -171,11 +173,11 @@ def _half_width(text: str, bound: ContributionBound, statistics: tuple[Statistic
 
 
 def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
-    """What is drawn: the rungs of the release or, once computed, every accounting of the means."""
+    """What is drawn: the accountings of the release or, once computed, every accounting of the means."""
     allocation = result.allocation
     request = allocation.request
     statistic = Statistic.MEAN if full is not None else judged_statistic(request)
-    curves = rung_curves(allocation) if full is None else full.curves
+    curves = accounting_curves(allocation) if full is None else full.curves
     if not curves:
         raise UsageError("there is nothing to draw", got="a map that needs no noise")
     epsilon = float(request.epsilon.epsilon)
@@ -184,7 +186,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     what = released if full is None else f"every accounting for means alone; planned: {released}"
     return LossChart(
         title=f"Privacy loss against error: {city}",
-        subtitle=f"{what.replace('_', ' ')}; {allocation.occupancy.bins} bins, resolution "
+        subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, resolution "
         f"{result.grid.resolution}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
         f"{request.min_vehicles} vehicles",
         unit=unit_in_words(result),

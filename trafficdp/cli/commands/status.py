@@ -18,7 +18,7 @@ def status(context: typer.Context) -> None:
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
     output.say(f"store            {shorten(facts.store)}")
-    output.say(f"fixes            {facts.fixes:,} of {facts.vehicles:,} vehicles, from {facts.files} files")
+    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {facts.files} files")
     if facts.derived:
         output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
     output.say(

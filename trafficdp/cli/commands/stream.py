@@ -1,4 +1,4 @@
-"""`trafficdp stream`: a map that follows the fixes as they arrive."""
+"""`trafficdp stream`: a map that follows the records as they arrive."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stream(
         if progress.publications > shown:
             until = f"{progress.as_of:%Y-%m-%d %H:%M} UTC" if progress.as_of else "the beginning"
             output.say(
-                f"{progress.release_id}: publication {progress.publications}, fixes up to {until}; "
+                f"{progress.release_id}: publication {progress.publications}, records up to {until}; "
                 f"{progress.fates['accepted']:,} counted so far"
             )
         shown = progress.publications
@@ -84,10 +84,10 @@ def stream(
             "stream": progress.release_id,
             "publications": progress.publications,
             "as_of": None if progress.as_of is None else progress.as_of.isoformat(),
-            "fixes": progress.fates,
+            "records": progress.fates,
             "ended": progress.ended,
             "folder": str(progress.folder),
-            "outside_the_guarantee": ["fixes"],
+            "outside_the_guarantee": ["records"],
         }
     )
 

@@ -10,7 +10,7 @@ from trafficdp.cli.words.output import Output
 from trafficdp.errors import UsageError
 from trafficdp.export.files.columns import unit_label
 from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
-from trafficdp.mechanisms.simulated.trial import MadeUpCities
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.release.outcomes import ZCDPPlan
@@ -21,7 +21,7 @@ class ZCDPOffer:
     """One mechanism for one statistic, with all of rho: errors over the bins, or why it cannot do it.
 
     ``median_error``, ``worst_error``: of the expected errors at the worst speeds there could be.
-    ``simulated_error``: its mean error in the worse of two made-up cities.
+    ``simulated_error``: its mean error in the worse of two simulated cities.
     """
 
     mechanism: str
@@ -34,19 +34,19 @@ class ZCDPOffer:
 
 
 def zcdp_comparison(plan: ZCDPPlan, seed: int) -> list[ZCDPOffer]:
-    """Return the offers on the bins of ``plan``, tried on made-up speeds of ``seed``."""
+    """Return the offers on the bins of ``plan``, tried on simulated speeds of ``seed``."""
     allocation = plan.allocation
-    request, occupancy = allocation.request, allocation.occupancy
+    request, counts = allocation.request, allocation.counts
     bound, rho = request.bound, request.rho.number
-    tries = MadeUpCities(occupancy, bound, seed)
+    tries = SimulatedCities(counts, bound, seed)
     found = []
     for statistic in request.tolerance:
         for mechanism in ZCDP_MECHANISMS:
             if statistic not in mechanism.statistics:
                 continue
             try:
-                loss = mechanism.event(occupancy, bound, statistic, rho).loss
-                error = mechanism.expected_error(occupancy, bound, statistic, rho)
+                loss = mechanism.event(counts, bound, statistic, rho).loss
+                error = mechanism.expected_error(counts, bound, statistic, rho)
                 tried = tries.joint_error(mechanism, statistic, rho)
             except UsageError as refusal:
                 found.append(ZCDPOffer(mechanism.name, statistic, None, unavailable=str(refusal)))
@@ -63,7 +63,7 @@ def zcdp_comparison_facts(plan: ZCDPPlan, offers: list[ZCDPOffer], seed: int) ->
     return {
         "rho": str(allocation.request.rho),
         "unit": allocation.request.bound.unit.value,
-        "bins": allocation.occupancy.bins,
+        "bins": allocation.counts.bins,
         "bins_withheld": int((~allocation.keep).sum()),
         "seed": seed,
         "statistics": [
@@ -113,12 +113,12 @@ def show_zcdp_comparison(output: Output, plan: ZCDPPlan, offers: list[ZCDPOffer]
                 output.say(f"{offer.mechanism} is not available: {offer.unavailable}.")
         output.say("")
     output.say(
-        f"Each spends the whole rho on one statistic over {allocation.occupancy.bins} bins "
+        f"Each spends the whole rho on one statistic over {allocation.counts.bins} bins "
         f"({int((~allocation.keep).sum())} are withheld); no vehicle loses more. median, worst: over the "
         "bins, of the expected error at the worst speeds there could be, from public counts: for PLAN and "
         "IOME the whole range, since counts prove nothing of them."
     )
     output.say(
-        f"simulated: mean error over the bins in the worse of two made-up cities (seed {seed}); no speed of "
+        f"simulated: mean error over the bins in the worse of two such cities (seed {seed}); no speed of "
         "this city is read. Nothing was spent."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trafficdp.cli.words.plan_numbers import number_facts
-from trafficdp.mechanisms.laplace.ladder import Rung
+from trafficdp.mechanisms.laplace.accountings import Accounting
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.compare.loss_curves import FullCurves
@@ -58,19 +58,22 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "growth": _growth_facts(result.growth),
         "answer": _answer_facts(result.answer),
         "adaptive": _adaptive_facts(result.adaptive),
-        "ladder": [_rung_facts(rung, result, statistic, scale, noise) for rung in allocation.rungs],
-        "full_ladder": _full_facts(full),
+        "accountings": [
+            _accounting_facts(accounting, result, statistic, scale, noise)
+            for accounting in allocation.accountings
+        ],
+        "full_comparison": _full_facts(full),
     }
 
 
-def _rung_facts(
-    rung: Rung, result: Plan, statistic: Statistic, scale: float, noise: float
+def _accounting_facts(
+    accounting: Accounting, result: Plan, statistic: Statistic, scale: float, noise: float
 ) -> dict[str, object]:
     request = result.allocation.request
-    errors = rung.errors(float(request.epsilon.epsilon), request.bound)
+    errors = accounting.errors(float(request.epsilon.epsilon), request.bound)
     return {
-        "rung": rung.name,
-        "epsilon": rung.epsilon_at(scale, request.tolerance),
+        "accounting": accounting.name,
+        "epsilon": accounting.epsilon_at(scale, request.tolerance),
         "at_worst_error": noise,
         "worst_error": float(errors[statistic].max()),
         "mean_error": float(errors[statistic].mean()),
@@ -134,7 +137,7 @@ def _option_facts(option: MapOption, chosen: bool) -> dict[str, object]:
         "slot": option.grid.slot_kind.value,
         "min_vehicles": option.min_vehicles,
         "bins": option.bins,
-        "share_of_fixes": option.fixes,
+        "share_of_records": option.records,
         "half_width": option.half_width,
         "fits": option.fits,
         "epsilon_needed": _text(option.epsilon),
@@ -150,7 +153,7 @@ def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
         "complete": full.complete,
         "curves": [
             {
-                "rung": curve.name,
+                "accounting": curve.name,
                 "points": [{"worst_error": error, "epsilon": epsilon} for error, epsilon in curve.points],
             }
             for curve in full.curves
@@ -165,7 +168,7 @@ def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
                 "least_bins": each.least_bins,
                 "blocks_bound": each.blocks_bound,
             }
-            for each in full.ladders
+            for each in full.comparisons
         ],
     }
 

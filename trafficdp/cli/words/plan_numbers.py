@@ -9,7 +9,7 @@ def number_facts(result: Plan | ZCDPPlan) -> dict[str, object]:
     """Return how many bins get numbers, how wide their intervals are, and whether they say enough."""
     allocation = result.allocation
     return {
-        "bins": allocation.occupancy.bins,
+        "bins": allocation.counts.bins,
         "bins_withheld": int((~allocation.keep).sum()),
         "interval": {
             "level": allocation.request.interval_level,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
-from trafficdp.mechanisms.consistent.rung import ConsistentRung
+from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.laplace import baseline
-from trafficdp.mechanisms.separate import recipe
+from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
@@ -34,7 +34,7 @@ def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurve
     """Print the plan for people."""
     if result.answer is not None:
         _show_answer(output, result, result.answer)
-    _show_ladder(output, result, facts)
+    _show_accountings(output, result, facts)
     if full is not None:
         _show_full(output, result, full)
     _show_adaptive(output, result)
@@ -63,14 +63,14 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
     else:
         output.table(
             f"Maps at epsilon {result.allocation.request.epsilon}, half width asked: {asked} in {which}",
-            ["resolution", "slot", "vehicles", "bins", "fixes", "half width", "fits", "would take"],
+            ["resolution", "slot", "vehicles", "bins", "records", "half width", "fits", "would take"],
             [
                 [
                     option.grid.resolution,
                     option.grid.slot_kind.value,
                     option.min_vehicles,
                     option.bins,
-                    f"{option.fixes:.0%}",
+                    f"{option.records:.0%}",
                     f"{option.half_width:.3g}",
                     "chosen" if option is answer.chosen else "yes" if option.fits else "no",
                     "" if option.epsilon is None else f"epsilon {option.epsilon}",
@@ -82,7 +82,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
         output.say(
             f"The finest that fits: resolution = {chosen.grid.resolution}, "
             f'slot = "{chosen.grid.slot_kind.value}", min_vehicles = {chosen.min_vehicles}. '
-            f"It holds {chosen.fixes:.0%} of the records. (Finest: most bins, among maps that hold half of "
+            f"It holds {chosen.records:.0%} of the records. (Finest: most bins, among maps that hold half of "
             "the records.) Write it into [map] to release it."
         )
         if answer.growth_of_configured is not None:
@@ -90,16 +90,22 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
     output.say("")
 
 
-def _show_ladder(output: Output, result: Plan, facts: dict[str, object]) -> None:
+def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) -> None:
     request = result.allocation.request
-    rungs = facts["ladder"]
+    accountings = facts["accountings"]
     rows = [
-        [each["rung"], each["epsilon"], each["worst_error"], each["mean_error"], MEANING[each["rung"]]]
-        for each in (rungs if isinstance(rungs, list) else [])
+        [
+            each["accounting"],
+            each["epsilon"],
+            each["worst_error"],
+            each["mean_error"],
+            MEANING[each["accounting"]],
+        ]
+        for each in (accountings if isinstance(accountings, list) else [])
     ]
     output.table(
         f"{len(rows)} ways to account for one release ({_name(result)}, {unit_in_words(result)})",
-        ["rung", "epsilon", "worst error", "mean error", "charges"],
+        ["accounting", "epsilon", "worst error", "mean error", "charges"],
         rows,
         prose=("charges",),
     )
@@ -133,13 +139,13 @@ def _show_adaptive(output: Output, result: Plan) -> None:
 
 
 def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
-    """The full ladder at the planned noise (or what is nearest to it)."""
+    """The full comparison at the planned noise (or what is nearest to it)."""
     noise = float(
         result.allocation.chosen.scales(float(result.allocation.request.epsilon.epsilon))[
             Statistic.MEAN
         ].max()
     )
-    at = min(full.ladders, key=lambda each: abs(each.error - noise))
+    at = min(full.comparisons, key=lambda each: abs(each.error - noise))
     rows = [
         [curve.name, dict(curve.points)[at.error], MEANING[curve.name]]
         for curve in full.curves
@@ -183,18 +189,18 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     withheld = int((~allocation.keep).sum())
     output.say(
-        f"{allocation.occupancy.bins} bins get numbers; {withheld} are withheld, "
+        f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
     )
-    if allocation.recipe.kind == recipe.KIND:
-        output.say(f"Released by {allocation.event.mechanism}, not by a rung of the table.")
+    if allocation.calibrated.kind == calibrated.KIND:
+        output.say(f"Released by {allocation.event.mechanism}, not by an accounting of the table.")
     else:
         output.say(
-            f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by rung "
+            f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
             f"{allocation.floor:.4g} here."
         )
-        if isinstance(allocation.chosen, ConsistentRung):
+        if isinstance(allocation.chosen, ConsistentAccounting):
             words = allocation.chosen.in_words()
             output.say(f"{words[0].upper()}{words[1:]}.")
     if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
@@ -223,7 +229,7 @@ def _show_price(output: Output, result: Plan) -> None:
             output.say(
                 f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
                 f"{able.bins_without_empty} of the "
-                f"{result.allocation.occupancy.bins} bins are visited by none of those."
+                f"{result.allocation.counts.bins} bins are visited by none of those."
             )
     elif loss > left:
         output.say("The vehicle that has least left loses less than that: all can pay.")

@@ -32,7 +32,7 @@ def zcdp_facts(result: ZCDPPlan) -> dict[str, object]:
         "epsilon": decimal_text(int(result.epsilon * PICO)),
         "delta": result.delta,
         "epsilon_of_sum": decimal_text(int(result.epsilon_of_sum * PICO)),
-        "mechanism": {each.value: part.mechanism for each, part in allocation.recipe.parts.items()},
+        "mechanism": {each.value: part.mechanism for each, part in allocation.calibrated.parts.items()},
         **number_facts(result),
         "budget_left_rho": str(result.budget_left),
         "vehicles_short": result.short,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.coverage import Counted, Sha256, Text
-from trafficdp.privacy.recipe_column import RECIPE_COLUMNS
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Release
 
 
@@ -73,7 +73,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             "status", None, "what became of the bin: " + ", ".join(status.value for status in BinStatus)
         ),
         ColumnFacts("vehicles", "vehicles", "vehicles seen in the bin; empty unless counts are published"),
-        ColumnFacts("fixes", "fixes", "GPS fixes in the bin; empty unless counts are published"),
+        ColumnFacts("records", "records", "GPS records in the bin; empty unless counts are published"),
     ]
     for statistic in published_statistics(release):
         name, stem = statistic.column(release.display_unit), statistic.stem
@@ -88,8 +88,8 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             *(
-                ColumnFacts(f"{stem}_{name}", RECIPE_COLUMNS[name].unit, RECIPE_COLUMNS[name].description)
-                for name in release.estimates[statistic].recipe
+                ColumnFacts(f"{stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description)
+                for name in release.estimates[statistic].noise
             ),
         ]
     return {facts.name: facts for facts in columns}

@@ -45,8 +45,8 @@ from trafficdp.privacy.disclosure import (
     Disclosure,
     Honesty,
     Identity,
+    NoiseStated,
     PeriodicBudget,
-    RecipeStated,
     Refusal,
     StatedAssumption,
     Uncertainty,
@@ -85,14 +85,14 @@ class Charge:
 
 @dataclass(frozen=True)
 class Noise:
-    """How the numbers were made: units of bound and display, statistics, recipe, intervals."""
+    """How the numbers were made: units of bound and display, statistics, calibrated mechanism, intervals."""
 
     unit: SpeedUnit
     display_unit: SpeedUnit
     mechanisms: Sequence[MechanismFacts]
     post_processing: Sequence[str]
     interval_level: float
-    recipe: RecipeStated
+    noise: NoiseStated
     tuning_data: str = TUNING_DATA
 
 
@@ -131,7 +131,7 @@ def disclosure(
             protected=PROTECTED[relation],
             not_protected=tuple(NOT_PROTECTED[relation]),
         ),
-        bounds=bounds if publish_counts else replace(bounds, fixes_per_vehicle_in_a_bin=None),
+        bounds=bounds if publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
         guarantee=guarantee_group(relation, charge.loss, after, charge.budget, policy),
         mechanisms=tuple(mechanism.stated(*units) for mechanism in noise.mechanisms),
         accounting=Accounting(
@@ -165,23 +165,23 @@ def disclosure(
             publish_counts=publish_counts,
             counts_revealed=COUNTS_REVEALED[relation],
         ),
-        recipe=noise.recipe,
+        noise=noise.noise,
         registry={},
     )
     return replace(groups, registry=registry_record(groups))
 
 
 def bounds_of(
-    bound: ContributionBound, method: str, bins_per_vehicle: int | None, fixes_in_a_bin: int | None
+    bound: ContributionBound, method: str, bins_per_vehicle: int | None, records_in_a_bin: int | None
 ) -> Bounds:
-    """Return how values and contributions are bounded; None to say nothing of the most bins or fixes."""
+    """Return how values and contributions are bounded; None to say nothing of the most bins or records."""
     return Bounds(
         clip_low="0",
         clip_high=exact_text(bound.upper),
         clip_unit=bound.unit.label,
         step=exact_text(bound.step),
         bins_per_vehicle=bins_per_vehicle,
-        fixes_per_vehicle_in_a_bin=fixes_in_a_bin,
+        records_per_vehicle_in_a_bin=records_in_a_bin,
         method=method,
     )
 

@@ -65,7 +65,7 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 def geojson_properties(release: Release) -> pd.DataFrame:
     """Return the published columns that GeoJSON carries, with ``reason`` after ``status``.
 
-    Left out: the recipe's columns (they serve verification), and counts that are not published.
+    Left out: the noise columns (they serve verification), and counts that are not published.
     """
     import pandas as pd
 
@@ -73,9 +73,9 @@ def geojson_properties(release: Release) -> pd.DataFrame:
     left_out = [
         f"{statistic.stem}_{name}"
         for statistic, estimate in release.estimates.items()
-        for name in estimate.recipe
+        for name in estimate.noise
     ]
-    left_out += [name for name in ("vehicles", "fixes") if table[name].isna().all()]
+    left_out += [name for name in ("vehicles", "records") if table[name].isna().all()]
     table = table.drop(columns=left_out)
     reason = [reasons(release)[status] for status in table["status"]]
     table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
@@ -120,7 +120,7 @@ def metadata(release: Release) -> dict[str, object]:
 
 def _stream(release: Release) -> dict[str, object]:
     """Which publication of a stream this is; nothing for a release that is made once."""
-    stream = release.disclosure.recipe.stream
+    stream = release.disclosure.noise.stream
     if stream is None:
         return {}
     names = ("publication", "as_of", "publish_every_minutes")

@@ -33,7 +33,7 @@ NOT_PROTECTED = {
 
 BIN_LIST = {
     _VALUES: "public under the counts assumption: every bin that any vehicle visited; "
-    "bins not listed had no fix",
+    "bins not listed had no record",
     _PRESENCE: "declared: every cell of the study area in every slot, whether visited or not",
 }
 

@@ -43,8 +43,8 @@ _BRIEF = {
     Statistic.VEHICLE_MEAN: "Mean by vehicle",
 }
 _LABELS = {
-    Statistic.MEAN: "Mean speed (over GPS fixes)",
-    Statistic.VARIANCE: "Variance of speed (over GPS fixes)",
+    Statistic.MEAN: "Mean speed (over GPS records)",
+    Statistic.VARIANCE: "Variance of speed (over GPS records)",
     Statistic.VEHICLE_MEAN: "Mean speed (every vehicle weighs the same)",
 }
 
@@ -175,7 +175,7 @@ def _numbers(
     for place, slot in enumerate(slots):
         rows = np.flatnonzero(release.slot == slot)
         columns[f"cell_{place}"] = ("u4", position[rows])
-        for name, counts in (("vehicles", release.vehicles), ("fixes", release.fixes)):
+        for name, counts in (("vehicles", release.vehicles), ("records", release.records)):
             if counts is not None:
                 columns[f"{name}_{place}"] = ("u4", counts[rows])
         for number, statistic in enumerate(published_statistics(release)):

@@ -216,14 +216,14 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
 
     Where a bin is withheld or needs no noise, its step is 0.
     """
-    recipe = release.estimates[statistic].recipe
-    if all(name in recipe for name in _LATTICE):
+    noise = release.estimates[statistic].noise
+    if all(name in noise for name in _LATTICE):
         return _lattice_law(release, statistic)
-    if all(name in recipe for name in _PRODUCTS):
+    if all(name in noise for name in _PRODUCTS):
         return _moments_law(release, statistic)
-    if all(name in recipe for name in _PRODUCT_BLOCKS):
+    if all(name in noise for name in _PRODUCT_BLOCKS):
         return _moment_block_law(release, statistic)
-    if all(name in recipe for name in _BLOCKS):
+    if all(name in noise for name in _BLOCKS):
         law = _block_law(release, statistic)
         parent = _parents(release) if statistic is Statistic.MEAN else None
         return law if parent is None else _combined_law(release, law, parent >= 0)
@@ -257,7 +257,7 @@ def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
 
 def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
     estimate = release.estimates[statistic]
-    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _LATTICE)
+    scale, spacing = (np.asarray(estimate.noise[name], dtype=np.float64) for name in _LATTICE)
     noisy = np.nan_to_num(scale) > 0
     lattice_scale = np.where(noisy, scale, 0.0)
     factor = _factor(release, statistic)
@@ -270,7 +270,7 @@ def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
 def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
     estimate, unit = release.estimates[statistic], release.bound.unit.factor_to(release.display_unit)
     mean = _lattice_law(release, Statistic.MEAN)
-    scale, spacing = (np.asarray(estimate.recipe[name], dtype=np.float64) for name in _PRODUCTS)
+    scale, spacing = (np.asarray(estimate.noise[name], dtype=np.float64) for name in _PRODUCTS)
     noisy = np.nan_to_num(scale) > 0
     none = np.zeros(len(scale))
     # a step of the mean is q/N, of the average of products q^2/N times the spacing
@@ -286,11 +286,11 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
 
 
 def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
-    recipe, unit = release.estimates[statistic].recipe, release.bound.unit.factor_to(release.display_unit)
+    noise, unit = release.estimates[statistic].noise, release.bound.unit.factor_to(release.display_unit)
     mean = _block_law(release, Statistic.MEAN)
-    block, width, shift = (np.asarray(recipe[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
+    block, width, shift = (np.asarray(noise[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
     noisy = block >= 0
-    mean_shift = np.asarray(release.estimates[Statistic.MEAN].recipe["shift"], dtype=np.int64)
+    mean_shift = np.asarray(release.estimates[Statistic.MEAN].noise["shift"], dtype=np.int64)
     # a step of the mean is 2^-shift q/N, of the average of products 2^-shift q^2/N
     step = np.where(noisy, np.ldexp(mean.step, mean_shift - shift) * float(release.bound.step * unit), 0.0)
     upper = float(release.bound.upper * unit)
@@ -309,24 +309,24 @@ def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
 
 def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     estimate = release.estimates[statistic]
-    block = np.asarray(estimate.recipe["block"], dtype=np.int64)
-    recipes = [each.recipe for each in release.estimates.values()]
-    everything = np.concatenate([recipe["block"] for recipe in recipes if "block" in recipe])
+    block = np.asarray(estimate.noise["block"], dtype=np.int64)
+    noises = [each.noise for each in release.estimates.values()]
+    everything = np.concatenate([noise["block"] for noise in noises if "block" in noise])
     sizes = np.bincount(everything[everything >= 0].astype(np.int64), minlength=1)
     parent = _parents(release)
     if parent is not None:
         # the parents of means are drawn in their blocks, and not published
-        of_mean = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+        of_mean = np.asarray(release.estimates[Statistic.MEAN].noise["block"], dtype=np.int64)
         first = np.unique(parent, return_index=True)[1]
         np.add.at(sizes, of_mean[first[parent[first] >= 0]], 1)
     noisy = block >= 0
     size = np.where(noisy, sizes[np.where(noisy, block, 0)], 1)
-    width = np.where(noisy, np.asarray(estimate.recipe["half_width"], dtype=np.int64), 1)
-    scale = np.where(noisy, np.asarray(estimate.recipe["block_scale"], dtype=np.float64), 1.0)
+    width = np.where(noisy, np.asarray(estimate.noise["half_width"], dtype=np.int64), 1)
+    scale = np.where(noisy, np.asarray(estimate.noise["block_scale"], dtype=np.float64), 1.0)
     # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
     factor = _factor(release, statistic)
     step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
-    floored = np.asarray(estimate.recipe["shift"], dtype=np.int64) < 0
+    floored = np.asarray(estimate.noise["shift"], dtype=np.int64) < 0
     bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
     return BlockLaw(block, width, size, scale, step, bias)
 
@@ -334,7 +334,7 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
 def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool_]) -> CombinedLaw | None:
     """The law where some means are combinations; None where their bias is not known."""
     estimate = release.estimates[Statistic.MEAN]
-    if int(np.asarray(estimate.recipe["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
+    if int(np.asarray(estimate.noise["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
         return None
     # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
     absolute = estimate.noise_scale * _factor(release, Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
@@ -344,10 +344,10 @@ def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool
 
 def _parents(release: Release) -> IntArray | None:
     """The number of every bin's parent, -1 for none; None where no parents were drawn."""
-    parents = release.disclosure.recipe.parents
+    parents = release.disclosure.noise.parents
     if parents is None or not parents.half_width:
         return None
-    block = np.asarray(release.estimates[Statistic.MEAN].recipe["block"], dtype=np.int64)
+    block = np.asarray(release.estimates[Statistic.MEAN].noise["block"], dtype=np.int64)
     result = np.full(len(block), -1, dtype=np.int64)
     result[block >= 0] = parents.of
     return result

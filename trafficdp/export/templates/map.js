@@ -108,7 +108,7 @@
       var said = words(cell, number);
       if (number !== which && said.interval) { facts.push([other.brief, said.value + ", interval " + said.interval]); }
     });
-    ["vehicles", "fixes"].forEach(function (name) {
+    ["vehicles", "records"].forEach(function (name) {
       var counts = columns[name + "_" + slot()];
       if (one && counts) { facts.push([name.charAt(0).toUpperCase() + name.slice(1), String(counts[one.row])]); }
     });

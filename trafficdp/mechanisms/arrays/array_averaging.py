@@ -27,7 +27,7 @@ from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -59,27 +59,27 @@ class ArrayAveraging:
         return f"array_averaging_{self.grouping.value}"
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: exact personal losses, 0 for a user whose samples are all dropped."""
-        lattice = self._lattice(occupancy, bound, statistic)
+        lattice = self._lattice(counts, bound, statistic)
         scale = self._scale(lattice, epsilon)
-        loss = laplace_loss(lattice.sensitivity.per_pair(lattice.top), scale[occupancy.bin_index])
+        loss = laplace_loss(lattice.sensitivity.per_pair(lattice.top), scale[counts.bin_index])
         sensitivity = self._largest(lattice) / lattice.unit
-        return promise(self.name, statistic, occupancy, bound, sensitivity, charge(occupancy, loss))
+        return promise(self.name, statistic, counts, bound, sensitivity, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: total-variation bias and noise, at the worst truth."""
-        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
         return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
-        lattice = self._lattice(occupancy, bound, statistic)
+        lattice = self._lattice(counts, bound, statistic)
         return (NoiseTerm(self._scale(lattice, epsilon), 1 / lattice.unit, lattice.bias),)
 
     def estimate(
@@ -93,7 +93,7 @@ class ArrayAveraging:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
     ) -> FloatArray:
         """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
-        lattice = self._lattice(samples.occupancy, samples.bound, statistic)
+        lattice = self._lattice(samples.counts, samples.bound, statistic)
         scale = self._scale(lattice, epsilon)
         zero = np.zeros_like(lattice.top)[None]
         total = ArrayMeans.of(samples, lattice).projected_sum(zero, lattice.top[None])
@@ -102,12 +102,12 @@ class ArrayAveraging:
         result: FloatArray = np.clip((total.astype(np.float64) + drawn) / lattice.unit, 0.0, upper)
         return result
 
-    def _lattice(self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic) -> ArrayLattice:
+    def _lattice(self, counts: Counts, bound: ContributionBound, statistic: Statistic) -> ArrayLattice:
         require_statistic(self.name, statistic, self.statistics)
-        return array_lattice(occupancy, bound, self.grouping, self.cap)
+        return array_lattice(counts, bound, self.grouping, self.cap)
 
     def _scale(self, lattice: ArrayLattice, epsilon: FloatArray) -> FloatArray:
-        return laplace_scale(self._largest(lattice), checked_epsilon(epsilon, lattice.arrays.occupancy))
+        return laplace_scale(self._largest(lattice), checked_epsilon(epsilon, lattice.arrays.counts))
 
     def _largest(self, lattice: ArrayLattice) -> IntArray:
         largest: IntArray = lattice.sensitivity.largest(lattice.top[None])[0]

@@ -25,7 +25,7 @@ from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class Grouping(StrEnum):
     WRAP_AROUND = "wrap_around"
     BEST_FIT = "best_fit"
 
-    def arrays(self, occupancy: Occupancy, cap: CountCap) -> Arrays:
+    def arrays(self, counts: Counts, cap: CountCap) -> Arrays:
         """Return the arrays of all bins for m_UB by ``cap``."""
         group = wrap_around if self is Grouping.WRAP_AROUND else best_fit
-        return group(occupancy, cap.of(occupancy))
+        return group(counts, cap.of(counts))
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class ArrayLattice:
     def __post_init__(self) -> None:
         most = int((self.arrays.capacity.astype(object) ** 2).max()) if len(self.arrays.capacity) else 0
         stacked = len(self.arrays.capacity) * int(self.arrays.capacity.max(initial=0))
-        samples = int(self.arrays.occupancy.samples_per_bin.max(initial=0))
+        samples = int(self.arrays.counts.samples_per_bin.max(initial=0))
         if 4 * self.bound.steps * max(most, stacked, samples) > np.iinfo(np.int64).max:
             raise UsageError(
                 "sums of array means could leave 64 bits",
-                got=f"{samples} fixes in a bin at {self.bound.steps} steps up to the speed bound",
+                got=f"{samples} records in a bin at {self.bound.steps} steps up to the speed bound",
                 todo="choose a larger speed_step",
             )
 
@@ -88,11 +88,11 @@ class ArrayLattice:
         whole = arrays.fill[arrays.piece_array]
         top = self.top[arrays.array_bin[arrays.piece_array]]
         change = -(-top * arrays.piece_count // whole)
-        first = np.zeros(arrays.occupancy.pairs, dtype=np.int64)
+        first = np.zeros(arrays.counts.pairs, dtype=np.int64)
         np.maximum.at(first, arrays.piece_pair, change)
-        both = np.zeros(arrays.occupancy.pairs, dtype=np.int64)
+        both = np.zeros(arrays.counts.pairs, dtype=np.int64)
         np.add.at(both, arrays.piece_pair, change)
-        return WidthSensitivity(first, both - first, arrays.occupancy.bin_index, arrays.occupancy.bins)
+        return WidthSensitivity(first, both - first, arrays.counts.bin_index, arrays.counts.bins)
 
     @property
     def bias(self) -> FloatArray:
@@ -102,7 +102,7 @@ class ArrayLattice:
         the rounding of the speeds.
         """
         arrays, step = self.arrays, float(self.bound.step)
-        partial = np.zeros(arrays.occupancy.bins, dtype=bool)
+        partial = np.zeros(arrays.counts.bins, dtype=bool)
         partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
         rounding = np.where(partial, step / (2 * arrays.capacity), 0.0)
         rounding = rounding + rounding_bias(Statistic.MEAN, self.bound)
@@ -110,20 +110,18 @@ class ArrayLattice:
 
 
 def array_lattice(
-    occupancy: Occupancy, bound: ContributionBound, grouping: Grouping, cap: CountCap
+    counts: Counts, bound: ContributionBound, grouping: Grouping, cap: CountCap
 ) -> ArrayLattice:
     """Return the lattice of ``grouping`` and ``cap``; of few pairs, the very one made before.
 
     Raises as ArrayLattice.
     """
-    make = _kept_lattice if occupancy.pairs <= KEPT_PAIRS else _new_lattice
-    return make(occupancy, bound, grouping, cap)
+    make = _kept_lattice if counts.pairs <= KEPT_PAIRS else _new_lattice
+    return make(counts, bound, grouping, cap)
 
 
-def _new_lattice(
-    occupancy: Occupancy, bound: ContributionBound, grouping: Grouping, cap: CountCap
-) -> ArrayLattice:
-    return ArrayLattice(grouping.arrays(occupancy, cap), bound)
+def _new_lattice(counts: Counts, bound: ContributionBound, grouping: Grouping, cap: CountCap) -> ArrayLattice:
+    return ArrayLattice(grouping.arrays(counts, cap), bound)
 
 
 # two moments, on all bins and on those that are tried
@@ -157,7 +155,7 @@ class ArrayMeans:
         """Return sum_i P_[a,b](y_i); ``low`` <= ``high`` (lattice units) and the result (runs, G)."""
         arrays = self.lattice.arrays
         start, end = arrays.start[:-1], arrays.start[1:]
-        offset = np.arange(arrays.occupancy.bins) * self._stride
+        offset = np.arange(arrays.counts.bins) * self._stride
         below = np.searchsorted(self._key, low + offset, side="left")
         above = np.searchsorted(self._key, high + offset, side="right")
         inside = self._running[above] - self._running[below]

@@ -43,7 +43,7 @@ from trafficdp.mechanisms.laplace.integer_laplace import (
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -88,29 +88,29 @@ class Levy:
         return f"levy_{self.grouping.value}"
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism. The stated sensitivity is that of the widest interval."""
-        plan = self._plan(occupancy, bound, statistic, epsilon)
+        plan = self._plan(counts, bound, statistic, epsilon)
         lattice, sensitivity = plan.lattice, plan.lattice.sensitivity
-        of_noise = np.zeros(occupancy.pairs)
-        widest = np.zeros(occupancy.bins, dtype=np.int64)
+        of_noise = np.zeros(counts.pairs)
+        widest = np.zeros(counts.bins, dtype=np.int64)
         for part in plan.end_parts():
             low, high = plan.partition.interval(part, self.halves)
             width = np.where(plan.selects, high - low, lattice.top)
             widest = np.maximum(widest, width)
             # which scales are rounded up together depends on all intervals that are drawn
             scale = plan.least_noise_scale(width)
-            loss = laplace_loss(sensitivity.per_pair(width), scale[occupancy.bin_index])
+            loss = laplace_loss(sensitivity.per_pair(width), scale[counts.bin_index])
             of_noise = np.maximum(of_noise, loss)
         of_choice = np.where(plan.selects, choice_loss(lattice.arrays.influence, plan.choice_scale), 0.0)
         reached = lattice.arrays.touched_per_pair > 0
-        loss = of_noise + np.where(reached, of_choice[occupancy.bin_index], 0.0)
+        loss = of_noise + np.where(reached, of_choice[counts.bin_index], 0.0)
         stated = sensitivity.largest(widest[None])[0] / lattice.unit
-        return promise(self.name, statistic, occupancy, bound, stated, charge(occupancy, loss))
+        return promise(self.name, statistic, counts, bound, stated, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: grouping, projection and noise, at values chosen against the mechanism.
 
@@ -120,7 +120,7 @@ class Levy:
         in expectation. So the projection costs at most max(a, U - b) min(1, 1/2 + s (1 + ln J)/K). Values
         that agree are treated far better: simulate.
         """
-        plan = self._plan(occupancy, bound, statistic, epsilon)
+        plan = self._plan(counts, bound, statistic, epsilon)
         lattice, partition = plan.lattice, plan.partition
         _, first_high = partition.interval(partition.start[:-1], self.halves)
         last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
@@ -134,10 +134,10 @@ class Levy:
         return np.minimum(clamped_laplace_error(scale, lattice.bias, upper) + projection, upper)
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms: the whole range is the bias of a bin in which an interval is selected."""
-        plan = self._plan(occupancy, bound, statistic, epsilon)
+        plan = self._plan(counts, bound, statistic, epsilon)
         scale = plan.noise_scale(plan.lattice.top[None])[0]
         return (
             NoiseTerm(
@@ -158,7 +158,7 @@ class Levy:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
     ) -> FloatArray:
         """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
-        plan = self._plan(samples.occupancy, samples.bound, statistic, epsilon)
+        plan = self._plan(samples.counts, samples.bound, statistic, epsilon)
         lattice = plan.lattice
         means = ArrayMeans.of(samples, lattice)
         low, high = self._intervals(plan, means, noise, runs)
@@ -180,14 +180,14 @@ class Levy:
         return np.where(plan.selects, low, 0), np.where(plan.selects, high, plan.lattice.top)
 
     def _plan(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> _Plan:
         require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, occupancy)
-        lattice = array_lattice(occupancy, bound, self.grouping, self.cap)
+        checked_epsilon(epsilon, counts)
+        lattice = array_lattice(counts, bound, self.grouping, self.cap)
         arrays, upper = lattice.arrays, float(bound.upper)
         if self.guaranteed:
-            width = guaranteed_width(arrays.fill, arrays.array_bin, occupancy.bins, upper, self.gamma)
+            width = guaranteed_width(arrays.fill, arrays.array_bin, counts.bins, upper, self.gamma)
         else:
             width = levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
         whole = np.ceil(np.minimum(width / upper, 1.0) * lattice.top).astype(np.int64)

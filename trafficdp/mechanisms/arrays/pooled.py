@@ -21,7 +21,7 @@ from trafficdp.bounding.count_cap import (
     CountCap,
     dropped_mean_bias,
     dropped_variance_bias,
-    kept_occupancy,
+    kept_counts,
 )
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.baseline import (
@@ -35,7 +35,7 @@ from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -59,34 +59,34 @@ class Pooled:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: exact personal losses."""
-        kept = self._kept(occupancy, statistic)
+        kept = self._kept(counts, statistic)
         lattice = lattice_for(statistic, kept, bound, epsilon)
         return promise(
             self.name,
             statistic,
-            occupancy,
+            counts,
             bound,
             largest_sensitivity(statistic, kept, bound),
             loss_per_user(kept, bound, {statistic: lattice}),
         )
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: the bias of dropping and the noise, at the worst truth."""
-        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
         return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
-        kept = self._kept(occupancy, statistic)
+        kept = self._kept(counts, statistic)
         lattice = lattice_for(statistic, kept, bound, epsilon)
-        samples = occupancy.samples_per_bin
+        samples = counts.samples_per_bin
         of_dropping = dropped_mean_bias if statistic is Statistic.MEAN else dropped_variance_bias
         bias = of_dropping(samples - kept.samples_per_bin, samples, float(bound.upper))
         return (lattice_term(statistic, kept, bound, lattice, bias + rounding_bias(statistic, bound)),)
@@ -102,16 +102,16 @@ class Pooled:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
     ) -> FloatArray:
         """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
-        kept = self._kept(samples.occupancy, statistic)
+        kept = self._kept(samples.counts, statistic)
         lattice = lattice_for(statistic, kept, samples.bound, epsilon)
         return noisy_moments(statistic, _first_samples(samples, kept), lattice, noise, runs)
 
-    def _kept(self, occupancy: Occupancy, statistic: Statistic) -> Occupancy:
+    def _kept(self, counts: Counts, statistic: Statistic) -> Counts:
         require_statistic(self.name, statistic, self.statistics)
-        return kept_occupancy(occupancy, self.cap.of(occupancy))
+        return kept_counts(counts, self.cap.of(counts))
 
 
-def _first_samples(samples: Samples, kept: Occupancy) -> Contributions:
+def _first_samples(samples: Samples, kept: Counts) -> Contributions:
     """Return sums and sums of squares of every pair's first ``kept.count`` samples."""
     begin = samples.start[:-1]
     end = begin + kept.count
@@ -122,7 +122,7 @@ def _first_samples(samples: Samples, kept: Occupancy) -> Contributions:
 
     return replace(
         samples.contributions(),
-        occupancy=kept,
+        counts=kept,
         total=sums(samples.value),
         total_of_squares=sums(samples.value**2),
     )

@@ -37,7 +37,7 @@ from trafficdp.mechanisms.laplace.integer_laplace import (
 )
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -119,24 +119,22 @@ class Quantile:
         return f"{self.rule.value}_quantile_{self.grouping.value}"
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism. The stated sensitivity is that of the widest interval, [0, U]."""
-        lattice = self._lattice(occupancy, bound, statistic, epsilon)
+        lattice = self._lattice(counts, bound, statistic, epsilon)
         largest = lattice.sensitivity.largest(lattice.top[None])[0]
         # refuses here what could not be drawn later
         laplace_scale(largest, epsilon / 2)
         influence = lattice.arrays.influence
         ends = 2 * choice_loss(influence, choice_scale(influence, epsilon / 4))
         # which scales are rounded up together depends on all intervals that are drawn
-        noise = loss_upper_bound(np.ones(occupancy.bins), least_scale(np.ones(occupancy.bins), epsilon / 2))
-        loss = np.where(lattice.arrays.touched_per_pair > 0, (ends + noise)[occupancy.bin_index], 0.0)
-        return promise(
-            self.name, statistic, occupancy, bound, largest / lattice.unit, charge(occupancy, loss)
-        )
+        noise = loss_upper_bound(np.ones(counts.bins), least_scale(np.ones(counts.bins), epsilon / 2))
+        loss = np.where(lattice.arrays.touched_per_pair > 0, (ends + noise)[counts.bin_index], 0.0)
+        return promise(self.name, statistic, counts, bound, largest / lattice.unit, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism. U: nothing less is proved for all values.
 
@@ -144,8 +142,8 @@ class Quantile:
         error is about U/3 however large epsilon is; a bound below U is not proved. Values that are spread
         are treated far better: simulate.
         """
-        self._lattice(occupancy, bound, statistic, epsilon)
-        return np.full(occupancy.bins, float(bound.upper))
+        self._lattice(counts, bound, statistic, epsilon)
+        return np.full(counts.bins, float(bound.upper))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
@@ -158,7 +156,7 @@ class Quantile:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
     ) -> FloatArray:
         """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
-        lattice = self._lattice(samples.occupancy, samples.bound, statistic, epsilon)
+        lattice = self._lattice(samples.counts, samples.bound, statistic, epsilon)
         means = ArrayMeans.of(samples, lattice)
         at_low, at_high = self.rule.tenths(lattice.arrays.per_bin, epsilon)
         ends = [private_position(means, target, epsilon / 4, noise, runs) for target in (at_low, at_high)]
@@ -173,11 +171,11 @@ class Quantile:
         return result
 
     def _lattice(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> ArrayLattice:
         require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, occupancy)
-        return array_lattice(occupancy, bound, self.grouping, self.cap)
+        checked_epsilon(epsilon, counts)
+        return array_lattice(counts, bound, self.grouping, self.cap)
 
 
 def private_position(
@@ -190,7 +188,7 @@ def private_position(
     exp(-epsilon |i(v) - q n| / (2 c_u)) is epsilon-DP: i(v) moves by at most c_u.
     """
     arrays = means.lattice.arrays
-    bins = arrays.occupancy.bins
+    bins = arrays.counts.bins
     cell_bin = np.repeat(np.arange(bins), arrays.per_bin + 1)
     start = arrays.start + np.arange(bins + 1)
     rank = np.arange(len(cell_bin)) - start[:-1][cell_bin]

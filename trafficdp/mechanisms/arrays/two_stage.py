@@ -28,7 +28,7 @@ from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -60,51 +60,51 @@ class TwoStage:
     statistics: tuple[Statistic, ...] = (Statistic.MEAN, Statistic.VEHICLE_MEAN)
     idealised: bool = False
 
-    def width(self, occupancy: Occupancy, bound: ContributionBound) -> IntArray:
+    def width(self, counts: Counts, bound: ContributionBound) -> IntArray:
         """Return tau of every bin in steps, at least 1 and at most U, shape (G,). Public."""
-        order = np.lexsort((occupancy.count, occupancy.bin_index))
-        users = occupancy.users_per_bin
+        order = np.lexsort((counts.count, counts.bin_index))
+        users = counts.users_per_bin
         first = np.cumsum(users) - users
-        median = occupancy.count[order][first + users // 2]
+        median = counts.count[order][first + users // 2]
         sigma = float(bound.upper) / 2 if self.sigma is None else self.sigma
         tau = sigma * np.sqrt(2 * np.log(2 * users / self.gamma) / median)
         steps: IntArray = np.clip(np.ceil(tau / float(bound.step)), 1, bound.steps).astype(np.int64)
         return steps
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism. ``sensitivity`` is that of the widest interval that can be drawn."""
-        weighted = self._weighted(occupancy, bound, statistic)
-        width = self.width(occupancy, bound)
+        weighted = self._weighted(counts, bound, statistic)
+        width = self.width(counts, bound)
         whole = width >= bound.steps
         choice = np.where(whole, 0.0, epsilon / 2 * SPENT)
         second = np.where(whole, epsilon, epsilon / 2)
         # the interval's length cancels
         weighted.scale(second)
-        share = weighted.used / weighted.largest_used[occupancy.bin_index]
-        pair = choice[occupancy.bin_index] + second[occupancy.bin_index] * SPENT * share
+        share = weighted.used / weighted.largest_used[counts.bin_index]
+        pair = choice[counts.bin_index] + second[counts.bin_index] * SPENT * share
         widest = np.minimum(2 * self.reach * width, bound.steps) / bound.steps
         sensitivity = np.where(whole, 1.0, widest) * weighted.sensitivity
-        loss = charge(occupancy, round_up(round_up(pair)))
-        return promise(self.name, statistic, occupancy, bound, sensitivity, loss)
+        loss = charge(counts, round_up(round_up(pair)))
+        return promise(self.name, statistic, counts, bound, sensitivity, loss)
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism. Where an interval is drawn, adversarial values can lie far outside it: the range.
 
         Values that agree to within tau err by ``clean_error``.
         """
-        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
         return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms: the whole range is the bias of a bin in which an interval is drawn."""
-        weighted = self._weighted(occupancy, bound, statistic)
-        whole = self.width(occupancy, bound) >= bound.steps
+        weighted = self._weighted(counts, bound, statistic)
+        whole = self.width(counts, bound) >= bound.steps
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         return (
             NoiseTerm(
@@ -115,11 +115,11 @@ class TwoStage:
         )
 
     def clean_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """Return the expected noise where all vehicle means lie in the drawn interval, shape (G,)."""
-        weighted = self._weighted(occupancy, bound, statistic)
-        width = self.width(occupancy, bound)
+        weighted = self._weighted(counts, bound, statistic)
+        width = self.width(counts, bound)
         whole = width >= bound.steps
         share = np.where(whole, 1.0, np.minimum(2 * self.reach * width / bound.steps, 1.0))
         spent = np.where(whole, epsilon, epsilon / 2)
@@ -130,15 +130,15 @@ class TwoStage:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
         """See Mechanism."""
-        occupancy, bound = samples.occupancy, samples.bound
-        weighted = self._weighted(occupancy, bound, statistic)
-        width = self.width(occupancy, bound)
+        counts, bound = samples.counts, samples.bound
+        weighted = self._weighted(counts, bound, statistic)
+        width = self.width(counts, bound)
         whole = width >= bound.steps
         totals = samples.contributions().total
-        low, high = self._interval(totals, occupancy, bound, width, epsilon, noise)
+        low, high = self._interval(totals, counts, bound, width, epsilon, noise)
         low, high = np.where(whole, 0, low), np.where(whole, bound.steps, high)
-        part = share_of_total(totals, occupancy.count, weighted.used)
-        index = occupancy.bin_index
+        part = share_of_total(totals, counts.count, weighted.used)
+        index = counts.bin_index
         clipped = np.clip(part, weighted.used * low[index], weighted.used * high[index])
         second = np.where(whole, epsilon, epsilon / 2)
         return weighted.released(clipped, weighted.scale(second, high - low), noise)
@@ -146,24 +146,24 @@ class TwoStage:
     def _interval(
         self,
         totals: IntArray,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         width: IntArray,
         epsilon: FloatArray,
         noise: NoiseSource,
     ) -> tuple[IntArray, IntArray]:
         """Draw an interval for every bin; ends are whole steps, the interval never longer than meant."""
-        index, bins = occupancy.bin_index, occupancy.bins
+        index, bins = counts.bin_index, counts.bins
         candidates = -(-bound.steps // width)
         start = np.concatenate([[0], np.cumsum(candidates)]).astype(np.int64)
         # candidate j holds means in (j tau, (j + 1) tau], the first one 0 as well
-        above = -(-totals // (occupancy.count * width[index])) - 1
+        above = -(-totals // (counts.count * width[index])) - 1
         held = np.bincount(start[index] + np.maximum(above, 0), minlength=int(start[-1]))
         upto = np.cumsum(held)
         owner = np.repeat(np.arange(bins), candidates)
         base = np.append(0, upto)[start[:-1]]
         below = upto - held - base[owner]
-        cost = np.maximum(below, occupancy.users_per_bin[owner] - below - held).astype(np.int64)
+        cost = np.maximum(below, counts.users_per_bin[owner] - below - held).astype(np.int64)
         scale = np.where(np.isinf(epsilon), 0.0, 4.0 / (epsilon * SPENT))
         drawn = noise.choose(cost, np.ones(len(cost), dtype=np.int64), start, scale)[0] - start[:-1]
         middle = (drawn * width + np.minimum((drawn + 1) * width, bound.steps)) / 2
@@ -172,13 +172,13 @@ class TwoStage:
         lowest = np.clip(low, 0, bound.steps).astype(np.int64)
         return lowest, np.maximum(lowest, np.clip(high, 0, bound.steps).astype(np.int64))
 
-    def _weighted(self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic) -> WeightedMean:
+    def _weighted(self, counts: Counts, bound: ContributionBound, statistic: Statistic) -> WeightedMean:
         if statistic not in self.statistics:
             raise UsageError(
                 "the mechanism cannot estimate this statistic",
                 got=f"{self.name} with {statistic.value}",
                 expected="mean or vehicle_mean",
             )
-        by_vehicle = np.full(occupancy.pairs, FINER, dtype=np.int64)
-        used = occupancy.count if statistic is Statistic.MEAN else by_vehicle
-        return WeightedMean(occupancy, first_moment(bound), used)
+        by_vehicle = np.full(counts.pairs, FINER, dtype=np.int64)
+        used = counts.count if statistic is Statistic.MEAN else by_vehicle
+        return WeightedMean(counts, first_moment(bound), used)

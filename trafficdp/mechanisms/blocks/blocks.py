@@ -30,7 +30,7 @@ from trafficdp.mechanisms.blocks.items import Items, items_of
 from trafficdp.mechanisms.blocks.merge import merge_rounds
 from trafficdp.mechanisms.blocks.partition import Partition, loads
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,19 +98,19 @@ def clamped_error(size: IntArray, half_width: FloatArray, reach: FloatArray) -> 
 
 
 def best_blocks(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     tolerance: Mapping[Statistic, float],
     *,
     effort: int = EFFORT,
 ) -> Blocks:
-    """Return the best blocks found for the statistics of ``tolerance`` in all bins of ``occupancy``.
+    """Return the best blocks found for the statistics of ``tolerance`` in all bins of ``counts``.
 
     ``effort`` is the number of single-item moves tried (0: merging only). Never worse than no blocks
     at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
     """
     integer_between(0, 10**9, effort=effort)
-    items = items_of(occupancy, bound, tolerance)
+    items = items_of(counts, bound, tolerance)
     if not items.number:
         return Blocks(items, np.zeros(0, dtype=np.int64), np.zeros(items.users), 0.0)
     order, rank = canonical_order(items)

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.mechanisms.publish import Drawn, estimate, rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_absolute_error, block_half_width
 from trafficdp.privacy.release import Estimate
@@ -69,24 +69,24 @@ class Spread:
 
 
 def spread_of(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice
+    statistic: Statistic, counts: Counts, bound: ContributionBound, lattice: BlockLattice
 ) -> Spread:
     """Return how far off the numbers of ``statistic`` are, a bin."""
     mine = np.flatnonzero([each is statistic for each in lattice.statistic])
-    item = np.full(occupancy.bins, -1, dtype=np.int64)
+    item = np.full(counts.bins, -1, dtype=np.int64)
     item[lattice.bin[mine]] = mine
     noisy = item >= 0
     at = item[noisy]
     size, scale = lattice.sizes[at], np.full(len(at), lattice.scale)
     width, shift = lattice.half_width[at], lattice.shift[at]
     reach = statistic.largest(bound.upper)
-    unit = np.ldexp(1.0, -shift) / steps_per_unit(statistic, occupancy, bound)[noisy]
+    unit = np.ldexp(1.0, -shift) / steps_per_unit(statistic, counts, bound)[noisy]
     flooring = np.where(shift < 0, 0.5, 0.0) * unit
     clamped = block_absolute_error(width, size, scale, reach / 2 / unit) * unit
     error = np.minimum(clamped + flooring + rounding_bias(statistic, bound), reach)
 
     def full(values: FloatArray) -> FloatArray:
-        result = np.zeros(occupancy.bins)
+        result = np.zeros(counts.bins)
         result[noisy] = values
         return result
 
@@ -113,7 +113,7 @@ def block_estimates(
         drawn = noise(lattice.half_width, lattice.block, np.full(blocks, lattice.scale))
     estimates: dict[Statistic, Estimate] = {}
     for statistic in sorted(statistics, key=list(Statistic).index):
-        spread = spread_of(statistic, contributions.occupancy, contributions.bound, lattice)
+        spread = spread_of(statistic, contributions.counts, contributions.bound, lattice)
         estimates[statistic] = block_estimate(
             statistic,
             contributions,
@@ -154,7 +154,7 @@ def interval_half_width(
 
 
 def block_columns(spread: Spread, lattice: BlockLattice) -> dict[str, npt.NDArray[Any]]:
-    """Return the published columns that say exactly how the noise was drawn; see RECIPE_COLUMNS."""
+    """Return the published columns that say exactly how the noise was drawn; see NOISE_COLUMNS."""
 
     def column(values: IntArray, otherwise: int) -> IntArray:
         result = np.full(len(spread.item), otherwise, dtype=np.int64)
@@ -186,6 +186,6 @@ def block_estimate(
         half_width=interval_half_width(statistic, bound, lattice, spread, interval_level),
         noise_scale=spread.scale,
         expected_error=spread.error,
-        recipe=block_columns(spread, lattice),
+        noise=block_columns(spread, lattice),
     )
     return estimate(statistic, numbers, bound, uninformative_above, mean)

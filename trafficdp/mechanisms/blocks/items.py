@@ -14,7 +14,7 @@ from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ class Items:
 
     ``start`` (I + 1,) cuts the entries by item; users rise within an item. ``cost`` is D / t: sensitivity
     over tolerance, without unit. ``statistic`` and ``bin`` (I,) name the item, ``tolerance`` (I,) is its t.
-    Statistics that can only be one number (the variance of one fix) are no items.
+    Statistics that can only be one number (the variance of one record) are no items.
     """
 
     statistic: tuple[Statistic, ...]
@@ -73,7 +73,7 @@ class Items:
         )
 
 
-def items_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
+def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
     """Return the items for releasing the statistics of ``tolerance`` in all bins, statistic by statistic.
 
     MEAN: D = U m / N; VARIANCE: U^2 k (N - k) / N^2; VEHICLE_MEAN: U / L. Raises UsageError when there is
@@ -81,27 +81,27 @@ def items_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[
     """
     for statistic, allowed in tolerance.items():
         positive(**{f"tolerance of the {statistic.value}": allowed})
-    if not tolerance or not occupancy.bins:
+    if not tolerance or not counts.bins:
         raise UsageError("there is nothing to release", expected="at least one statistic and one bin")
     upper = float(bound.upper)
-    samples = occupancy.samples_per_bin[occupancy.bin_index]
+    samples = counts.samples_per_bin[counts.bin_index]
     names: list[Statistic] = []
     bins, tolerances, sizes, users, costs = [], [], [], [], []
     for statistic, allowed in tolerance.items():
         if statistic is Statistic.MEAN:
-            change = mean_sensitivity(occupancy.count, samples, upper)
+            change = mean_sensitivity(counts.count, samples, upper)
         elif statistic is Statistic.VARIANCE:
-            change = variance_sensitivity(occupancy.count, samples, upper)
+            change = variance_sensitivity(counts.count, samples, upper)
         else:
-            change = vehicle_mean_sensitivity(occupancy.users_per_bin[occupancy.bin_index], upper)
+            change = vehicle_mean_sensitivity(counts.users_per_bin[counts.bin_index], upper)
         moves = change > 0
-        size = np.bincount(occupancy.bin_index[moves], minlength=occupancy.bins)
+        size = np.bincount(counts.bin_index[moves], minlength=counts.bins)
         some = np.flatnonzero(size)
         names += [statistic] * len(some)
         bins.append(some)
         tolerances.append(np.full(len(some), float(allowed)))
         sizes.append(size[some])
-        users.append(occupancy.user_index[moves])
+        users.append(counts.user_index[moves])
         costs.append(change[moves] / allowed)
     return Items(
         tuple(names),
@@ -110,5 +110,5 @@ def items_of(occupancy: Occupancy, bound: ContributionBound, tolerance: Mapping[
         np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
         np.concatenate(users).astype(np.int64),
         np.concatenate(costs),
-        occupancy.users,
+        counts.users,
     )

@@ -32,7 +32,7 @@ from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.rows import block_rows
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, steps_per_unit
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
 
@@ -76,7 +76,7 @@ NOTHING = BlockLattice((), _EMPTY, _EMPTY, _EMPTY, _EMPTY, 1.0)
 
 
 def to_block_lattice(
-    blocks: Blocks, occupancy: Occupancy, bound: ContributionBound, epsilon: PureDP
+    blocks: Blocks, counts: Counts, bound: ContributionBound, epsilon: PureDP
 ) -> BlockLattice:
     """Return noise of at least the planned half widths whose exact loss is at most ``epsilon``.
 
@@ -89,14 +89,14 @@ def to_block_lattice(
     names = np.array([statistic.value for statistic in blocks.items.statistic])
     for statistic in set(blocks.items.statistic):
         mine = names == statistic.value
-        per_unit[mine] = steps_per_unit(statistic, occupancy, bound)[blocks.items.bin[mine]]
+        per_unit[mine] = steps_per_unit(statistic, counts, bound)[blocks.items.bin[mine]]
     return fitted_lattice(
         blocks.items.statistic,
         blocks.items.bin,
         blocks.block,
         blocks.half_widths(wanted) * per_unit,
         epsilon,
-        lambda lattice: _units_per_user(occupancy, bound, lattice),
+        lambda lattice: _units_per_user(counts, bound, lattice),
     )
 
 
@@ -141,13 +141,13 @@ def fitted_lattice(
     return replace(lattice, scale=scale)
 
 
-def block_loss_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
+def block_loss_per_user(counts: Counts, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
     """Return every user's exact loss in pico-epsilons, up to a whole CHARGE_STEP, shape (users,).
 
     From public counts and the lattice alone, so that anyone with the counts can check a release.
     Raises UsageError when a half width or the scale is not positive.
     """
-    return loss_of_units(_units_per_user(occupancy, bound, lattice), lattice)
+    return loss_of_units(_units_per_user(counts, bound, lattice), lattice)
 
 
 def loss_of_units(units: IntArray, lattice: BlockLattice) -> IntArray:
@@ -167,14 +167,14 @@ def loss_of_units(units: IntArray, lattice: BlockLattice) -> IntArray:
     return result
 
 
-def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
+def _units_per_user(counts: Counts, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
     """Return the sum over blocks of max ceil(D_i / a_i) for every user, shape (users,)."""
     if int(lattice.half_width.min(initial=1)) < 1:
         raise UsageError("block noise is out of range", expected="half widths of at least 1")
-    total = np.zeros(occupancy.users, dtype=np.int64)
+    total = np.zeros(counts.users, dtype=np.int64)
     if not len(lattice.bin):
         return total
-    first = np.searchsorted(occupancy.bin_index, np.arange(occupancy.bins + 1))
+    first = np.searchsorted(counts.bin_index, np.arange(counts.bins + 1))
     size = np.diff(first)[lattice.bin]
     ends = np.concatenate([[0], np.cumsum(size)])
     user, unit = np.empty(ends[-1], dtype=np.int64), np.empty(ends[-1], dtype=np.int64)
@@ -187,27 +187,25 @@ def _units_per_user(occupancy: Occupancy, bound: ContributionBound, lattice: Blo
         pair = np.repeat(first[lattice.bin[start:end]] - ends[start:end], many) + np.arange(
             ends[start], ends[end]
         )
-        change = _changes(lattice.statistic[start], occupancy, bound, pair)
+        change = _changes(lattice.statistic[start], counts, bound, pair)
         change = shifted(change, np.repeat(lattice.shift[start:end], many))
         unit[here] = -(-change // np.repeat(lattice.half_width[start:end], many))
-        user[here] = occupancy.user_index[pair]
-    rows = sparse.csr_matrix((unit, user, ends), shape=(len(which), occupancy.users))
+        user[here] = counts.user_index[pair]
+    rows = sparse.csr_matrix((unit, user, ends), shape=(len(which), counts.users))
     rows.check_format()
     most = block_rows(rows, lattice.block)
     np.add.at(total, most.user, most.most)
     return total
 
 
-def _changes(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, pair: IntArray
-) -> IntArray:
+def _changes(statistic: Statistic, counts: Counts, bound: ContributionBound, pair: IntArray) -> IntArray:
     """The most that a pair moves the statistic's integer."""
-    count = occupancy.count[pair]
+    count = counts.count[pair]
     if statistic is Statistic.MEAN:
         return count * bound.steps
     if statistic is Statistic.VEHICLE_MEAN:
         return np.full(len(pair), bound.steps, dtype=np.int64)
-    samples = occupancy.samples_per_bin[occupancy.bin_index[pair]]
+    samples = counts.samples_per_bin[counts.bin_index[pair]]
     if float(vertex(count, samples).max(initial=0.0)) * float(bound.steps) ** 2 >= 2.0**62:
         raise UsageError(
             "a vehicle could move a variance by more than 64 bits hold", todo="choose a larger speed_step"

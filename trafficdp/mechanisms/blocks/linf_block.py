@@ -31,7 +31,7 @@ from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_absolute_error, block_half_width
 from trafficdp.noise.secure import group_scales
@@ -53,14 +53,14 @@ ROOM_BITS = 50
 that 64 bits cannot hold."""
 
 
-def one_block_a_cell(occupancy: Occupancy) -> IntArray:
+def one_block_a_cell(counts: Counts) -> IntArray:
     """Return the block of every bin: all slots of a cell together."""
-    return np.unique(occupancy.cell, return_inverse=True)[1].astype(np.int64)
+    return np.unique(counts.cell, return_inverse=True)[1].astype(np.int64)
 
 
-def one_block_a_bin(occupancy: Occupancy) -> IntArray:
+def one_block_a_bin(counts: Counts) -> IntArray:
     """Return the block of every bin: each its own, for several statistics of a bin together."""
-    return np.arange(occupancy.bins, dtype=np.int64)
+    return np.arange(counts.bins, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class BlockNoise:
 class LinfBlock:
     """Blocks of bins (``block_of``) with l-infinity noise; several statistics share a bin's block."""
 
-    block_of: Callable[[Occupancy], IntArray] = one_block_a_cell
+    block_of: Callable[[Counts], IntArray] = one_block_a_cell
 
     name = "linf_block"
     citation = "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010"
@@ -102,81 +102,81 @@ class LinfBlock:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: a vehicle pays the largest of its bins' losses in every block."""
-        return self.event_together(occupancy, bound, (statistic,), epsilon)
+        return self.event_together(counts, bound, (statistic,), epsilon)
 
     def event_together(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistics: tuple[Statistic, ...],
         epsilon: FloatArray,
     ) -> PrivacyEvent:
         """Return the promise for releasing all ``statistics`` of a bin at one price, ``epsilon``."""
-        plan = self.plan(occupancy, bound, statistics, epsilon)
-        entry = np.arange(len(statistics))[:, None] * occupancy.bins + occupancy.bin_index
+        plan = self.plan(counts, bound, statistics, epsilon)
+        entry = np.arange(len(statistics))[:, None] * counts.bins + counts.bin_index
         block = plan.block[entry].ravel()
         noisy = block >= 0
         # what varies without noise costs without end, which ``charge`` refuses
         bare = np.where(~noisy & (plan.units.ravel() > 0), np.inf, 0.0).reshape(len(statistics), -1)
-        user = np.tile(occupancy.user_index, len(statistics))[noisy]
+        user = np.tile(counts.user_index, len(statistics))[noisy]
         key = user * len(plan.scale) + block[noisy]
         distinct, which = np.unique(key, return_inverse=True)
         most = np.zeros(len(distinct))
         np.maximum.at(most, which, plan.units.ravel()[noisy])
         payer = np.full(len(distinct), np.iinfo(np.int64).max)
-        np.minimum.at(payer, which, np.tile(np.arange(occupancy.pairs), len(statistics))[noisy])
+        np.minimum.at(payer, which, np.tile(np.arange(counts.pairs), len(statistics))[noisy])
         cost = loss_upper_bound(most, plan.scale[distinct % max(1, len(plan.scale))])
         # one pair of the user pays for its whole block
         loss = bare.max(axis=0)
         np.add.at(loss, payer, cost)
-        return self._promise(statistics, occupancy, bound, charge(occupancy, loss))
+        return self._promise(statistics, counts, bound, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: E min(|z|, R/2), the worst truth of noise that is clipped to a range R."""
-        plan = self.plan(occupancy, bound, (statistic,), epsilon)
-        row: FloatArray = self.errors(occupancy, bound, (statistic,), plan)[0]
+        plan = self.plan(counts, bound, (statistic,), epsilon)
+        row: FloatArray = self.errors(counts, bound, (statistic,), plan)[0]
         # the error grows by at most 1 a unit of bias
         return np.minimum(row + rounding_bias(statistic, bound), statistic.largest(bound.upper))
 
     def half_width(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistic: Statistic,
         epsilon: FloatArray,
         level: float,
     ) -> FloatArray:
         """See KnownHalfWidth: the block's proved tail, and rounding of the speeds."""
-        plan = self.plan(occupancy, bound, (statistic,), epsilon)
-        row: FloatArray = self.half_widths(occupancy, bound, (statistic,), plan, level)[0]
+        plan = self.plan(counts, bound, (statistic,), epsilon)
+        row: FloatArray = self.half_widths(counts, bound, (statistic,), plan, level)[0]
         return row + rounding_bias(statistic, bound)
 
     def worst_case_bias(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See KnownHalfWidth: rounding of the speeds, and half a step where the integer is floored."""
-        plan = self.plan(occupancy, bound, (statistic,), epsilon)
-        step = integer_unit(statistic, occupancy, bound) * plan.lattice_step()
+        plan = self.plan(counts, bound, (statistic,), epsilon)
+        step = integer_unit(statistic, counts, bound) * plan.lattice_step()
         flooring: FloatArray = np.where(plan.shift < 0, step / 2, 0.0)
         return flooring + rounding_bias(statistic, bound)
 
     def errors(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistics: tuple[Statistic, ...],
         plan: BlockNoise,
     ) -> FloatArray:
         """Return the expected errors of a joint release, shape (S, G)."""
-        result: FloatArray = np.zeros((len(statistics), occupancy.bins))
+        result: FloatArray = np.zeros((len(statistics), counts.bins))
         noisy = plan.noisy.reshape(result.shape)
         for row, statistic in enumerate(statistics):
-            step = integer_unit(statistic, occupancy, bound) * plan.lattice_step().reshape(result.shape)[row]
+            step = integer_unit(statistic, counts, bound) * plan.lattice_step().reshape(result.shape)[row]
             half, block = plan.half_width.reshape(result.shape)[row], plan.block.reshape(result.shape)[row]
             limit = statistic.largest(bound.upper) / 2 / step
             if len(plan.scale):
@@ -188,16 +188,16 @@ class LinfBlock:
 
     def half_widths(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistics: tuple[Statistic, ...],
         plan: BlockNoise,
         level: float,
     ) -> FloatArray:
         """Return the half widths of intervals that hold the statistic with ``level``, shape (S, G)."""
-        result: FloatArray = np.zeros((len(statistics), occupancy.bins))
+        result: FloatArray = np.zeros((len(statistics), counts.bins))
         for row, statistic in enumerate(statistics):
-            step = integer_unit(statistic, occupancy, bound) * plan.lattice_step().reshape(result.shape)[row]
+            step = integer_unit(statistic, counts, bound) * plan.lattice_step().reshape(result.shape)[row]
             block = plan.block.reshape(result.shape)[row]
             if len(plan.scale):
                 half = block_half_width(
@@ -218,8 +218,8 @@ class LinfBlock:
         self, samples: Samples, statistics: tuple[Statistic, ...], epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
         """Return the estimates of all ``statistics``, drawn together, shape (S, G)."""
-        occupancy, bound = samples.occupancy, samples.bound
-        plan = self.plan(occupancy, bound, statistics, epsilon)
+        counts, bound = samples.counts, samples.bound
+        plan = self.plan(counts, bound, statistics, epsilon)
         contributions = samples.contributions()
         exact = np.concatenate([exact_integer(statistic, contributions) for statistic in statistics])
         up, down = np.maximum(plan.shift, 0).astype(object), np.maximum(-plan.shift, 0).astype(object)
@@ -229,16 +229,16 @@ class LinfBlock:
         drawn[noisy] = noise.block(plan.half_width[noisy], plan.block[noisy], plan.scale)
         centre = np.where(plan.shift < 0, 0.5, 0.0)
         raw = ((lattice + drawn).astype(np.float64) + centre) * plan.lattice_step()
-        raw = np.where(noisy, raw, exact.astype(np.float64)).reshape(len(statistics), occupancy.bins)
+        raw = np.where(noisy, raw, exact.astype(np.float64)).reshape(len(statistics), counts.bins)
         rows = [
-            np.clip(value * integer_unit(statistic, occupancy, bound), 0.0, statistic.largest(bound.upper))
+            np.clip(value * integer_unit(statistic, counts, bound), 0.0, statistic.largest(bound.upper))
             for statistic, value in zip(statistics, raw, strict=True)
         ]
         return np.array(rows)
 
     def plan(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         statistics: tuple[Statistic, ...],
         epsilon: FloatArray,
@@ -246,19 +246,19 @@ class LinfBlock:
         """Return the noise of a joint release, from counts alone."""
         for statistic in statistics:
             require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, occupancy)
-        change = np.array([integer_change(statistic, occupancy, bound) for statistic in statistics])
-        largest = np.array([largest_change(row, occupancy) for row in change])
+        checked_epsilon(epsilon, counts)
+        change = np.array([integer_change(statistic, counts, bound) for statistic in statistics])
+        largest = np.array([largest_change(row, counts) for row in change])
         if largest.size and float(largest.max()) >= 2.0**53:
             raise UsageError(
                 "sums of squares are too large for block noise",
-                got=f"{int(occupancy.samples_per_bin.max())} fixes in a bin",
+                got=f"{int(counts.samples_per_bin.max())} records in a bin",
                 todo="choose a larger speed_step",
             )
         each = np.tile(epsilon, (len(statistics), 1))
         varies = (largest > 0) & np.isfinite(each)
         block = np.full(largest.shape, -1, dtype=np.int64)
-        labels = np.tile(self.block_of(occupancy), (len(statistics), 1))
+        labels = np.tile(self.block_of(counts), (len(statistics), 1))
         distinct, block[varies] = np.unique(labels[varies], return_inverse=True)
         size = np.bincount(block[varies], minlength=len(distinct)).astype(np.int64)
         least = np.full(len(distinct), np.inf)
@@ -273,12 +273,12 @@ class LinfBlock:
         shift[varies] = _shift(
             largest[varies], np.clip(ROOM_BITS - room, LEAST_BITS, MOST_BITS)[block[varies]]
         )
-        fine, biggest = _refined(change, shift[:, occupancy.bin_index]), _refined(largest, shift)
+        fine, biggest = _refined(change, shift[:, counts.bin_index]), _refined(largest, shift)
         # rounded down, so that n_g / s never exceeds eps_g
         units = np.ones(largest.shape)
         units[varies] = np.floor(np.nextafter(scale[block[varies]] * each[varies], 0.0) * (1 - 2.0**-50))
         half_width = np.maximum(np.ceil(biggest / np.maximum(units, 1.0)), 1.0)
-        per_pair = np.ceil(fine / half_width[:, occupancy.bin_index])
+        per_pair = np.ceil(fine / half_width[:, counts.bin_index])
         return BlockNoise(
             block.ravel(), half_width.astype(np.int64).ravel(), shift.ravel(), size, scale, per_pair
         )
@@ -286,15 +286,15 @@ class LinfBlock:
     def _promise(
         self,
         statistics: tuple[Statistic, ...],
-        occupancy: Occupancy,
+        counts: Counts,
         bound: ContributionBound,
         loss: IntArray,
     ) -> PrivacyEvent:
         sensitivity = {}
         for statistic in statistics:
-            largest = largest_change(integer_change(statistic, occupancy, bound), occupancy)
-            sensitivity[statistic] = largest * integer_unit(statistic, occupancy, bound)
-        event = promise(self.name, statistics[0], occupancy, bound, sensitivity[statistics[0]], loss)
+            largest = largest_change(integer_change(statistic, counts, bound), counts)
+            sensitivity[statistic] = largest * integer_unit(statistic, counts, bound)
+        event = promise(self.name, statistics[0], counts, bound, sensitivity[statistics[0]], loss)
         return PrivacyEvent(
             **{**vars(event), "statistics": statistics, "sensitivity": sensitivity},
         )

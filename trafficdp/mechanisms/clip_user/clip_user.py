@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
-from trafficdp.mechanisms.blocks.canonical_occupancy import in_canonical_order
+from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.mechanisms.clip_user.error import bin_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 IntArray = npt.NDArray[np.int64]
@@ -57,16 +57,16 @@ class Ceiling:
 
 
 def ceiling(
-    occupancy: Occupancy, bound: ContributionBound, epsilon: float, statistics: Sequence[Statistic]
+    counts: Counts, bound: ContributionBound, epsilon: float, statistics: Sequence[Statistic]
 ) -> Ceiling:
     """Return E: each statistic's largest U m*/(N eps) (or its variance form) over bins, nothing dropped."""
     positive(epsilon=epsilon)
     upper = float(bound.upper)
-    none = np.zeros(occupancy.bins, dtype=np.int64)
+    none = np.zeros(counts.bins, dtype=np.int64)
     errors = tuple(
         float(
             bin_error(
-                statistic, none, occupancy.samples_per_bin, occupancy.largest_count_per_bin, upper, epsilon
+                statistic, none, counts.samples_per_bin, counts.largest_count_per_bin, upper, epsilon
             ).max()
         )
         for statistic in statistics
@@ -75,7 +75,7 @@ def ceiling(
 
 
 def clip_user(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     epsilon: float,
     statistics: Sequence[Statistic] = (Statistic.MEAN,),
@@ -85,15 +85,15 @@ def clip_user(
     The loss is then K * epsilon a statistic (or the exact ledger with the kept counts, never more).
     Raises UsageError for an epsilon that is not positive.
     """
-    ordered = in_canonical_order(occupancy, bound)
-    limit = ceiling(ordered.occupancy, bound, epsilon, statistics)
-    found = _greedy(ordered.occupancy, limit)
+    ordered = in_canonical_order(counts, bound)
+    limit = ceiling(ordered.counts, bound, epsilon, statistics)
+    found = _greedy(ordered.counts, limit)
     return Suppression(ordered.to_given(found.kept), found.bins_per_user)
 
 
-def _greedy(occupancy: Occupancy, limit: Ceiling) -> Suppression:
-    state = _State(occupancy)
-    most = int(occupancy.bins_per_user.max(initial=0))
+def _greedy(counts: Counts, limit: Ceiling) -> Suppression:
+    state = _State(counts)
+    most = int(counts.bins_per_user.max(initial=0))
     while most > 0:
         before = state.kept.copy()
         for user in np.flatnonzero(state.bins_left == most):
@@ -106,23 +106,23 @@ def _greedy(occupancy: Occupancy, limit: Ceiling) -> Suppression:
 class _State:
     """Kept pairs, and for every bin what an error needs: samples dropped and the two largest kept counts."""
 
-    def __init__(self, occupancy: Occupancy) -> None:
-        self._samples = occupancy.samples_per_bin
-        self._count = occupancy.count
-        self._bin = occupancy.bin_index
-        self.kept = np.ones(occupancy.pairs, dtype=np.bool_)
-        self.bins_left = occupancy.bins_per_user.copy()
-        self._dropped = np.zeros(occupancy.bins, dtype=np.int64)
+    def __init__(self, counts: Counts) -> None:
+        self._samples = counts.samples_per_bin
+        self._count = counts.count
+        self._bin = counts.bin_index
+        self.kept = np.ones(counts.pairs, dtype=np.bool_)
+        self.bins_left = counts.bins_per_user.copy()
+        self._dropped = np.zeros(counts.bins, dtype=np.int64)
         # pairs by user, and the pairs of every bin (they lie together)
-        order = np.argsort(occupancy.user_index, kind="stable")
-        ends = np.cumsum(occupancy.bins_per_user)
+        order = np.argsort(counts.user_index, kind="stable")
+        ends = np.cumsum(counts.bins_per_user)
         self._pairs_of = [
-            order[end - size : end] for size, end in zip(occupancy.bins_per_user, ends, strict=True)
+            order[end - size : end] for size, end in zip(counts.bins_per_user, ends, strict=True)
         ]
-        self._bin_start = np.searchsorted(self._bin, np.arange(occupancy.bins + 1))
-        self._largest = np.zeros(occupancy.bins, dtype=np.int64)
-        self._second = np.zeros(occupancy.bins, dtype=np.int64)
-        for each in range(occupancy.bins):
+        self._bin_start = np.searchsorted(self._bin, np.arange(counts.bins + 1))
+        self._largest = np.zeros(counts.bins, dtype=np.int64)
+        self._second = np.zeros(counts.bins, dtype=np.int64)
+        for each in range(counts.bins):
             self._refresh(each)
 
     def drop_cheapest(self, user: int, limit: Ceiling) -> bool:

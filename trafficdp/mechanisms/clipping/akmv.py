@@ -35,7 +35,7 @@ from trafficdp.mechanisms.moment import (
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -60,26 +60,26 @@ class AKMV:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: every visitor of a bin pays its epsilon."""
         require_statistic(self.name, statistic, self.statistics)
-        loss = checked_epsilon(epsilon, occupancy)[occupancy.bin_index]
+        loss = checked_epsilon(epsilon, counts)[counts.bin_index]
         # refused here, from counts, if the widest noise could not be drawn: later it would tell of T
         widest = first_moment(bound) if statistic is Statistic.MEAN else second_moment(bound)
-        laplace_scale(widest.steps * occupancy.largest_count_per_bin, epsilon / 4)
-        sensitivity = np.full(occupancy.bins, statistic.largest(bound.upper))
-        return promise(self.name, statistic, occupancy, bound, sensitivity, charge(occupancy, loss))
+        laplace_scale(widest.steps * counts.largest_count_per_bin, epsilon / 4)
+        sensitivity = np.full(counts.bins, statistic.largest(bound.upper))
+        return promise(self.name, statistic, counts, bound, sensitivity, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism. No formula: T may be anywhere, so that values exist for which nothing is learnt.
 
         Returns the trivial bound, the whole range (U or U^2/4); compare it by simulation.
         """
         require_statistic(self.name, statistic, self.statistics)
-        noiseless = np.isinf(checked_epsilon(epsilon, occupancy))
+        noiseless = np.isinf(checked_epsilon(epsilon, counts))
         return np.where(noiseless, rounding_bias(statistic, bound), statistic.largest(bound.upper))
 
     def estimate(
@@ -87,33 +87,33 @@ class AKMV:
     ) -> FloatArray:
         """See Mechanism."""
         require_statistic(self.name, statistic, self.statistics)
-        occupancy, bound = samples.occupancy, samples.bound
-        checked_epsilon(epsilon, occupancy)
+        counts, bound = samples.counts, samples.bound
+        checked_epsilon(epsilon, counts)
         contributions = samples.contributions()
         if statistic is Statistic.MEAN:
-            return _mean(occupancy, first_moment(bound), first_totals(contributions), epsilon, noise)
+            return _mean(counts, first_moment(bound), first_totals(contributions), epsilon, noise)
         half = epsilon / 2
-        mean = _mean(occupancy, first_moment(bound), first_totals(contributions), half, noise)
-        second = _mean(occupancy, second_moment(bound), second_totals(contributions), half, noise)
+        mean = _mean(counts, first_moment(bound), first_totals(contributions), half, noise)
+        second = _mean(counts, second_moment(bound), second_totals(contributions), half, noise)
         return variance_from(mean, second, float(bound.upper))
 
 
 def _mean(
-    occupancy: Occupancy, moment: Moment, total: IntArray, epsilon: FloatArray, noise: NoiseSource
+    counts: Counts, moment: Moment, total: IntArray, epsilon: FloatArray, noise: NoiseSource
 ) -> FloatArray:
-    check_sums(moment, int(occupancy.samples_per_bin.max(initial=0)))
-    users = occupancy.users_per_bin
+    check_sums(moment, int(counts.samples_per_bin.max(initial=0)))
+    users = counts.users_per_bin
     rank = np.maximum(users - clipping_rank(epsilon), 0)
     # an infinite epsilon keeps everything: the rank of the largest sum, and the end of its cell
     rank = np.where(np.isfinite(epsilon), rank, users)
-    order = np.lexsort((total, occupancy.bin_index))
+    order = np.lexsort((total, counts.bin_index))
     start = np.concatenate([[0], np.cumsum(users)]).astype(np.int64)
-    high = moment.steps * occupancy.largest_count_per_bin
+    high = moment.steps * counts.largest_count_per_bin
     with np.errstate(over="ignore"):
         scale = np.minimum(4.0 / epsilon, 2.0**60)
     threshold = exponential_quantile(total[order], start, np.zeros_like(high), high, rank, scale, noise)
     threshold = np.where(np.isfinite(epsilon), threshold, high)
-    clipped = np.minimum(total, threshold[occupancy.bin_index])
+    clipped = np.minimum(total, threshold[counts.bin_index])
     noisy = noise.discrete_laplace(laplace_scale(threshold, epsilon / 2))
-    np.add.at(noisy, occupancy.bin_index, clipped)
-    return np.clip(noisy * (moment.unit / occupancy.samples_per_bin), 0.0, moment.upper)
+    np.add.at(noisy, counts.bin_index, clipped)
+    return np.clip(noisy * (moment.unit / counts.samples_per_bin), 0.0, moment.upper)

@@ -28,7 +28,7 @@ from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -50,77 +50,77 @@ class DirectClipping:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: exact personal losses."""
-        _, change, scale = self._plan(occupancy, bound, statistic, epsilon)
-        loss = laplace_loss(change, scale[occupancy.bin_index])
-        sensitivity = _largest(occupancy, change) * _unit(occupancy, bound)
-        return promise(self.name, statistic, occupancy, bound, sensitivity, charge(occupancy, loss))
+        _, change, scale = self._plan(counts, bound, statistic, epsilon)
+        loss = laplace_loss(change, scale[counts.bin_index])
+        sensitivity = _largest(counts, change) * _unit(counts, bound)
+        return promise(self.name, statistic, counts, bound, sensitivity, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: bias 2 U beta and noise, at the worst truth."""
-        (term,) = self.noise_terms(occupancy, bound, statistic, epsilon)
+        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
         return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
-        low, _, scale = self._plan(occupancy, bound, statistic, epsilon)
+        low, _, scale = self._plan(counts, bound, statistic, epsilon)
         reach = statistic.largest(bound.upper)
-        lost = np.bincount(occupancy.bin_index, low * occupancy.count, occupancy.bins)
-        bias = 2 * float(bound.upper) * float(bound.step) * lost / occupancy.samples_per_bin
+        lost = np.bincount(counts.bin_index, low * counts.count, counts.bins)
+        bias = 2 * float(bound.upper) * float(bound.step) * lost / counts.samples_per_bin
         rounded = np.minimum(bias + rounding_bias(statistic, bound), reach)
-        return (NoiseTerm(scale, _unit(occupancy, bound), rounded),)
+        return (NoiseTerm(scale, _unit(counts, bound), rounded),)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
         """See Mechanism."""
-        occupancy, bound = samples.occupancy, samples.bound
-        low, _, scale = self._plan(occupancy, bound, statistic, epsilon)
-        per_sample = np.repeat(low, occupancy.count)
+        counts, bound = samples.counts, samples.bound
+        low, _, scale = self._plan(counts, bound, statistic, epsilon)
+        per_sample = np.repeat(low, counts.count)
         value = np.clip(samples.value, per_sample, bound.steps - per_sample)
-        owner = np.repeat(occupancy.bin_index, occupancy.count)
-        total, squares = (np.zeros(occupancy.bins, dtype=np.int64) for _ in range(2))
+        owner = np.repeat(counts.bin_index, counts.count)
+        total, squares = (np.zeros(counts.bins, dtype=np.int64) for _ in range(2))
         np.add.at(total, owner, value)
         np.add.at(squares, owner, value**2)
-        exact = occupancy.samples_per_bin.astype(object) * squares - total.astype(object) ** 2
+        exact = counts.samples_per_bin.astype(object) * squares - total.astype(object) ** 2
         noisy = (exact + noise.discrete_laplace(scale)).astype(np.float64)
-        result: FloatArray = np.clip(noisy * _unit(occupancy, bound), 0.0, statistic.largest(bound.upper))
+        result: FloatArray = np.clip(noisy * _unit(counts, bound), 0.0, statistic.largest(bound.upper))
         return result
 
     def _plan(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Steps cut from either end of every sample (P,), changes of N Q - S^2 (P,), scales (G,)."""
         require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, occupancy)
-        check_sums(second_moment(bound), int(occupancy.samples_per_bin.max(initial=0)))
-        count, bin_index, steps = occupancy.count, occupancy.bin_index, bound.steps
-        threshold = worst_case_threshold(count, bin_index, occupancy.bins, epsilon)[bin_index]
+        checked_epsilon(epsilon, counts)
+        check_sums(second_moment(bound), int(counts.samples_per_bin.max(initial=0)))
+        count, bin_index, steps = counts.count, counts.bin_index, bound.steps
+        threshold = worst_case_threshold(count, bin_index, counts.bins, epsilon)[bin_index]
         # inward to whole steps, at most to the middle: ceil((steps m - T)/(2 m))
         cut = -(-steps * np.maximum(count - threshold, 0) // (2 * count))
         low = np.minimum(cut, steps // 2)
         high = steps - low
         exact = clipped_variance_sensitivity(
-            count, low.astype(np.float64), high.astype(np.float64), bin_index, occupancy.bins
+            count, low.astype(np.float64), high.astype(np.float64), bin_index, counts.bins
         )
         # a whole number up to rounding of a few units in the last place
-        raw = exact * occupancy.samples_per_bin[bin_index].astype(np.float64) ** 2
+        raw = exact * counts.samples_per_bin[bin_index].astype(np.float64) ** 2
         change = np.ceil(raw * (1 + 2.0**-46) - 2.0**-20).astype(np.int64)
-        return low, change, laplace_scale(_largest(occupancy, change), epsilon)
+        return low, change, laplace_scale(_largest(counts, change), epsilon)
 
 
-def _largest(occupancy: Occupancy, change: IntArray) -> IntArray:
-    largest = np.zeros(occupancy.bins, dtype=np.int64)
-    np.maximum.at(largest, occupancy.bin_index, change)
+def _largest(counts: Counts, change: IntArray) -> IntArray:
+    largest = np.zeros(counts.bins, dtype=np.int64)
+    np.maximum.at(largest, counts.bin_index, change)
     return largest
 
 
-def _unit(occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+def _unit(counts: Counts, bound: ContributionBound) -> FloatArray:
     """One step of N Q - S^2 in the variance's unit: q^2/N^2."""
-    return float(bound.step) ** 2 / occupancy.samples_per_bin.astype(np.float64) ** 2
+    return float(bound.step) ** 2 / counts.samples_per_bin.astype(np.float64) ** 2

@@ -35,7 +35,7 @@ from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
@@ -84,30 +84,30 @@ class WorstCaseClipping:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism. A vehicle pays width/scale a bin: less than epsilon if its interval is narrower."""
-        loss = np.zeros(occupancy.pairs)
+        loss = np.zeros(counts.pairs)
         moves = []
-        for moment, part in self._parts(occupancy, bound, statistic, epsilon):
-            clipping = self.clipping(occupancy, moment, part)
-            loss = loss + laplace_loss(clipping.width, clipping.scale[occupancy.bin_index])
-            widest = np.zeros(occupancy.bins)
-            np.maximum.at(widest, occupancy.bin_index, clipping.width * moment.unit)
-            moves.append(widest / occupancy.samples_per_bin)
+        for moment, part in self._parts(counts, bound, statistic, epsilon):
+            clipping = self.clipping(counts, moment, part)
+            loss = loss + laplace_loss(clipping.width, clipping.scale[counts.bin_index])
+            widest = np.zeros(counts.bins)
+            np.maximum.at(widest, counts.bin_index, clipping.width * moment.unit)
+            moves.append(widest / counts.samples_per_bin)
         loss = np.where(loss > 0, round_up(loss), 0.0)
         sensitivity = moves[0]
         if statistic is Statistic.VARIANCE:
             combined = moves[1] + float(bound.upper) * moves[0]
             sensitivity = np.minimum(combined, statistic.largest(bound.upper))
-        return promise(self.name, statistic, occupancy, bound, sensitivity, charge(occupancy, loss))
+        return promise(self.name, statistic, counts, bound, sensitivity, charge(counts, loss))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism. Variance: |e2| + U |e1| of the two moments."""
-        parts = self._parts(occupancy, bound, statistic, epsilon)
-        terms = [self._term(occupancy, moment, part) for moment, part in parts]
+        parts = self._parts(counts, bound, statistic, epsilon)
+        terms = [self._term(counts, moment, part) for moment, part in parts]
         reach = statistic.largest(bound.upper)
         rounding = rounding_bias(statistic, bound)
         if statistic is Statistic.MEAN:
@@ -122,11 +122,11 @@ class WorstCaseClipping:
         return np.minimum(second + float(bound.upper) * first + rounding, reach)
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms: for a variance |e2| + U |e1|."""
-        parts = self._parts(occupancy, bound, statistic, epsilon)
-        terms = [self._term(occupancy, moment, part) for moment, part in parts]
+        parts = self._parts(counts, bound, statistic, epsilon)
+        terms = [self._term(counts, moment, part) for moment, part in parts]
         weights = (1.0,) if statistic is Statistic.MEAN else (float(bound.upper), 1.0)
         # rounding of the speeds counts once
         rounding = (rounding_bias(statistic, bound), 0.0)
@@ -140,39 +140,39 @@ class WorstCaseClipping:
     ) -> FloatArray:
         """See Mechanism. A bin with fewer than ceil(2/eps) vehicles is U/2 under the paper's T."""
         contributions = samples.contributions()
-        occupancy, bound = samples.occupancy, samples.bound
-        parts = self._parts(occupancy, bound, statistic, epsilon)
+        counts, bound = samples.counts, samples.bound
+        parts = self._parts(counts, bound, statistic, epsilon)
         totals = [first_totals(contributions), second_totals(contributions)]
         found = [
-            self._release(occupancy, moment, total, part, noise)
+            self._release(counts, moment, total, part, noise)
             for (moment, part), total in zip(parts, totals, strict=False)
         ]
         if statistic is Statistic.MEAN:
             return found[0]
         return variance_from(found[0], found[1], float(bound.upper))
 
-    def clipping(self, occupancy: Occupancy, moment: Moment, epsilon: FloatArray) -> Clipping:
+    def clipping(self, counts: Counts, moment: Moment, epsilon: FloatArray) -> Clipping:
         """Return where every vehicle's total is clipped and how much noise follows, from counts alone.
 
         Raises UsageError when a bin's sum could leave 62 bits.
         """
-        check_sums(moment, int(occupancy.samples_per_bin.max(initial=0)))
-        threshold = self._threshold(occupancy, moment, epsilon)
-        reach = moment.steps * occupancy.count
-        cut = clip_cut(occupancy.count, occupancy.bin_index, threshold, moment.steps)
+        check_sums(moment, int(counts.samples_per_bin.max(initial=0)))
+        threshold = self._threshold(counts, moment, epsilon)
+        reach = moment.steps * counts.count
+        cut = clip_cut(counts.count, counts.bin_index, threshold, moment.steps)
         # T = 0 keeps nothing: all of the reach is cut, and the bin is U/2
-        kept = threshold[occupancy.bin_index] > 0
+        kept = threshold[counts.bin_index] > 0
         width = np.where(kept, reach - 2 * cut, 0)
-        widest = np.zeros(occupancy.bins, dtype=np.int64)
-        np.maximum.at(widest, occupancy.bin_index, width)
+        widest = np.zeros(counts.bins, dtype=np.int64)
+        np.maximum.at(widest, counts.bin_index, width)
         return Clipping(moment, np.where(kept, cut, -1), width, laplace_scale(widest, epsilon))
 
     def _parts(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> list[tuple[Moment, FloatArray]]:
         """The moments that a statistic needs, each with its epsilon; their sum is at most ``epsilon``."""
         require_statistic(self.name, statistic, self.statistics)
-        checked_epsilon(epsilon, occupancy)
+        checked_epsilon(epsilon, counts)
         if statistic is Statistic.MEAN:
             return [(first_moment(bound), epsilon)]
         first = epsilon * MEAN_SHARE
@@ -182,34 +182,34 @@ class WorstCaseClipping:
         second = np.where(np.isfinite(epsilon), rest, epsilon)
         return [(first_moment(bound), first), (second_moment(bound), second)]
 
-    def _threshold(self, occupancy: Occupancy, moment: Moment, epsilon: FloatArray) -> IntArray:
-        count, bin_index, bins = occupancy.count, occupancy.bin_index, occupancy.bins
+    def _threshold(self, counts: Counts, moment: Moment, epsilon: FloatArray) -> IntArray:
+        count, bin_index, bins = counts.count, counts.bin_index, counts.bins
         if not self.least_exact_error:
             return moment.steps * worst_case_threshold(count, bin_index, bins, epsilon)
         finite = np.isfinite(epsilon)
         best = least_error_threshold(count, bin_index, bins, np.where(finite, epsilon, 1.0))
-        largest = moment.steps * occupancy.largest_count_per_bin
+        largest = moment.steps * counts.largest_count_per_bin
         steps = np.clip(np.rint(best * moment.steps), 1, largest).astype(np.int64)
         return np.where(finite, steps, largest)
 
-    def _term(self, occupancy: Occupancy, moment: Moment, epsilon: FloatArray) -> NoiseTerm:
+    def _term(self, counts: Counts, moment: Moment, epsilon: FloatArray) -> NoiseTerm:
         """The error of one moment, in its own unit, but for rounding of the speeds."""
-        clipping = self.clipping(occupancy, moment, epsilon)
-        per_unit = moment.unit / occupancy.samples_per_bin
-        lost = np.where(clipping.cut < 0, moment.steps * occupancy.count / 2, clipping.cut)
-        bias = np.bincount(occupancy.bin_index, lost, occupancy.bins) * per_unit
+        clipping = self.clipping(counts, moment, epsilon)
+        per_unit = moment.unit / counts.samples_per_bin
+        lost = np.where(clipping.cut < 0, moment.steps * counts.count / 2, clipping.cut)
+        bias = np.bincount(counts.bin_index, lost, counts.bins) * per_unit
         return NoiseTerm(clipping.scale, per_unit, bias)
 
     def _release(
-        self, occupancy: Occupancy, moment: Moment, total: IntArray, epsilon: FloatArray, noise: NoiseSource
+        self, counts: Counts, moment: Moment, total: IntArray, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
-        clipping = self.clipping(occupancy, moment, epsilon)
+        clipping = self.clipping(counts, moment, epsilon)
         constant = clipping.cut < 0
         cut = np.where(constant, 0, clipping.cut)
-        clipped = np.where(constant, 0, np.clip(total, cut, moment.steps * occupancy.count - cut))
+        clipped = np.where(constant, 0, np.clip(total, cut, moment.steps * counts.count - cut))
         noisy = noise.discrete_laplace(clipping.scale)
-        np.add.at(noisy, occupancy.bin_index, clipped)
-        value = noisy * (moment.unit / occupancy.samples_per_bin)
-        empty = np.zeros(occupancy.bins, dtype=bool)
-        empty[occupancy.bin_index[constant]] = True
+        np.add.at(noisy, counts.bin_index, clipped)
+        value = noisy * (moment.unit / counts.samples_per_bin)
+        empty = np.zeros(counts.bins, dtype=bool)
+        empty[counts.bin_index[constant]] = True
         return np.where(empty, moment.upper / 2, np.clip(value, 0.0, moment.upper))

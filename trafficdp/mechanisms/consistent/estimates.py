@@ -1,8 +1,8 @@
 """Estimates by block noise, the means made consistent with noisy means over their H3 parents.
 
 Theorem (REPLACE_USER_VALUES). A parent's integer is the sum of those of its children, so vehicle l moves it
-by at most K m_{P,l}, m_{P,l} its fixes in all of them: it is one more item of a block, and what all the draws
-cost is ``block_loss_per_user`` over the G bins and P parents (``blocks.estimates``). All that follows
+by at most K m_{P,l}, m_{P,l} its records in all of them: it is one more item of a block, and what all the
+draws cost is ``block_loss_per_user`` over the G bins and P parents (``blocks.estimates``). All that follows
 is post-processing of these draws: exact least squares over every parent and its children
 (``tree``), on numbers that are not clamped, with the variances of the block noise,
 s^2 (d + 1)(d + 2)/3 times the squares of the half widths; then clamping. Parents are not published.
@@ -41,7 +41,7 @@ from trafficdp.mechanisms.consistent.tree import Tree, make_consistent
 from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.publish import Drawn, estimate, rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_combination import combination_absolute_error, combination_half_width
 from trafficdp.privacy.release import Estimate
@@ -61,7 +61,7 @@ class FamilySpread:
     ones, bounds where there is a parent; ``bias`` (C,) that of the consistent children.
     """
 
-    occupancy: Occupancy
+    counts: Counts
     bound: ContributionBound
     lattice: BlockLattice
     parents: Parents
@@ -86,15 +86,15 @@ class FamilySpread:
 
 
 def family_spread(
-    occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice, parents: Parents
+    counts: Counts, bound: ContributionBound, lattice: BlockLattice, parents: Parents
 ) -> FamilySpread:
     """Return the noise of the means; ``lattice`` names parent p as bin G + p."""
-    bins, children, reach = occupancy.bins, parents.children, float(Statistic.MEAN.largest(bound.upper))
-    raw = spread_of(Statistic.MEAN, parents.beside(occupancy), bound, lattice)
+    bins, children, reach = counts.bins, parents.children, float(Statistic.MEAN.largest(bound.upper))
+    raw = spread_of(Statistic.MEAN, parents.beside(counts), bound, lattice)
     half = np.zeros(len(raw.item))
     half[raw.noisy] = lattice.half_width[raw.item[raw.noisy]] * raw.unit[raw.noisy]
-    found = combine(parents, occupancy.samples_per_bin, half)
-    flooring = combined_bias(parents, occupancy.samples_per_bin, found, raw.flooring)
+    found = combine(parents, counts.samples_per_bin, half)
+    flooring = combined_bias(parents, counts.samples_per_bin, found, raw.flooring)
     bias = flooring + rounding_bias(Statistic.MEAN, bound)
     size = lattice.sizes[raw.item[children]]
     noise = combination_absolute_error(found.absolute, size, lattice.scale, np.full(len(children), reach / 2))
@@ -103,14 +103,14 @@ def family_spread(
     scale[children] = found.absolute * (lattice.scale * (size + 1) + 1.5)
     error[children] = np.minimum(noise + bias, reach)
     final = replace(final, scale=scale, error=error)
-    return FamilySpread(occupancy, bound, lattice, parents, raw, final, found, bias)
+    return FamilySpread(counts, bound, lattice, parents, raw, final, found, bias)
 
 
 def consistent_values(family: FamilySpread, raw: FloatArray) -> FloatArray:
     """Return the consistent numbers of G bins from the noisy ones of G bins and P parents, not clamped."""
     parents, lattice = family.parents, family.lattice
     bins, children = len(parents.of), parents.children
-    samples = family.occupancy.samples_per_bin[children]
+    samples = family.counts.samples_per_bin[children]
     whole = np.zeros(parents.number, dtype=np.int64)
     np.add.at(whole, parents.of[children], samples)
     nodes = np.concatenate([children, bins + np.arange(parents.number)])
@@ -141,7 +141,7 @@ def consistent_estimates(
 
     Two-sided intervals hold the sample statistic of the clipped speeds with at least ``interval_level``.
     """
-    occupancy, bound = contributions.occupancy, contributions.bound
+    counts, bound = contributions.counts, contributions.bound
     blocks = len(np.unique(lattice.block))
     drawn = np.zeros(0, dtype=np.int64)
     if blocks:
@@ -149,14 +149,14 @@ def consistent_estimates(
     estimates: dict[Statistic, Estimate] = {}
     for statistic in sorted(statistics, key=list(Statistic).index):
         if statistic is Statistic.MEAN:
-            family = family_spread(occupancy, bound, lattice, parents)
+            family = family_spread(counts, bound, lattice, parents)
             estimates[statistic] = _means(contributions, family, drawn, interval_level, uninformative_above)
             continue
         estimates[statistic] = block_estimate(
             statistic,
             contributions,
             lattice,
-            spread_of(statistic, occupancy, bound, lattice),
+            spread_of(statistic, counts, bound, lattice),
             drawn,
             interval_level,
             uninformative_above,
@@ -186,6 +186,6 @@ def _means(
         half_width=width,
         noise_scale=family.final.scale,
         expected_error=family.final.error,
-        recipe=block_columns(family.final, family.lattice),
+        noise=block_columns(family.final, family.lattice),
     )
     return estimate(statistic, numbers, bound, uninformative_above)

@@ -40,7 +40,7 @@ class Combination:
 
 
 def combine(parents: Parents, samples: IntArray, reach: FloatArray) -> Combination:
-    """Return how the noises combine; ``samples`` (G,) are fixes, ``reach`` (G + P,) the W of all."""
+    """Return how the noises combine; ``samples`` (G,) are records, ``reach`` (G + P,) the W of all."""
     bins, of, weight = len(parents.of), parents.of[parents.children], parents.weights(samples)
     child, above = reach[parents.children], reach[bins:]
     part = (weight * child) ** 2

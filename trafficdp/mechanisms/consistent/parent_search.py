@@ -29,7 +29,7 @@ from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.blocks.partition import loads
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,9 +54,9 @@ class Measured:
     families: int
 
 
-def measure_parents(plain: Blocks, occupancy: Occupancy, upper: float) -> Measured:
-    """Return the parents to measure beside ``plain``, the blocks of all bins of ``occupancy``."""
-    search = _Search(plain, occupancy, upper)
+def measure_parents(plain: Blocks, counts: Counts, upper: float) -> Measured:
+    """Return the parents to measure beside ``plain``, the blocks of all bins of ``counts``."""
+    search = _Search(plain, counts, upper)
     best, value = search.evaluated([]), 0.0
     for cap in CAPS if search.families else ():
         found = search.evaluated(search.greedy(cap))
@@ -77,16 +77,16 @@ class _Choice:
 
 
 class _Search:
-    def __init__(self, plain: Blocks, occupancy: Occupancy, upper: float) -> None:
-        self._plain, self._occupancy = plain, occupancy
-        family = h3_families(occupancy)
+    def __init__(self, plain: Blocks, counts: Counts, upper: float) -> None:
+        self._plain, self._counts = plain, counts
+        family = h3_families(counts)
         items = plain.items
         mean = np.flatnonzero([each is Statistic.MEAN for each in items.statistic])
         # the item of every bin's mean
-        self._item = np.full(occupancy.bins, -1, dtype=np.int64)
+        self._item = np.full(counts.bins, -1, dtype=np.int64)
         self._item[items.bin[mean]] = mean
         if not len(mean):
-            family = np.full(occupancy.bins, -1, dtype=np.int64)
+            family = np.full(counts.bins, -1, dtype=np.int64)
         self._tolerance = float(items.tolerance[mean[0]]) if len(mean) else 1.0
         self._all = int(family.max(initial=-1)) + 1
         size = np.bincount(family[family >= 0], minlength=self._all)
@@ -104,17 +104,17 @@ class _Search:
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """Of every family: where its users begin; users, D_P/t of each, and the largest D_c/t."""
-        occupancy, parents = self._occupancy, self._parents
-        both = parents.beside(occupancy)
-        above = np.flatnonzero(both.bin_index >= occupancy.bins)
-        parent = both.bin_index[above] - occupancy.bins
+        counts, parents = self._counts, self._parents
+        both = parents.beside(counts)
+        above = np.flatnonzero(both.bin_index >= counts.bins)
+        parent = both.bin_index[above] - counts.bins
         samples = both.samples_per_bin
         cost = self._unit * both.count[above] / samples[both.bin_index[above]]
-        below = np.flatnonzero(parents.of[occupancy.bin_index] >= 0)
-        key = parents.of[occupancy.bin_index[below]] * occupancy.users + occupancy.user_index[below]
+        below = np.flatnonzero(parents.of[counts.bin_index] >= 0)
+        key = parents.of[counts.bin_index[below]] * counts.users + counts.user_index[below]
         most = np.zeros(len(above))
-        place = np.searchsorted(parent * occupancy.users + both.user_index[above], key)
-        own = self._unit * occupancy.count[below] / samples[occupancy.bin_index[below]]
+        place = np.searchsorted(parent * counts.users + both.user_index[above], key)
+        own = self._unit * counts.count[below] / samples[counts.bin_index[below]]
         np.maximum.at(most, place, own)
         start = np.searchsorted(parent, np.arange(parents.number + 1))
         return start.astype(np.int64), both.user_index[above], cost, most
@@ -124,13 +124,13 @@ class _Search:
         """Standard deviation over E of the average over each family in plain blocks."""
         d = self._plain.size[self._item[self._parents.children]]
         variance = 4 * (d + 2) / (3 * (d + 1))
-        weight = self._parents.weights(self._occupancy.samples_per_bin)
+        weight = self._parents.weights(self._counts.samples_per_bin)
         return np.asarray(np.sqrt(self._parents.total(weight**2 * variance)))
 
     @cached_property
     def _squares(self) -> FloatArray:
         """sum w_c^2 of every family."""
-        return self._parents.total(self._parents.weights(self._occupancy.samples_per_bin) ** 2)
+        return self._parents.total(self._parents.weights(self._counts.samples_per_bin) ** 2)
 
     @cached_property
     def _order(self) -> list[int]:
@@ -206,7 +206,7 @@ class _Search:
         length = np.array([len(part) for part in parts], dtype=np.int64)
         joined = Items(
             (*items.statistic, *[Statistic.MEAN] * len(chosen)),
-            np.concatenate([items.bin, self._occupancy.bins + np.arange(len(chosen))]),
+            np.concatenate([items.bin, self._counts.bins + np.arange(len(chosen))]),
             np.concatenate([items.tolerance, theta * self._tolerance]),
             np.concatenate([items.start, items.start[-1] + np.cumsum(length)]),
             np.concatenate([items.user, user[entries].astype(np.int64)]),
@@ -220,7 +220,7 @@ class _Search:
 
     def result(self, best: _Choice) -> Measured:
         items, block = self._extended(best.chosen, best.theta)
-        of = np.full(self._occupancy.bins, -1, dtype=np.int64)
+        of = np.full(self._counts.bins, -1, dtype=np.int64)
         for place, family in enumerate(best.chosen):
             of[self._members[family]] = place
         blocks = Blocks(items, block, loads(items, block), self._plain.lower_bound)

@@ -1,6 +1,6 @@
 """Which released bins have a parent that is measured beside them: the H3 cell one resolution coarser.
 
-A parent's statistic is the mean over the fixes of its released children, so the weights N_c/N_P of the
+A parent's statistic is the mean over the records of its released children, so the weights N_c/N_P of the
 children add up to 1 and children make up their parent, whatever else lies in its hexagon. Counts and cells
 alone decide, so this is public under the counts assumption.
 """
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
+from trafficdp.model.counts import Counts
 from trafficdp.model.mosaic import resolution_of
-from trafficdp.model.occupancy import Occupancy
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -56,51 +56,49 @@ class Parents:
         )
 
     def weights(self, samples: IntArray) -> FloatArray:
-        """Return N_c/N_P of every child, shape (C,); ``samples`` (G,) are the fixes of the bins."""
-        of, fixes = self.of[self.children], samples[self.children]
+        """Return N_c/N_P of every child, shape (C,); ``samples`` (G,) are the records of the bins."""
+        of, records = self.of[self.children], samples[self.children]
         whole = np.zeros(self.number, dtype=np.int64)
-        np.add.at(whole, of, fixes)
-        return np.asarray(fixes / whole[of])
+        np.add.at(whole, of, records)
+        return np.asarray(records / whole[of])
 
-    def beside(self, occupancy: Occupancy) -> Occupancy:
-        """Return the G bins of ``occupancy`` followed by the P parents, with the fixes of their children.
+    def beside(self, counts: Counts) -> Counts:
+        """Return the G bins of ``counts`` followed by the P parents, with the records of their children.
 
         The cells of parents are 0: nothing that prices or draws looks at them.
         """
-        pairs = self.of[occupancy.bin_index] >= 0
-        key = self.of[occupancy.bin_index[pairs]] * max(occupancy.users, 1) + occupancy.user_index[pairs]
+        pairs = self.of[counts.bin_index] >= 0
+        key = self.of[counts.bin_index[pairs]] * max(counts.users, 1) + counts.user_index[pairs]
         distinct, place = np.unique(key, return_inverse=True)
         count = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(count, place, occupancy.count[pairs])
-        parent, user = np.divmod(distinct, max(occupancy.users, 1))
+        np.add.at(count, place, counts.count[pairs])
+        parent, user = np.divmod(distinct, max(counts.users, 1))
         none = np.zeros(self.number, dtype=np.int64)
         return replace(
-            occupancy,
-            cell=np.concatenate([occupancy.cell, none.astype(np.uint64)]),
-            slot=np.concatenate([occupancy.slot, none]),
-            bin_index=np.concatenate([occupancy.bin_index, occupancy.bins + parent]),
-            user_index=np.concatenate([occupancy.user_index, user]),
-            count=np.concatenate([occupancy.count, count]),
+            counts,
+            cell=np.concatenate([counts.cell, none.astype(np.uint64)]),
+            slot=np.concatenate([counts.slot, none]),
+            bin_index=np.concatenate([counts.bin_index, counts.bins + parent]),
+            user_index=np.concatenate([counts.user_index, user]),
+            count=np.concatenate([counts.count, count]),
         )
 
 
-def h3_families(occupancy: Occupancy) -> IntArray:
+def h3_families(counts: Counts) -> IntArray:
     """Return the number of the (parent cell, slot) that every bin lies in, shape (G,); -1 at resolution 0.
 
     Parents are numbered by cell, then slot, those of a single bin included. Bins may be of several
     resolutions: each has the parent of its own.
     """
-    resolution = resolution_of(occupancy.cell)
-    cell = occupancy.cell.copy()
+    resolution = resolution_of(counts.cell)
+    cell = counts.cell.copy()
     for each in np.unique(resolution[resolution > 0]).tolist():
         mine = resolution == each
-        cell[mine] = parents_of(occupancy.cell[mine], each - 1)
+        cell[mine] = parents_of(counts.cell[mine], each - 1)
     inner = np.flatnonzero(resolution > 0)
-    result = np.full(occupancy.bins, -1, dtype=np.int64)
-    order = inner[np.lexsort((occupancy.slot[inner], cell[inner]))]
+    result = np.full(counts.bins, -1, dtype=np.int64)
+    order = inner[np.lexsort((counts.slot[inner], cell[inner]))]
     new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (cell[order][1:] != cell[order][:-1]) | (
-        occupancy.slot[order][1:] != occupancy.slot[order][:-1]
-    )
+    new[1:] = (cell[order][1:] != cell[order][:-1]) | (counts.slot[order][1:] != counts.slot[order][:-1])
     result[order] = np.cumsum(new) - 1
     return result

@@ -62,7 +62,7 @@ class Tree:
         has_children = np.zeros(len(self.parent), dtype=np.bool_)
         has_children[self.parent[inner]] = True
         if not np.array_equal(below[has_children], self.samples[has_children]):
-            raise UsageError("children do not make up their parent", expected="equal numbers of fixes")
+            raise UsageError("children do not make up their parent", expected="equal numbers of records")
 
     def by_depth(self) -> list[IntArray]:
         """Return the nodes of every depth, roots first."""

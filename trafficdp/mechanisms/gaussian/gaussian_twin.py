@@ -25,7 +25,7 @@ from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.gaussian import LARGEST_SD, gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.secure import group_scales
@@ -49,76 +49,74 @@ class GaussianTwin:
     statistics = (Statistic.MEAN, Statistic.VARIANCE)
     idealised = False
 
-    def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
         """See ZCDPMechanism: every vehicle's exact sum of D^2/(2 sd^2), rounded up."""
-        change, sd = self._plan(occupancy, bound, statistic, rho)
-        loss = gaussian_loss(change, sd[occupancy.bin_index])
-        per_user = sum_per_user(to_pico(loss), occupancy.user_index, occupancy.users)
-        return zcdp_promise(self.name, statistic, occupancy, bound, per_user)
+        change, sd = self._plan(counts, bound, statistic, rho)
+        loss = gaussian_loss(change, sd[counts.bin_index])
+        per_user = sum_per_user(to_pico(loss), counts.user_index, counts.users)
+        return zcdp_promise(self.name, statistic, counts, bound, per_user)
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """See ZCDPMechanism: sd sqrt(2/pi), at most half the range."""
-        _, sd = self._plan(occupancy, bound, statistic, rho)
-        error = gaussian_absolute_error(sd) * integer_unit(statistic, occupancy, bound)
+        _, sd = self._plan(counts, bound, statistic, rho)
+        error = gaussian_absolute_error(sd) * integer_unit(statistic, counts, bound)
         return np.asarray(np.minimum(error, statistic.largest(bound.upper) / 2), dtype=np.float64)
 
     def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
         """See ZCDPMechanism. An infinite ``rho`` adds no noise."""
-        occupancy, bound = samples.occupancy, samples.bound
-        _, sd = self._plan(occupancy, bound, statistic, rho)
+        counts, bound = samples.counts, samples.bound
+        _, sd = self._plan(counts, bound, statistic, rho)
         exact = exact_integer(statistic, samples.contributions())
         noisy = (exact + noise.discrete_gaussian(sd)).astype(np.float64)
-        value: FloatArray = noisy * integer_unit(statistic, occupancy, bound)
+        value: FloatArray = noisy * integer_unit(statistic, counts, bound)
         return np.clip(value, 0.0, statistic.largest(bound.upper))
 
     def half_width(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float, level: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float, level: float
     ) -> FloatArray:
         """Return h with P(|estimate - statistic| > h) <= 1 - level, rounding of speeds included, shape (G,).
 
         The estimate is the exact statistic of the rounded speeds plus a step times discrete Gaussian noise
         (``noise.gaussian.gaussian_half_width``); clamping moves it away from no statistic of its range.
         """
-        _, sd = self._plan(occupancy, bound, statistic, rho)
-        tail = gaussian_half_width(sd, level) * integer_unit(statistic, occupancy, bound)
+        _, sd = self._plan(counts, bound, statistic, rho)
+        tail = gaussian_half_width(sd, level) * integer_unit(statistic, counts, bound)
         return np.where(sd > 0, tail + rounding_bias(statistic, bound), 0.0)
 
     def standard_deviation(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """Return sd of the noise in whole steps of the integer, 0 where nothing varies, shape (G,)."""
-        return self._plan(occupancy, bound, statistic, rho)[1]
+        return self._plan(counts, bound, statistic, rho)[1]
 
     def noise_size(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """Return sd sqrt(2/pi), at least the expected absolute noise before clamping, shape (G,)."""
-        _, sd = self._plan(occupancy, bound, statistic, rho)
-        return gaussian_absolute_error(sd) * integer_unit(statistic, occupancy, bound)
+        _, sd = self._plan(counts, bound, statistic, rho)
+        return gaussian_absolute_error(sd) * integer_unit(statistic, counts, bound)
 
     def _plan(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> tuple[FloatArray, FloatArray]:
         """Changes of the integers (P,) and their standard deviations (G,), 0 where nothing varies."""
         require_statistic(self.name, statistic, self.statistics)
-        unit = integer_unit(statistic, occupancy, bound)
+        unit = integer_unit(statistic, counts, bound)
         # above 2^53 a whole number may have been rounded down
-        change = integer_change(statistic, occupancy, bound) * (1 + 2.0**-50)
+        change = integer_change(statistic, counts, bound) * (1 + 2.0**-50)
         if rho == np.inf:
-            return change, np.zeros(occupancy.bins)
+            return change, np.zeros(counts.bins)
         positive(rho=rho)
-        own = change * unit[occupancy.bin_index]
-        length = np.sqrt(occupancy.total_per_user(own**2)).max(initial=0.0)
+        own = change * unit[counts.bin_index]
+        length = np.sqrt(counts.total_per_user(own**2)).max(initial=0.0)
         # room for rounding up every pair's loss to 10^-12, and for the length, unit and quotient
-        room = (int(occupancy.bins_per_user.max(initial=0)) + 1) * 1e-12
+        room = (int(counts.bins_per_user.max(initial=0)) + 1) * 1e-12
         usable = max(rho * (1 - 2.0**-40) - room, rho / 2)
         sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * usable) / unit)
-        varies = np.zeros(occupancy.bins, dtype=bool)
-        varies[occupancy.bin_index[change > 0]] = True
+        varies = np.zeros(counts.bins, dtype=bool)
+        varies[counts.bin_index[change > 0]] = True
         if bool(np.any(varies & ~(sd <= LARGEST_SD))):
             raise UsageError(
                 "noise of this size cannot be drawn exactly",

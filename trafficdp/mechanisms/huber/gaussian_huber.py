@@ -24,7 +24,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.weighted_mean import SPENT
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
@@ -49,7 +49,7 @@ class GaussianHuber(Huber):
     name: str = "gaussian_huber"
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """Raise UsageError: a pure event would promise too much."""
         raise UsageError(
@@ -60,14 +60,12 @@ class GaussianHuber(Huber):
         )
 
     def guarantee(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> ApproxDP:
         """Return the (epsilon, delta) that holds for every vehicle over all bins (basic composition)."""
-        pure = super().event(occupancy, bound, statistic, epsilon)
-        by_huber = sum(
-            part.huber.astype(np.int64) for part in self.parts(occupancy, bound, statistic, epsilon)
-        )
-        visits = occupancy.total_per_user(np.asarray(by_huber)[occupancy.bin_index].astype(np.float64))
+        pure = super().event(counts, bound, statistic, epsilon)
+        by_huber = sum(part.huber.astype(np.int64) for part in self.parts(counts, bound, statistic, epsilon))
+        visits = counts.total_per_user(np.asarray(by_huber)[counts.bin_index].astype(np.float64))
         most = int(visits.max(initial=0))
         return ApproxDP(pure.loss.pico, min(Fraction(str(self.delta)) * most, Fraction(1)))
 

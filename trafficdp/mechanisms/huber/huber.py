@@ -44,7 +44,7 @@ from trafficdp.mechanisms.moment import (
 from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import NoiseSource
@@ -102,32 +102,32 @@ class Huber:
     idealised: bool = True
 
     def by_huber(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> BoolArray:
         """Return which bins take Huber (for the variance: their mean does), shape (G,). Public.
 
         The others have too few vehicles for this epsilon, or thresholds that reach U.
         """
-        return self.parts(occupancy, bound, statistic, epsilon)[0].huber
+        return self.parts(counts, bound, statistic, epsilon)[0].huber
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism. A vehicle's loss: epsilon[g] in a bin by Huber, its weight's share in another.
 
         Raises UsageError when an epsilon is not positive or noise of its size cannot be drawn.
         """
-        parts = self.parts(occupancy, bound, statistic, epsilon)
-        pair = np.zeros(occupancy.pairs)
+        parts = self.parts(counts, bound, statistic, epsilon)
+        pair = np.zeros(counts.pairs)
         for part in parts:
             loss = np.where(
-                part.huber[occupancy.bin_index],
-                (part.epsilon * SPENT)[occupancy.bin_index],
+                part.huber[counts.bin_index],
+                (part.epsilon * SPENT)[counts.bin_index],
                 part.laplace.loss(part.epsilon),
             )
             pair = pair + loss
-        free = _free(occupancy, statistic, parts, bound)
-        total = np.where(free[occupancy.bin_index], 0.0, round_up(pair))
+        free = _free(counts, statistic, parts, bound)
+        total = np.where(free[counts.bin_index], 0.0, round_up(pair))
         change = [np.where(p.huber, p.moment.upper, p.laplace.sensitivity) for p in parts]
         largest = change[0]
         if statistic is Statistic.VARIANCE:
@@ -135,15 +135,15 @@ class Huber:
         return promise(
             self.name,
             statistic,
-            occupancy,
+            counts,
             bound,
             np.where(free, 0.0, largest),
-            charge(occupancy, total),
+            charge(counts, total),
             idealised=self.idealised,
         )
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism. Bins by Huber have no useful worst case: see ``clean_error`` for what they give.
 
@@ -151,35 +151,35 @@ class Huber:
         max(|mu0 - truth|, U/2), and |mu0 - truth| <= U/2 for equal weights and thresholds: half the range.
         With unequal ones the robust centre can be further off, and the bound is the whole range.
         """
-        parts = self.parts(occupancy, bound, statistic, epsilon)
-        worst = _combined(occupancy, bound, statistic, parts, [part.worst for part in parts])
+        parts = self.parts(counts, bound, statistic, epsilon)
+        worst = _combined(counts, bound, statistic, parts, [part.worst for part in parts])
         return np.minimum(worst + rounding_bias(statistic, bound), statistic.largest(bound.upper))
 
     def clean_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """Return the expected error where vehicles agree to within 0.4 thresholds, shape (G,). Public.
 
         Noise, and for capped weights the root mean square of their bias when all samples are independent
         and follow one law. Its worst case is in ``expected_error``.
         """
-        parts = self.parts(occupancy, bound, statistic, epsilon)
-        return _combined(occupancy, bound, statistic, parts, [part.clean for part in parts])
+        parts = self.parts(counts, bound, statistic, epsilon)
+        return _combined(counts, bound, statistic, parts, [part.clean for part in parts])
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
     ) -> FloatArray:
         """See Mechanism."""
-        occupancy, bound = samples.occupancy, samples.bound
+        counts, bound = samples.counts, samples.bound
         contributions = samples.contributions()
-        parts = self.parts(occupancy, bound, statistic, epsilon)
+        parts = self.parts(counts, bound, statistic, epsilon)
         mean = self._released(parts[0], first_totals(contributions), noise)
         if statistic is not Statistic.VARIANCE:
             return mean
         second = self._released(parts[1], second_totals(contributions), noise)
         variance = variance_from(mean, second, float(bound.upper))
         variance[_constant(statistic, parts, bound)] = statistic.largest(bound.upper) / 2
-        variance[occupancy.samples_per_bin == 1] = 0.0
+        variance[counts.samples_per_bin == 1] = 0.0
         return variance
 
     def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
@@ -196,43 +196,43 @@ class Huber:
         return student_t.draw(self.degrees, size, noise.uniform_below)
 
     def parts(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> list[HuberPart]:
         """Return how each moment of the statistic is released, from public numbers alone."""
         if statistic is not Statistic.VARIANCE:
-            return [self._part(occupancy, first_moment(bound), statistic, epsilon, self.sigma)]
+            return [self._part(counts, first_moment(bound), statistic, epsilon, self.sigma)]
         # |(x - U/2)^2 - (x' - U/2)^2| <= U |x - x'|
         sigma = None if self.sigma is None else self.sigma * float(bound.upper)
         return [
-            self._part(occupancy, first_moment(bound), statistic, epsilon / 2, self.sigma),
-            self._part(occupancy, second_moment(bound), statistic, epsilon / 2, sigma),
+            self._part(counts, first_moment(bound), statistic, epsilon / 2, self.sigma),
+            self._part(counts, second_moment(bound), statistic, epsilon / 2, sigma),
         ]
 
     def _part(
         self,
-        occupancy: Occupancy,
+        counts: Counts,
         moment: Moment,
         statistic: Statistic,
         epsilon: FloatArray,
         sigma: float | None,
     ) -> HuberPart:
         """Decide from public numbers how one moment is released."""
-        index, bins, upper = occupancy.bin_index, occupancy.bins, moment.upper
-        used = huber_weights.used_count(occupancy.count, index, bins, self.cap_ratio)
+        index, bins, upper = counts.bin_index, counts.bins, moment.upper
+        used = huber_weights.used_count(counts.count, index, bins, self.cap_ratio)
         if sigma is None:
             threshold = huber_weights.range_threshold(used, index, bins, upper, self.factor)
         else:
             threshold = huber_weights.scale_threshold(used, index, bins, upper, sigma, self.factor)
         by_vehicle = statistic is Statistic.VEHICLE_MEAN
         counted = np.ones_like(used) if by_vehicle else used
-        target = huber_weights.normalised(np.ones_like(used) if by_vehicle else occupancy.count, index, bins)
-        capped = WeightedMean(occupancy, moment, FINER * counted)
-        plain = capped if by_vehicle else WeightedMean(occupancy, moment, occupancy.count)
+        target = huber_weights.normalised(np.ones_like(used) if by_vehicle else counts.count, index, bins)
+        capped = WeightedMean(counts, moment, FINER * counted)
+        plain = capped if by_vehicle else WeightedMean(counts, moment, counts.count)
         shape = HuberShape(capped.weight, threshold, index, bins, upper)
         drift = _clean_bias(shape, target, self.factor)
         even_noise, plain_noise = capped.error(epsilon, capped.weight), plain.error(epsilon, plain.weight)
         better = even_noise + drift < plain_noise
-        laplace = WeightedMean(occupancy, moment, np.where(better[index], capped.used, plain.used))
+        laplace = WeightedMean(counts, moment, np.where(better[index], capped.used, plain.used))
         worst = np.minimum(laplace.error(epsilon, target), upper)
 
         alpha, beta, mean_absolute = self.calibrated(epsilon)
@@ -253,7 +253,7 @@ class Huber:
         if part.huber.any():
             pairs = part.huber[part.shape.bin_index]
             shape = part.shape.select(part.huber)
-            mean = (totals / part.laplace.occupancy.count * part.moment.unit)[pairs]
+            mean = (totals / part.laplace.counts.count * part.moment.unit)[pairs]
             centre = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, shape.bins)
             smooth = smooth_sensitivity(mean, shape, part.beta[part.huber])
             drawn = self.drawn(shape.bins, noise)
@@ -271,7 +271,7 @@ def _clean_bias(shape: HuberShape, target: FloatArray, factor: float) -> FloatAr
 
 
 def _combined(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
     parts: list[HuberPart],
@@ -283,7 +283,7 @@ def _combined(
     reach = statistic.largest(bound.upper)
     error = np.minimum(errors[1] + float(bound.upper) * errors[0], reach)
     error = np.where(_constant(statistic, parts, bound), reach / 2, error)
-    return np.where(occupancy.samples_per_bin == 1, 0.0, error)
+    return np.where(counts.samples_per_bin == 1, 0.0, error)
 
 
 def _constant(statistic: Statistic, parts: list[HuberPart], bound: ContributionBound) -> BoolArray:
@@ -296,9 +296,9 @@ def _constant(statistic: Statistic, parts: list[HuberPart], bound: ContributionB
 
 
 def _free(
-    occupancy: Occupancy, statistic: Statistic, parts: list[HuberPart], bound: ContributionBound
+    counts: Counts, statistic: Statistic, parts: list[HuberPart], bound: ContributionBound
 ) -> BoolArray:
     """Return the bins that are released as a constant and cost nothing."""
-    single = (statistic is Statistic.VARIANCE) & (occupancy.samples_per_bin == 1)
+    single = (statistic is Statistic.VARIANCE) & (counts.samples_per_bin == 1)
     free: BoolArray = _constant(statistic, parts, bound) | single
     return free

@@ -3,7 +3,7 @@
 Paper 003 ("Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets"), Baseline:
 mean_g + Lap(b_g), value clipped to [0, U]; and the variance by the sensitivity of its companion
 (arXiv 2405.06261), reconstructed exactly. We depart from the paper in three ways: the noise is discrete
-Laplace on exact integers (no floating-point leakage); scales b_g are free a bin (the paper fixes
+Laplace on exact integers (no floating-point leakage); scales b_g are free a bin (the paper records
 b_g = U m*_g / (N_g eps)); and the loss is each vehicle's own, with mean and variance priced jointly.
 
 Theorem (REPLACE_USER_VALUES). Releasing S_g + Z_g and N_g Q_g - S_g^2 + W_g for all bins with
@@ -30,7 +30,7 @@ from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, steps_p
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
@@ -60,26 +60,26 @@ class Baseline:
     idealised = False
 
     def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> PrivacyEvent:
         """See Mechanism: exact personal losses (Theorem A)."""
-        return event(occupancy, bound, {statistic: lattice_for(statistic, occupancy, bound, epsilon)})
+        return event(counts, bound, {statistic: lattice_for(statistic, counts, bound, epsilon)})
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
         """See Mechanism: noise at the worst truth, and the rounding of speeds."""
-        lattice = lattice_for(statistic, occupancy, bound, epsilon)
-        bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
-        return lattice_error(statistic, occupancy, bound, lattice, bias)
+        lattice = lattice_for(statistic, counts, bound, epsilon)
+        bias = np.full(counts.bins, publish.rounding_bias(statistic, bound))
+        return lattice_error(statistic, counts, bound, lattice, bias)
 
     def noise_terms(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
-        lattice = lattice_for(statistic, occupancy, bound, epsilon)
-        bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
-        return (lattice_term(statistic, occupancy, bound, lattice, bias),)
+        lattice = lattice_for(statistic, counts, bound, epsilon)
+        bias = np.full(counts.bins, publish.rounding_bias(statistic, bound))
+        return (lattice_term(statistic, counts, bound, lattice, bias),)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
@@ -92,35 +92,35 @@ class Baseline:
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
     ) -> FloatArray:
         """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
-        lattice = lattice_for(statistic, samples.occupancy, samples.bound, epsilon)
+        lattice = lattice_for(statistic, samples.counts, samples.bound, epsilon)
         return noisy_moments(statistic, samples.contributions(), lattice, noise, runs)
 
 
 def lattice_for(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, epsilon: FloatArray
+    statistic: Statistic, counts: Counts, bound: ContributionBound, epsilon: FloatArray
 ) -> Lattice:
     """Return the noise that costs every bin's largest user ``epsilon[g]`` (infinite: no noise)."""
-    largest = largest_sensitivity(statistic, occupancy, bound)
+    largest = largest_sensitivity(statistic, counts, bound)
     with np.errstate(over="ignore"):
-        scale = largest / checked_epsilon(epsilon, occupancy) * (1 + HEADROOM)
-    lattice = to_lattice(statistic, occupancy, bound, scale)
+        scale = largest / checked_epsilon(epsilon, counts) * (1 + HEADROOM)
+    lattice = to_lattice(statistic, counts, bound, scale)
     # scales are rounded up, even from 0
     return Lattice(np.where(np.isinf(epsilon), 0.0, lattice.scale), lattice.spacing)
 
 
 def lattice_error(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+    statistic: Statistic, counts: Counts, bound: ContributionBound, lattice: Lattice, bias: FloatArray
 ) -> FloatArray:
     """Return the expected error of ``noisy_moments`` at the worst truth within ``bias`` of its centre."""
-    term = lattice_term(statistic, occupancy, bound, lattice, bias)
+    term = lattice_term(statistic, counts, bound, lattice, bias)
     return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
 
 
 def lattice_term(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, bias: FloatArray
+    statistic: Statistic, counts: Counts, bound: ContributionBound, lattice: Lattice, bias: FloatArray
 ) -> NoiseTerm:
     """Return the error of ``noisy_moments`` around a truth within ``bias`` of its centre."""
-    per_unit = steps_per_unit(statistic, occupancy, bound)
+    per_unit = steps_per_unit(statistic, counts, bound)
     flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
     return NoiseTerm(lattice.scale, lattice.spacing / per_unit, bias + flooring)
 
@@ -129,7 +129,7 @@ def noisy_moments(
     statistic: Statistic, contributions: Contributions, lattice: Lattice, noise: NoiseSource, runs: int
 ) -> FloatArray:
     """Return ``runs`` noisy values of the statistic, clamped to its range, shape (runs, G)."""
-    per_unit = steps_per_unit(statistic, contributions.occupancy, contributions.bound)
+    per_unit = steps_per_unit(statistic, contributions.counts, contributions.bound)
     spacing = lattice.spacing.astype(object)
     floored = exact_integer(statistic, contributions) // spacing
     drawn = noise.discrete_laplace(np.tile(lattice.scale, runs)).reshape(runs, -1)
@@ -138,31 +138,29 @@ def noisy_moments(
     return publish.clamped(statistic, raw / per_unit, float(contributions.bound.upper))
 
 
-def largest_sensitivity(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+def largest_sensitivity(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
     """Return D*_g, the sensitivity of ``statistic`` in every bin (its unit, shape (G,))."""
     upper = float(bound.upper)
-    largest, samples = occupancy.largest_count_per_bin, occupancy.samples_per_bin
+    largest, samples = counts.largest_count_per_bin, counts.samples_per_bin
     if statistic is Statistic.MEAN:
         return mean_sensitivity(largest, samples, upper)
     if statistic is Statistic.VARIANCE:
         return variance_sensitivity(largest, samples, upper)
-    return vehicle_mean_sensitivity(occupancy.users_per_bin, upper)
+    return vehicle_mean_sensitivity(counts.users_per_bin, upper)
 
 
-def event(
-    occupancy: Occupancy, bound: ContributionBound, lattices: Mapping[Statistic, Lattice]
-) -> PrivacyEvent:
+def event(counts: Counts, bound: ContributionBound, lattices: Mapping[Statistic, Lattice]) -> PrivacyEvent:
     """Return what a joint release with this noise promises; values are not needed."""
     return PrivacyEvent(
         mechanism=NAME,
         statistics=tuple(lattices),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
-        bins=occupancy.bins,
-        sensitivity={s: largest_sensitivity(s, occupancy, bound) for s in lattices},
+        bins=counts.bins,
+        sensitivity={s: largest_sensitivity(s, counts, bound) for s in lattices},
         bound=bound,
         assumptions=ASSUMPTIONS,
-        loss_per_user=loss_per_user(occupancy, bound, lattices),
+        loss_per_user=loss_per_user(counts, bound, lattices),
     )
 
 
@@ -178,11 +176,11 @@ def expected_error(statistic: Statistic, scale: FloatArray, upper: float) -> Flo
 
 
 def published_error(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice
+    statistic: Statistic, counts: Counts, bound: ContributionBound, lattice: Lattice
 ) -> FloatArray:
     """Return the expected error of every bin, rounding and flooring included; 0 without noise."""
-    bias = np.full(occupancy.bins, publish.rounding_bias(statistic, bound))
-    return np.where(lattice.scale > 0, lattice_error(statistic, occupancy, bound, lattice, bias), 0.0)
+    bias = np.full(counts.bins, publish.rounding_bias(statistic, bound))
+    return np.where(lattice.scale > 0, lattice_error(statistic, counts, bound, lattice, bias), 0.0)
 
 
 def release(
@@ -224,30 +222,30 @@ def _estimate(
     uninformative_above: float,
     mean: Estimate | None,
 ) -> Estimate:
-    occupancy, bound = contributions.occupancy, contributions.bound
-    per_unit = steps_per_unit(statistic, occupancy, bound)
+    counts, bound = contributions.counts, contributions.bound
+    per_unit = steps_per_unit(statistic, counts, bound)
     spacing = lattice.spacing.astype(object)
     noisy = exact_integer(statistic, contributions) // spacing + noise(lattice.scale).astype(object)
     centre = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0)
     raw = ((noisy * spacing).astype(np.float64) + centre) / per_unit
     drawn = publish.Drawn(
         value=raw,
-        half_width=interval_half_width(statistic, occupancy, bound, lattice, level),
+        half_width=interval_half_width(statistic, counts, bound, lattice, level),
         noise_scale=lattice.scale * lattice.spacing / per_unit,
-        expected_error=published_error(statistic, occupancy, bound, lattice),
-        recipe={"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing},
+        expected_error=published_error(statistic, counts, bound, lattice),
+        noise={"lattice_scale": lattice.scale, "lattice_spacing": lattice.spacing},
     )
     return publish.estimate(statistic, drawn, bound, uninformative_above, mean)
 
 
 def interval_half_width(
-    statistic: Statistic, occupancy: Occupancy, bound: ContributionBound, lattice: Lattice, level: float
+    statistic: Statistic, counts: Counts, bound: ContributionBound, lattice: Lattice, level: float
 ) -> FloatArray:
     """Return the half width of every bin's interval before clamping (statistic's unit, shape (G,)).
 
     The lattice tail at ``level`` and the worst bias of rounding and flooring; 0 without noise.
     """
-    per_unit = steps_per_unit(statistic, occupancy, bound)
+    per_unit = steps_per_unit(statistic, counts, bound)
     flooring = np.where(lattice.spacing > 1, lattice.spacing / 2, 0.0) / per_unit
     half = half_width(lattice.scale, level) * lattice.spacing / per_unit
     return np.where(lattice.scale > 0, half + (publish.rounding_bias(statistic, bound) + flooring), 0.0)
@@ -255,20 +253,20 @@ def interval_half_width(
 
 def exact_integer(statistic: Statistic, contributions: Contributions) -> npt.NDArray[np.object_]:
     """Return the exact integer of every bin (Python ints, shape (G,)); see ``lattice``."""
-    occupancy = contributions.occupancy
+    counts = contributions.counts
     if statistic is Statistic.VEHICLE_MEAN:
-        rounded = (2 * contributions.total + occupancy.count) // (2 * occupancy.count)
-        return _sum_per_bin(occupancy, rounded).astype(object)
-    total = _sum_per_bin(occupancy, contributions.total).astype(object)
+        rounded = (2 * contributions.total + counts.count) // (2 * counts.count)
+        return _sum_per_bin(counts, rounded).astype(object)
+    total = _sum_per_bin(counts, contributions.total).astype(object)
     if statistic is Statistic.MEAN:
         return total
-    squares = _sum_per_bin(occupancy, contributions.total_of_squares).astype(object)
-    samples = occupancy.samples_per_bin.astype(object)
+    squares = _sum_per_bin(counts, contributions.total_of_squares).astype(object)
+    samples = counts.samples_per_bin.astype(object)
     result: npt.NDArray[np.object_] = samples * squares - total * total
     return result
 
 
-def _sum_per_bin(occupancy: Occupancy, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    total = np.zeros(occupancy.bins, dtype=np.int64)
-    np.add.at(total, occupancy.bin_index, values)
+def _sum_per_bin(counts: Counts, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    total = np.zeros(counts.bins, dtype=np.int64)
+    np.add.at(total, counts.bin_index, values)
     return total

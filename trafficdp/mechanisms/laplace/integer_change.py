@@ -8,32 +8,32 @@ import numpy.typing as npt
 from trafficdp.bounding.sensitivity import vertex
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def integer_change(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+def integer_change(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
     """Return the exact change of S (mean: K m) or N Q - S^2 (variance: K^2 k (N - k)), shape (P,), K = U/q.
 
     Whole numbers, exact below 2^53 and correctly rounded above.
     """
-    count: FloatArray = occupancy.count.astype(np.float64)
+    count: FloatArray = counts.count.astype(np.float64)
     if statistic is Statistic.MEAN:
         return count * float(bound.steps)
-    samples = occupancy.samples_per_bin[occupancy.bin_index]
-    return vertex(occupancy.count, samples) * float(bound.steps) ** 2
+    samples = counts.samples_per_bin[counts.bin_index]
+    return vertex(counts.count, samples) * float(bound.steps) ** 2
 
 
-def largest_change(change: FloatArray, occupancy: Occupancy) -> FloatArray:
+def largest_change(change: FloatArray, counts: Counts) -> FloatArray:
     """Return the largest of ``change`` (P,) in every bin, shape (G,)."""
-    largest = np.zeros(occupancy.bins)
-    np.maximum.at(largest, occupancy.bin_index, change)
+    largest = np.zeros(counts.bins)
+    np.maximum.at(largest, counts.bin_index, change)
     return largest
 
 
-def integer_unit(statistic: Statistic, occupancy: Occupancy, bound: ContributionBound) -> FloatArray:
+def integer_unit(statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
     """Return one step of the integer in the statistic's unit, shape (G,): q/N, or q^2/N^2."""
-    unit: FloatArray = 1.0 / steps_per_unit(statistic, occupancy, bound)
+    unit: FloatArray = 1.0 / steps_per_unit(statistic, counts, bound)
     return unit

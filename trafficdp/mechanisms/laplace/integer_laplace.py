@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.privacy.loss import loss_upper_bound, sum_per_user, to_pico
 
@@ -17,9 +17,9 @@ HEADROOM = 2.0**-38
 """Scales are this much larger than asked, so that losses, each rounded up, stay within what was asked."""
 
 
-def checked_epsilon(epsilon: FloatArray, occupancy: Occupancy) -> FloatArray:
+def checked_epsilon(epsilon: FloatArray, counts: Counts) -> FloatArray:
     """Return ``epsilon`` (shape (G,)); raise UsageError unless every bin's is above 0 (infinity allowed)."""
-    if epsilon.shape != (occupancy.bins,) or not bool(np.all(epsilon > 0)):
+    if epsilon.shape != (counts.bins,) or not bool(np.all(epsilon > 0)):
         raise UsageError("epsilon is not positive", expected="a number above 0 for every bin")
     return epsilon
 
@@ -67,12 +67,12 @@ def laplace_loss(sensitivity: IntArray, scale: FloatArray) -> FloatArray:
     return loss_upper_bound(sensitivity.astype(np.float64), scale)
 
 
-def charge(occupancy: Occupancy, loss: FloatArray) -> IntArray:
+def charge(counts: Counts, loss: FloatArray) -> IntArray:
     """Return every user's loss in pico-epsilons from those of its pairs (upper bounds, shape (P,)).
 
     Pairs are rounded up to whole pico-epsilons and a user's sum to CHARGE_STEP; bins hold disjoint
     samples, so a user's losses add (Theorem A of the methods).
     """
     pico = to_pico(loss)
-    total = sum_per_user(pico, occupancy.user_index, occupancy.users)
+    total = sum_per_user(pico, counts.user_index, counts.users)
     return -(-total // CHARGE_STEP) * CHARGE_STEP

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from trafficdp.bounding.huber_weights import normalised, weight_distance
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.moment import Moment, check_sums, share_of_total
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import loss_upper_bound, round_up
@@ -38,7 +38,7 @@ class WeightedMean:
     Raises UsageError when the sums of a bin could leave 62 bits.
     """
 
-    occupancy: Occupancy
+    counts: Counts
     moment: Moment
     used: IntArray
 
@@ -48,20 +48,20 @@ class WeightedMean:
     @cached_property
     def weight(self) -> FloatArray:
         """Return w_i, shape (P,)."""
-        return normalised(self.used, self.occupancy.bin_index, self.occupancy.bins)
+        return normalised(self.used, self.counts.bin_index, self.counts.bins)
 
     @cached_property
     def largest_used(self) -> IntArray:
         """Return max u_i of every bin, shape (G,)."""
-        largest = np.zeros(self.occupancy.bins, dtype=np.int64)
-        np.maximum.at(largest, self.occupancy.bin_index, self.used)
+        largest = np.zeros(self.counts.bins, dtype=np.int64)
+        np.maximum.at(largest, self.counts.bin_index, self.used)
         return largest
 
     @cached_property
     def total_used(self) -> IntArray:
         """Return sum u_i of every bin, shape (G,)."""
-        total = np.zeros(self.occupancy.bins, dtype=np.int64)
-        np.add.at(total, self.occupancy.bin_index, self.used)
+        total = np.zeros(self.counts.bins, dtype=np.int64)
+        np.add.at(total, self.counts.bin_index, self.used)
         return total
 
     @property
@@ -78,7 +78,7 @@ class WeightedMean:
         """
         if not bool(np.all(epsilon > 0)):
             raise UsageError("epsilon is not positive", expected="a number above 0 for every bin")
-        steps = np.full(self.occupancy.bins, self.moment.steps) if width is None else width
+        steps = np.full(self.counts.bins, self.moment.steps) if width is None else width
         scale = group_scales(round_up(self.largest_used * steps / (epsilon * SPENT)))
         scale = np.where(np.isinf(epsilon) | (steps == 0), 0.0, scale)
         if not bool(np.all(scale <= LARGEST_SCALE)):
@@ -97,12 +97,12 @@ class WeightedMean:
     def loss(self, epsilon: FloatArray) -> FloatArray:
         """Return each pair's loss, rounded up, shape (P,); infinite where there is no noise."""
         steps = self.used.astype(np.float64) * self.moment.steps
-        return loss_upper_bound(steps, self.scale(epsilon)[self.occupancy.bin_index])
+        return loss_upper_bound(steps, self.scale(epsilon)[self.counts.bin_index])
 
     def bias(self, target: FloatArray) -> FloatArray:
         """Return the worst difference to the mean with weights ``target`` (P,), rounding included, (G,)."""
-        index, bins = self.occupancy.bin_index, self.occupancy.bins
-        shared = np.bincount(index, weights=self.used != self.occupancy.count, minlength=bins)
+        index, bins = self.counts.bin_index, self.counts.bins
+        shared = np.bincount(index, weights=self.used != self.counts.count, minlength=bins)
         distance = weight_distance(self.weight, target, index, bins)
         result: FloatArray = self.moment.upper * distance + self.moment.unit * shared / self.total_used
         return result
@@ -120,13 +120,13 @@ class WeightedMean:
 
     def estimate(self, totals: IntArray, epsilon: FloatArray, noise: NoiseSource) -> FloatArray:
         """Return the noisy weighted means clipped to [0, U], shape (G,), for pair sums ``totals`` (P,)."""
-        part = share_of_total(totals, self.occupancy.count, self.used)
+        part = share_of_total(totals, self.counts.count, self.used)
         return self.released(part, self.scale(epsilon), noise)
 
     def released(self, part: IntArray, scale: FloatArray, noise: NoiseSource) -> FloatArray:
         """Return the bins' sums of ``part`` (P,) with discrete Laplace noise of ``scale``, as means (G,)."""
-        total = np.zeros(self.occupancy.bins, dtype=np.int64)
-        np.add.at(total, self.occupancy.bin_index, part)
+        total = np.zeros(self.counts.bins, dtype=np.int64)
+        np.add.at(total, self.counts.bin_index, part)
         # in floats only after the noise is in: its sum may leave 64 bits
         noisy = (total.astype(object) + noise.discrete_laplace(scale).astype(object)).astype(np.float64)
         result: FloatArray = np.clip(noisy * self.moment.unit / self.total_used, 0.0, self.moment.upper)

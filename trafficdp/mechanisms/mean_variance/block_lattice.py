@@ -30,7 +30,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.lattice import BlockLattice, loss_of_units, shifted
 from trafficdp.mechanisms.mean_variance.price import record_price_bound
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.stable_order import number_pairs, stable_order
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import round_up
@@ -58,32 +58,32 @@ def items_by_bin(lattice: BlockLattice, statistic: Statistic, varies: npt.NDArra
     return item
 
 
-def moment_block_loss(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
+def moment_block_loss(counts: Counts, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
     """Return every vehicle's exact loss in pico-epsilons, up to a whole charge step, shape (users,).
 
     The items are MEAN (sums of x) and VARIANCE (sums of x (U - x)). From counts and the lattice alone. Raises
     UsageError when a number would have no noise, or sums of x (U - x) share no block where those of x do.
     """
-    return loss_of_units(moment_block_units(occupancy, bound, lattice), lattice)
+    return loss_of_units(moment_block_units(counts, bound, lattice), lattice)
 
 
-def moment_block_units(occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
+def moment_block_units(counts: Counts, bound: ContributionBound, lattice: BlockLattice) -> IntArray:
     """Return what every vehicle pays in units of 1/s, the theorem's added over blocks, shape (users,)."""
     if int(lattice.half_width.min(initial=1)) < 1:
         raise UsageError("block noise is out of range", expected="half widths of at least 1")
-    varies = occupancy.samples_per_bin > 1
-    first = items_by_bin(lattice, Statistic.MEAN, np.ones(occupancy.bins, dtype=np.bool_))
+    varies = counts.samples_per_bin > 1
+    first = items_by_bin(lattice, Statistic.MEAN, np.ones(counts.bins, dtype=np.bool_))
     second = items_by_bin(lattice, Statistic.VARIANCE, varies)
     _same_blocks(lattice.block[first[varies]], lattice.block[second[varies]])
-    place, count, steps = occupancy.bin_index, occupancy.count, bound.steps
+    place, count, steps = counts.bin_index, counts.count, bound.steps
     one, two, with_two = first[place], second[place], varies[place]
     alone = _units(count * steps, one, lattice)
-    other = np.zeros(occupancy.pairs, dtype=np.int64)
+    other = np.zeros(counts.pairs, dtype=np.int64)
     largest = count * (steps // 2) * (steps - steps // 2)
     other[with_two] = _units(largest[with_two], two[with_two], lattice)
-    both = np.where(with_two, _together(occupancy, bound, lattice, first, second), alone)
+    both = np.where(with_two, _together(counts, bound, lattice, first, second), alone)
     blocks, block = np.unique(lattice.block[first], return_inverse=True)
-    group, user, which = number_pairs(block[place], occupancy.user_index, len(blocks), occupancy.users)
+    group, user, which = number_pairs(block[place], counts.user_index, len(blocks), counts.users)
     most = np.zeros(len(group), dtype=np.int64)
     np.maximum.at(most, which, np.minimum(both, alone + other))
     top, at, next_top = largest_two(alone, which, len(group))
@@ -91,7 +91,7 @@ def moment_block_units(occupancy: Occupancy, bound: ContributionBound, lattice: 
     apart = np.where(at != own_at, top + own, np.maximum(top + next_own, next_top + own))
     alone_there = np.bincount(which, minlength=len(group)) == 1
     most = np.where(alone_there, most, np.maximum(most, apart))
-    total = np.zeros(occupancy.users, dtype=np.int64)
+    total = np.zeros(counts.users, dtype=np.int64)
     np.add.at(total, user, most)
     return total
 
@@ -125,7 +125,7 @@ def _units(change: IntArray, item: IntArray, lattice: BlockLattice) -> IntArray:
 
 
 def _together(
-    occupancy: Occupancy, bound: ContributionBound, lattice: BlockLattice, first: IntArray, second: IntArray
+    counts: Counts, bound: ContributionBound, lattice: BlockLattice, first: IntArray, second: IntArray
 ) -> IntArray:
     """The theorem's g = h for every pair, shape (P,); where no variance varies it is not asked for."""
     width, shift = lattice.half_width.astype(np.float64), lattice.shift
@@ -134,10 +134,8 @@ def _together(
     two = np.where(second >= 0, np.ldexp(width[second], -shift[second]), np.inf)
     floored = (shift[first] < 0) / width[first] + ((second >= 0) & (shift[second] < 0)) / width[second]
     price = record_price_bound(bound.steps, one, two)
-    place = occupancy.bin_index
-    units = round_up(
-        round_up(occupancy.count * price[place]) + round_up(floored)[place] * (floored > 0)[place]
-    )
+    place = counts.bin_index
+    units = round_up(round_up(counts.count * price[place]) + round_up(floored)[place] * (floored > 0)[place])
     if float(units.max(initial=0.0)) >= 2.0**60:
         raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
     return np.ceil(units).astype(np.int64) + 1

@@ -64,7 +64,7 @@ def variance_estimate(
     half_width: FloatArray,
     bound: ContributionBound,
     uninformative_above: float,
-    recipe: dict[str, npt.NDArray[Any]],
+    columns: dict[str, npt.NDArray[Any]],
 ) -> Estimate:
     """Return the variances from released means and noisy averages ``products`` of x (U - x), shape (G,)."""
     limit = largest_variance(mean.value, float(bound.upper))
@@ -73,6 +73,6 @@ def variance_estimate(
         half_width=half_width,
         noise_scale=noise.scale,
         expected_error=noise.error(Statistic.VARIANCE.largest(bound.upper)),
-        recipe=recipe,
+        noise=columns,
     )
     return estimate(Statistic.VARIANCE, drawn, bound, uninformative_above, mean)

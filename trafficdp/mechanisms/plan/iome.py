@@ -32,7 +32,7 @@ from trafficdp.mechanisms.plan.plan import largest_lengths, masked_vectors
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.zcdp import ZCDP
@@ -58,55 +58,53 @@ class IOME:
     statistics = (Statistic.MEAN,)
     idealised = False
 
-    def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
         """See ZCDPMechanism: rho for every vehicle that was anywhere.
 
         Raises UsageError for a city of more than LARGEST_CELLS.
         """
         require_statistic(self.name, statistic, self.statistics)
-        _shape(occupancy)
-        loss = np.where(occupancy.bins_per_user > 0, ZCDP.of(rho).pico, 0)
-        return zcdp_promise(self.name, statistic, occupancy, bound, loss.astype(np.int64))
+        _shape(counts)
+        loss = np.where(counts.bins_per_user > 0, ZCDP.of(rho).pico, 0)
+        return zcdp_promise(self.name, statistic, counts, bound, loss.astype(np.int64))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """See ZCDPMechanism. No formula: what clipping costs depends on values; the whole range."""
         require_statistic(self.name, statistic, self.statistics)
-        return np.full(occupancy.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
+        return np.full(counts.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
 
     def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
         """See ZCDPMechanism. An infinite ``rho`` clips nothing and adds no noise."""
         require_statistic(self.name, statistic, self.statistics)
-        occupancy, upper = samples.occupancy, float(samples.bound.upper)
+        counts, upper = samples.counts, float(samples.bound.upper)
         total: FloatArray = samples.contributions().total.astype(np.float64) * float(samples.bound.step)
-        if rho == np.inf or occupancy.bins == 0:
-            sums = np.bincount(occupancy.bin_index, total, occupancy.bins)
-            return np.asarray(sums / occupancy.samples_per_bin, dtype=np.float64)
+        if rho == np.inf or counts.bins == 0:
+            sums = np.bincount(counts.bin_index, total, counts.bins)
+            return np.asarray(sums / counts.samples_per_bin, dtype=np.float64)
         # a little less, so that the parts never add up to more
         rho = float(ZCDP.of(rho).rho) * (1 - 2.0**-40)
-        rows, columns = _shape(occupancy)
-        middle = np.full(occupancy.bins, upper / 2)
-        own_row = np.cumsum(occupancy.bins_per_user > 0) - 1
+        rows, columns = _shape(counts)
+        middle = np.full(counts.bins, upper / 2)
+        own_row = np.cumsum(counts.bins_per_user > 0) - 1
         # both count all vehicles for L, which is no matter to the mean
         vectors = np.zeros((rows, columns))
-        vectors[own_row[occupancy.user_index], occupancy.bin_index] = masked_vectors(occupancy, total, middle)
-        vectors *= rows / occupancy.users
-        reach = float(largest_lengths(occupancy, np.ones(occupancy.bins), upper).max())
-        reach *= rows / occupancy.users / 2
-        mean = middle + mean_in_place(vectors, reach, rho, noise)[: occupancy.bins]
+        vectors[own_row[counts.user_index], counts.bin_index] = masked_vectors(counts, total, middle)
+        vectors *= rows / counts.users
+        reach = float(largest_lengths(counts, np.ones(counts.bins), upper).max())
+        reach *= rows / counts.users / 2
+        mean = middle + mean_in_place(vectors, reach, rho, noise)[: counts.bins]
         return np.asarray(np.clip(mean, 0.0, upper), dtype=np.float64)
 
 
-def _shape(occupancy: Occupancy) -> tuple[int, int]:
+def _shape(counts: Counts) -> tuple[int, int]:
     """Vehicles that were anywhere, and coordinates after padding; UsageError when they are too many."""
-    rows, columns = int((occupancy.bins_per_user > 0).sum()), padded_columns(occupancy.bins)
+    rows, columns = int((counts.bins_per_user > 0).sum()), padded_columns(counts.bins)
     if rows * columns > LARGEST_CELLS:
         raise UsageError(
             "the city is too large for iome, which rotates every vehicle's vector of all bins",
-            got=f"{rows} vehicles, {occupancy.bins} bins",
+            got=f"{rows} vehicles, {counts.bins} bins",
             expected=f"at most {LARGEST_CELLS:,} for their product, bins rounded up to a power of 2",
             todo="name plan_public_scaling, choose a coarser resolution, a longer slot or a larger "
             "min_vehicles",

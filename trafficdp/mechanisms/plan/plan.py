@@ -37,7 +37,7 @@ from trafficdp.mechanisms.plan.private_variance import chi_square_factor, random
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.zcdp import ZCDP
@@ -84,54 +84,52 @@ class Plan:
         """Shares of rho."""
         return SCALED if self.scaling is Scaling.PRIVATE else UNSCALED
 
-    def event(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
         """See ZCDPMechanism. Exact: centre and spread are a quarter of rho in either budget."""
         require_statistic(self.name, statistic, self.statistics)
-        total, most = ZCDP.of(rho).pico, int(occupancy.bins_per_user.max(initial=1))
-        visited = occupancy.bins_per_user
+        total, most = ZCDP.of(rho).pico, int(counts.bins_per_user.max(initial=1))
+        visited = counts.bins_per_user
         loss = [-(-total * (int(v) + 3 * most) // (4 * most)) if v else 0 for v in visited]
-        return zcdp_promise(self.name, statistic, occupancy, bound, np.array(loss, dtype=np.int64))
+        return zcdp_promise(self.name, statistic, counts, bound, np.array(loss, dtype=np.int64))
 
     def expected_error(
-        self, occupancy: Occupancy, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
     ) -> FloatArray:
         """See ZCDPMechanism. No formula: what clipping costs depends on values; the trivial bound U.
 
         Compare by simulation on synthetic values.
         """
         require_statistic(self.name, statistic, self.statistics)
-        return np.full(occupancy.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
+        return np.full(counts.bins, float(bound.upper) if np.isfinite(rho) else 0.0)
 
     def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
         """See ZCDPMechanism. An infinite ``rho`` clips nothing and adds no noise."""
         require_statistic(self.name, statistic, self.statistics)
-        occupancy, step = samples.occupancy, float(samples.bound.step)
+        counts, step = samples.counts, float(samples.bound.step)
         total: FloatArray = samples.contributions().total.astype(np.float64) * step
-        if rho == np.inf or occupancy.bins == 0:
-            return _per_bin(occupancy, total) / occupancy.samples_per_bin
+        if rho == np.inf or counts.bins == 0:
+            return _per_bin(counts, total) / counts.samples_per_bin
         # a little less, so that the parts never add up to more
         rho = float(ZCDP.of(rho).rho) * (1 - 2.0**-40)
         share = self.budget
-        a_bin = rho / int(occupancy.bins_per_user.max())
-        own: FloatArray = total / occupancy.count
-        centre = _centres(occupancy, own, float(samples.bound.upper), share.centre * a_bin, noise)
-        weight = self._weights(occupancy, own, samples.bound, share.spread * a_bin, noise)
+        a_bin = rho / int(counts.bins_per_user.max())
+        own: FloatArray = total / counts.count
+        centre = _centres(counts, own, float(samples.bound.upper), share.centre * a_bin, noise)
+        weight = self._weights(counts, own, samples.bound, share.spread * a_bin, noise)
         found: FloatArray = centre + self._shift(samples, centre, weight, total, rho, noise)
         return np.asarray(np.clip(found, 0.0, float(samples.bound.upper)), dtype=np.float64)
 
     def _weights(
-        self, occupancy: Occupancy, own: FloatArray, bound: ContributionBound, rho: float, noise: NoiseSource
+        self, counts: Counts, own: FloatArray, bound: ContributionBound, rho: float, noise: NoiseSource
     ) -> FloatArray:
         """s_g, shape (G,)."""
         if self.scaling is Scaling.NONE:
-            return np.ones(occupancy.bins)
-        spread = np.full(occupancy.bins, float(bound.upper) / np.sqrt(12))
+            return np.ones(counts.bins)
+        spread = np.full(counts.bins, float(bound.upper) / np.sqrt(12))
         if self.scaling is Scaling.PRIVATE:
-            spread = _spreads(occupancy, own, float(bound.upper), rho, noise)
-        squares = _per_bin(occupancy, occupancy.count.astype(np.float64) ** 2)
-        of_vector = spread * np.sqrt(occupancy.users * squares) / occupancy.samples_per_bin
+            spread = _spreads(counts, own, float(bound.upper), rho, noise)
+        squares = _per_bin(counts, counts.count.astype(np.float64) ** 2)
+        of_vector = spread * np.sqrt(counts.users * squares) / counts.samples_per_bin
         return scaling(of_vector + of_vector.mean(), self.power)
 
     def _shift(
@@ -144,12 +142,12 @@ class Plan:
         noise: NoiseSource,
     ) -> FloatArray:
         """Steps 3 and 4: the noisy (1/(L s)) sum of clipped vectors."""
-        occupancy, users = samples.occupancy, samples.occupancy.users
-        bin_index, upper = occupancy.bin_index, float(samples.bound.upper)
-        y = weight[bin_index] * masked_vectors(occupancy, total, centre)
-        longest = largest_lengths(occupancy, weight, upper)
+        counts, users = samples.counts, samples.counts.users
+        bin_index, upper = counts.bin_index, float(samples.bound.upper)
+        y = weight[bin_index] * masked_vectors(counts, total, centre)
+        longest = largest_lengths(counts, weight, upper)
         limit = float(longest.max())
-        length: FloatArray = vector_lengths(occupancy, y)
+        length: FloatArray = vector_lengths(counts, y)
         for_clipping = rho * self.budget.clipping
         rank = int(max(users - np.ceil(rank_allowance(users, for_clipping)), users // 2))
         whole = np.sort(np.minimum(length / limit, 1.0) * 2.0**QUANTILE_BITS).astype(np.int64)
@@ -165,35 +163,33 @@ class Plan:
         # the upper end of the step, never 0
         clip = (float(drawn[0]) + 1) * 2.0**-QUANTILE_BITS * limit
         # shorter by more than a float sum of so many squares can be off
-        shrink = 1 - 2.0**-40 - int(occupancy.bins_per_user.max()) * 2.0**-52
+        shrink = 1 - 2.0**-40 - int(counts.bins_per_user.max()) * 2.0**-52
         factor = np.minimum(1.0, clip / np.where(length > 0, length, 1.0)) * shrink
         unit = clip * 2.0**-LATTICE_BITS
-        lattice = np.trunc(y * factor[occupancy.user_index] / unit).astype(np.int64)
-        rounding = np.sqrt(occupancy.bins_per_user.astype(np.float64))
+        lattice = np.trunc(y * factor[counts.user_index] / unit).astype(np.int64)
+        rounding = np.sqrt(counts.bins_per_user.astype(np.float64))
         moved = np.minimum(2.0 * 2.0**LATTICE_BITS, longest / unit + rounding)
         sd = float(moved.max()) / np.sqrt(2 * rho * self.budget.noise) * (1 + 2.0**-40)
-        sums = noise.discrete_gaussian(np.full(occupancy.bins, sd))
+        sums = noise.discrete_gaussian(np.full(counts.bins, sd))
         np.add.at(sums, bin_index, lattice)
         return np.asarray(sums * unit / weight / users)
 
 
-def masked_vectors(occupancy: Occupancy, total: FloatArray, centre: FloatArray) -> FloatArray:
+def masked_vectors(counts: Counts, total: FloatArray, centre: FloatArray) -> FloatArray:
     """Return z[l, g] = (L/N_g)(S - m c_g) of every pair, shape (P,); (1/L) sum_l z + c are the means."""
-    per_sample = occupancy.users / occupancy.samples_per_bin
-    return np.asarray(
-        per_sample[occupancy.bin_index] * (total - occupancy.count * centre[occupancy.bin_index])
-    )
+    per_sample = counts.users / counts.samples_per_bin
+    return np.asarray(per_sample[counts.bin_index] * (total - counts.count * centre[counts.bin_index]))
 
 
-def vector_lengths(occupancy: Occupancy, y: FloatArray) -> FloatArray:
+def vector_lengths(counts: Counts, y: FloatArray) -> FloatArray:
     """Return the l2 length of every vehicle's vector, shape (users,)."""
-    return np.asarray(np.sqrt(occupancy.total_per_user(y**2)), dtype=np.float64)
+    return np.asarray(np.sqrt(counts.total_per_user(y**2)), dtype=np.float64)
 
 
-def largest_lengths(occupancy: Occupancy, weight: FloatArray, upper: float) -> FloatArray:
+def largest_lengths(counts: Counts, weight: FloatArray, upper: float) -> FloatArray:
     """Return B_l = |s_g L m U / N_g|_2: how far apart two vectors of vehicle l can be, shape (users,)."""
-    per_sample = weight * occupancy.users * upper / occupancy.samples_per_bin
-    return vector_lengths(occupancy, per_sample[occupancy.bin_index] * occupancy.count)
+    per_sample = weight * counts.users * upper / counts.samples_per_bin
+    return vector_lengths(counts, per_sample[counts.bin_index] * counts.count)
 
 
 def noise_per_bin(length: float, rho: float, users: int, weight: FloatArray) -> FloatArray:
@@ -201,35 +197,31 @@ def noise_per_bin(length: float, rho: float, users: int, weight: FloatArray) -> 
     return np.asarray(2 * length / np.sqrt(2 * rho) / users / weight)
 
 
-def _centres(
-    occupancy: Occupancy, own: FloatArray, upper: float, rho: float, noise: NoiseSource
-) -> FloatArray:
+def _centres(counts: Counts, own: FloatArray, upper: float, rho: float, noise: NoiseSource) -> FloatArray:
     """A private median of the visitors' own means in every bin, shape (G,)."""
     step = upper * 2.0**-QUANTILE_BITS
     whole = np.minimum(own / step, 2.0**QUANTILE_BITS).astype(np.int64)
-    order = np.lexsort((whole, occupancy.bin_index))
-    drawn = _medians(occupancy.users_per_bin, whole[order], 2**QUANTILE_BITS, rho, noise)
+    order = np.lexsort((whole, counts.bin_index))
+    drawn = _medians(counts.users_per_bin, whole[order], 2**QUANTILE_BITS, rho, noise)
     return np.asarray(drawn * step, dtype=np.float64)
 
 
-def _spreads(
-    occupancy: Occupancy, own: FloatArray, upper: float, rho: float, noise: NoiseSource
-) -> FloatArray:
+def _spreads(counts: Counts, own: FloatArray, upper: float, rho: float, noise: NoiseSource) -> FloatArray:
     """A private standard deviation of the visitors' own means in every bin; U/sqrt(12) without a pair."""
-    shuffled = random_order(occupancy.pairs, noise)
-    order = shuffled[np.argsort(occupancy.bin_index[shuffled], kind="stable")]
-    visitors = occupancy.users_per_bin
+    shuffled = random_order(counts.pairs, noise)
+    order = shuffled[np.argsort(counts.bin_index[shuffled], kind="stable")]
+    visitors = counts.users_per_bin
     first = np.cumsum(visitors) - visitors
-    place = np.arange(occupancy.pairs) - first[occupancy.bin_index]
+    place = np.arange(counts.pairs) - first[counts.bin_index]
     # places 0, 1 make a pair, 2, 3 the next; a last single visitor has none
-    starts = np.flatnonzero((place % 2 == 0) & (place + 1 < visitors[occupancy.bin_index]))
+    starts = np.flatnonzero((place % 2 == 0) & (place + 1 < visitors[counts.bin_index]))
     half = (own[order[starts]] - own[order[starts + 1]]) ** 2 / 2
     top = float(np.log2(upper**2 / 2))
     octaves = np.log2(np.maximum(half, 2.0 ** (top - OCTAVES))) - (top - OCTAVES)
     scale = 2.0**QUANTILE_BITS / OCTAVES
     whole = np.clip(octaves * scale, 0, 2.0**QUANTILE_BITS).astype(np.int64)
-    bins = occupancy.bin_index[starts]
-    pairs = np.bincount(bins, minlength=occupancy.bins).astype(np.int64)
+    bins = counts.bin_index[starts]
+    pairs = np.bincount(bins, minlength=counts.bins).astype(np.int64)
     drawn = _medians(pairs, whole[np.lexsort((whole, bins))], 2**QUANTILE_BITS, rho, noise)
     variance = np.exp2(drawn / scale + top - OCTAVES) / chi_square_factor(1)
     return np.asarray(np.where(pairs > 0, np.sqrt(variance), upper / np.sqrt(12)), dtype=np.float64)
@@ -248,5 +240,5 @@ def _medians(sizes: IntArray, values: IntArray, high: int, rho: float, noise: No
     )
 
 
-def _per_bin(occupancy: Occupancy, values: FloatArray) -> FloatArray:
-    return np.bincount(occupancy.bin_index, values, occupancy.bins).astype(np.float64)
+def _per_bin(counts: Counts, values: FloatArray) -> FloatArray:
+    return np.bincount(counts.bin_index, values, counts.bins).astype(np.float64)

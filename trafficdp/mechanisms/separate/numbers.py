@@ -1,6 +1,7 @@
-"""From the estimates of mechanisms to published numbers: what their recipes share, whatever the kind of loss.
+"""From the estimates of mechanisms to published numbers: what is shared, whatever the kind of loss.
 
-Expected errors and half widths are the recipe's own and come from counts alone; the rest is ``publish``.
+Expected errors and half widths are the calibrated mechanism's own and come from counts alone; the rest is
+``publish``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trafficdp.mechanisms.publish import Drawn, estimate
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Estimate
 
@@ -30,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Part(Protocol):
-    """One statistic of a recipe: its mechanism by name, and with its settings."""
+    """One statistic of a calibrated mechanism: its mechanism by name, and with its settings."""
 
     @property
     def mechanism(self) -> str:
@@ -84,27 +85,27 @@ def in_order(statistics: Mapping[Statistic, object]) -> tuple[Statistic, ...]:
 def samples_of(values: Values) -> Samples:
     """Return every value; raise StoreDamagedError when they are not those of the counts."""
     samples = values.read_samples()
-    if not np.array_equal(samples.occupancy.count, values.contributions.occupancy.count):
+    if not np.array_equal(samples.counts.count, values.contributions.counts.count):
         raise StoreDamagedError(
             "the samples are not those of the counts", todo="restore the newest backup of the store"
         )
     return samples
 
 
-def constant_bins(statistic: Statistic, occupancy: Occupancy) -> npt.NDArray[np.bool_]:
-    """Return the bins whose statistic is 0 whatever the speeds: variances of one fix."""
-    alone: npt.NDArray[np.bool_] = occupancy.samples_per_bin == 1
+def constant_bins(statistic: Statistic, counts: Counts) -> npt.NDArray[np.bool_]:
+    """Return the bins whose statistic is 0 whatever the speeds: variances of one record."""
+    alone: npt.NDArray[np.bool_] = counts.samples_per_bin == 1
     return alone & (statistic is Statistic.VARIANCE)
 
 
-def zero_where_constant(numbers: FloatArray, statistic: Statistic, occupancy: Occupancy) -> FloatArray:
+def zero_where_constant(numbers: FloatArray, statistic: Statistic, counts: Counts) -> FloatArray:
     """Return ``numbers`` (shape (G,)) with 0 in the bins where nothing can vary."""
-    return np.where(constant_bins(statistic, occupancy), 0.0, numbers)
+    return np.where(constant_bins(statistic, counts), 0.0, numbers)
 
 
 def numbers_of(
     drawn: Mapping[Statistic, Drawn],
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     uninformative_above: float,
 ) -> dict[Statistic, Estimate]:
@@ -112,6 +113,6 @@ def numbers_of(
     found: dict[Statistic, Estimate] = {}
     for statistic in in_order(drawn):
         own = drawn[statistic]
-        own = replace(own, value=zero_where_constant(own.value, statistic, occupancy))
+        own = replace(own, value=zero_where_constant(own.value, statistic, counts))
         found[statistic] = estimate(statistic, own, bound, uninformative_above, found.get(Statistic.MEAN))
     return found

@@ -32,7 +32,7 @@ class Repeatable(Protocol):
 
 def true_statistic(samples: Samples, statistic: Statistic) -> FloatArray:
     """Return the statistic of the clipped samples of every bin, exact up to one rounding, shape (G,)."""
-    per_unit = steps_per_unit(statistic, samples.occupancy, samples.bound)
+    per_unit = steps_per_unit(statistic, samples.counts, samples.bound)
     exact: FloatArray = exact_integer(statistic, samples.contributions()).astype(np.float64)
     return np.asarray(exact / per_unit, dtype=np.float64)
 

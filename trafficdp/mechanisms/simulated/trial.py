@@ -1,6 +1,6 @@
-"""Trying mechanisms on made-up cities: two public models of speeds on the counts of the real one.
+"""Trying mechanisms on simulated cities: two public models of speeds on the counts of the real one.
 
-In one city traffic flows: every bin has a level, every vehicle a habit. In the other, three fixes of ten
+In one city traffic flows: every bin has a level, every vehicle a habit. In the other, three records of ten
 are of vehicles that stand still. What is reported is the larger error of the two.
 """
 
@@ -17,7 +17,7 @@ from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statis
 from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.samples import Samples
@@ -32,31 +32,31 @@ ESTIMATES = 2_000
 
 
 @dataclass(frozen=True)
-class MadeUpCities:
-    """See ``planner.trial.Tries``: depends on ``occupancy``, ``bound`` and ``seed`` alone."""
+class SimulatedCities:
+    """See ``planner.trial.Tries``: depends on ``counts``, ``bound`` and ``seed`` alone."""
 
-    occupancy: Occupancy
+    counts: Counts
     bound: ContributionBound
     seed: int = SEED
 
     @cached_property
     def _tried(self) -> npt.NDArray[np.bool_]:
-        cells, which = np.unique(self.occupancy.cell, return_inverse=True)
-        stride = max(1, -(-self.occupancy.bins // MOST_BINS))
+        cells, which = np.unique(self.counts.cell, return_inverse=True)
+        stride = max(1, -(-self.counts.bins // MOST_BINS))
         tried: npt.NDArray[np.bool_] = np.arange(len(cells))[which] % stride == 0
         return tried
 
     @cached_property
     def _cities(self) -> list[Samples]:
-        chosen = self.occupancy.select(self._tried)
+        chosen = self.counts.select(self._tried)
         return [synthetic_samples(chosen, self.bound, self.seed, standing=share) for share in STANDING]
 
     def joint_error(self, mechanism: ZCDPMechanism, statistic: Statistic, rho: float) -> float:
         """Return the same of a mechanism that looks at all bins together: tried on all of them."""
-        runs = int(np.clip(ESTIMATES // max(1, self.occupancy.bins), 3, 50))
+        runs = int(np.clip(ESTIMATES // max(1, self.counts.bins), 3, 50))
         found = []
         for share in STANDING:
-            samples = synthetic_samples(self.occupancy, self.bound, self.seed, standing=share)
+            samples = synthetic_samples(self.counts, self.bound, self.seed, standing=share)
             truth, noise = true_statistic(samples, statistic), SimulatedNoise(self.seed)
             errors = [
                 np.abs(mechanism.estimate(samples, statistic, rho, noise) - truth).mean() for _ in range(runs)

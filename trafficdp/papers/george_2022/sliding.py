@@ -8,11 +8,11 @@ P_c(r) the noisy sum of the first r steps of block c the answer is
 
 Nodes in both of the last two cancel. Nothing older is kept, and no noise grows with time.
 
-*Privacy.* A fix is in one step, hence in one block: moving it by at most u costs u touches/eta, ``touches``
-at most H. A vehicle with at most ``fixes`` fixes a block loses at most u fixes H / eta a block: with eta =
-u fixes H / eps, eps for every block it drives in, at most 2 eps for what one window shows. Blocks add
-up: the ledger's account of a vehicle is ``loss_per_vehicle``, exact from public counts. (Elements may not
-depend on what was published if the tree is signed: ``tree``.)
+*Privacy.* A record is in one step, hence in one block: moving it by at most u costs u touches/eta,
+``touches`` at most H. A vehicle with at most ``records`` records a block loses at most u records H / eta a
+block: with eta = u records H / eps, eps for every block it drives in, at most 2 eps for what one window
+shows. Blocks add up: the ledger's account of a vehicle is ``loss_per_vehicle``, exact from public counts.
+(Elements may not depend on what was published if the tree is signed: ``tree``.)
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class SlidingWindow:
         return (self.tree.variance(at, self.steps) + left)[1:]
 
     def mean_error(self) -> float:
-        """Return the root mean square error over a block's windows at epsilon 1, one fix a block of u = 1."""
+        """Return the root mean square error of a block's windows, epsilon 1, one record a block of u = 1."""
         return float(self.price * np.sqrt(2 * self.variance().mean()))
 
-    def scale(self, fixes: int, steps: int, epsilon: float) -> float:
-        """Return eta = u fixes H / eps, at least, for at most ``fixes`` fixes of 0..``steps`` a block."""
-        price = np.array([steps * integer_between(1, 10**9, fixes=fixes) * self.price])
+    def scale(self, records: int, steps: int, epsilon: float) -> float:
+        """Return eta = u records H / eps, at least, for up to ``records`` records of 0..``steps`` a block."""
+        price = np.array([steps * integer_between(1, 10**9, records=records) * self.price])
         return float(laplace_scale(price, np.array([epsilon]))[0])
 
     def sums(self, total: IntArray, scale: float, source: NoiseSource, runs: int = 1) -> FloatArray:
@@ -103,7 +103,7 @@ class SlidingWindow:
     ) -> IntArray:
         """Return every vehicle's loss over all blocks in 10^-12 epsilon, shape (users,), rounded up.
 
-        ``user`` and ``step`` (1, 2, ...) of all fixes, shape (F,): public.
+        ``user`` and ``step`` (1, 2, ...) of all records, shape (F,): public.
         """
         price = steps * self.touches[(step - 1) % self.steps]
         each = to_pico(loss_upper_bound(price.astype(np.float64), np.full(len(price), scale)))

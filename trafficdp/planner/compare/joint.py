@@ -30,7 +30,7 @@ from scipy import sparse
 from trafficdp._validate import in_range, positive
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 FloatArray = npt.NDArray[np.float64]
 GOLDEN = (5**0.5 - 1) / 2
@@ -49,7 +49,7 @@ class Joint:
 
 
 def joint_ranges(
-    occupancy: Occupancy, bound: ContributionBound, error: float, *, steps: int = 20, refinements: int = 6
+    counts: Counts, bound: ContributionBound, error: float, *, steps: int = 20, refinements: int = 6
 ) -> Joint:
     """Return ranges and scales with bias + scale at most ``error`` in every bin, and their least epsilon.
 
@@ -58,25 +58,25 @@ def joint_ranges(
     """
     in_range(0, float(bound.upper) / 2, error=error)
     positive(steps=steps)
-    if not occupancy.bins:
+    if not counts.bins:
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
-    program = _Program(occupancy, float(bound.upper), error)
-    best = program.solve(np.full(occupancy.bins, error))[0]
+    program = _Program(counts, float(bound.upper), error)
+    best = program.solve(np.full(counts.bins, error))[0]
     low, high = 0.0, 1.0
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = (program.solve(np.full(occupancy.bins, f * error)) for f in (left, right))
+    at_left, at_right = (program.solve(np.full(counts.bins, f * error)) for f in (left, right))
     # the least epsilon is not convex in f: the best of all that were looked at is kept
     seen = [at_left, at_right]
     for _ in range(max(0, steps - 3)):
         if at_left[0].epsilon <= at_right[0].epsilon:
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = program.solve(np.full(occupancy.bins, left * error))
+            at_left = program.solve(np.full(counts.bins, left * error))
             seen.append(at_left)
         else:
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = program.solve(np.full(occupancy.bins, right * error))
+            at_right = program.solve(np.full(counts.bins, right * error))
             seen.append(at_right)
     current = min(seen, key=lambda each: each[0].epsilon)
     best = min((best, current[0]), key=lambda each: each.epsilon)
@@ -98,18 +98,18 @@ def _direction(slope: FloatArray) -> FloatArray:
 
 
 class _Program:
-    """The LP for one occupancy and error; only b changes between solutions."""
+    """The LP for the same counts and error; only b changes between solutions."""
 
-    def __init__(self, occupancy: Occupancy, upper: float, error: float) -> None:
-        self._occupancy, self._error = occupancy, error
-        self._change = upper * occupancy.count / occupancy.samples_per_bin[occupancy.bin_index]
-        self._total = np.bincount(occupancy.bin_index, weights=self._change, minlength=occupancy.bins)
+    def __init__(self, counts: Counts, upper: float, error: float) -> None:
+        self._counts, self._error = counts, error
+        self._change = upper * counts.count / counts.samples_per_bin[counts.bin_index]
+        self._total = np.bincount(counts.bin_index, weights=self._change, minlength=counts.bins)
 
     def solve(self, scale: FloatArray) -> tuple[Joint, FloatArray]:
         """Return the optimum at ``scale`` and the slope of its epsilon in log b, a bin."""
         from scipy.optimize import linprog
 
-        o = self._occupancy
+        o = self._counts
         pairs, column = o.pairs, np.arange(o.pairs)
         price = self._change / scale[o.bin_index]
         row = np.concatenate([o.user_index, o.users + o.bin_index, np.arange(o.users)])
@@ -141,7 +141,7 @@ class _Program:
 
     def _feasible(self, share: FloatArray, least: FloatArray) -> FloatArray:
         """Widen ranges until no bin misses its bias by the solver's tolerance; what is lost is counted."""
-        o = self._occupancy
+        o = self._counts
         have = np.bincount(o.bin_index, weights=self._change / 2 * share, minlength=o.bins)
         room = self._total / 2 - have
         missing = np.maximum(least - have, 0.0)

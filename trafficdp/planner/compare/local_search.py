@@ -14,20 +14,20 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-def exchange(occupancy: Occupancy, cap: IntArray, room: IntArray, kept: BoolArray, target: int) -> BoolArray:
+def exchange(counts: Counts, cap: IntArray, room: IntArray, kept: BoolArray, target: int) -> BoolArray:
     """Return a suppression with the most bins of a user as near to ``target`` as exchanges get.
 
     ``kept`` (P,) must obey ``cap`` and ``room`` (G,): no kept count above the cap, no more dropped samples
     than the room. Users above the target are taken out of bins while there is an exchange; where none is
     left the target rises by one, until it is met. Deterministic.
     """
-    search = _Search(occupancy, cap, room, kept)
+    search = _Search(counts, cap, room, kept)
     while True:
         over = np.flatnonzero(search.left > target)
         if not len(over):
@@ -39,18 +39,18 @@ def exchange(occupancy: Occupancy, cap: IntArray, room: IntArray, kept: BoolArra
 
 
 class _Search:
-    def __init__(self, occupancy: Occupancy, cap: IntArray, room: IntArray, kept: BoolArray) -> None:
-        self._bin, self._user, self._count = occupancy.bin_index, occupancy.user_index, occupancy.count
+    def __init__(self, counts: Counts, cap: IntArray, room: IntArray, kept: BoolArray) -> None:
+        self._bin, self._user, self._count = counts.bin_index, counts.user_index, counts.count
         self.kept = kept.copy()
         self._forced = self._count > cap[self._bin]
         dropped = np.bincount(
-            self._bin[~kept], weights=self._count[~kept].astype(np.float64), minlength=occupancy.bins
+            self._bin[~kept], weights=self._count[~kept].astype(np.float64), minlength=counts.bins
         )
         self._slack = room - dropped.astype(np.int64)
-        self.left = np.bincount(self._user[kept], minlength=occupancy.users).astype(np.int64)
+        self.left = np.bincount(self._user[kept], minlength=counts.users).astype(np.int64)
         self._order = np.argsort(self._user, kind="stable")
-        self._ends = np.concatenate([[0], np.cumsum(occupancy.bins_per_user)])
-        self._starts = np.searchsorted(self._bin, np.arange(occupancy.bins + 1))
+        self._ends = np.concatenate([[0], np.cumsum(counts.bins_per_user)])
+        self._starts = np.searchsorted(self._bin, np.arange(counts.bins + 1))
 
     def take_out(self, user: int, target: int) -> bool:
         """Take ``user`` out of one more bin, by the shortest exchange; False when none is found.

@@ -1,9 +1,9 @@
 """Loss against error: what every accounting must spend for one worst noise, over a range of it.
 
-``rung_curves`` compares the rungs a release can execute, for all statistics of the request. ``full_curves``
-compares every accounting of ``full_ladder`` for a map of the means alone, solvers included; it takes as long
-as it is given. Errors are the largest expected absolute noise of the judged statistic over the bins, bias
-included where a rung has one, before anything is clamped.
+``accounting_curves`` compares the accountings a release can execute, for all statistics of the request.
+``full_curves`` compares every accounting of ``full_comparison`` for a map of the means alone, solvers
+included; it takes as long as it is given. Errors are the largest expected absolute noise of the judged
+statistic over the bins, bias included where an accounting has one, before anything is clamped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.rung import blocks_of
+from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.compare.full_ladder import MEANS, FullLadder, Limits, full_ladder
+from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
 from trafficdp.planner.refusal import judged_statistic
 
 SPAN = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -46,26 +46,28 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class FullCurves:
-    """Every accounting for the means alone; ``ladders`` are what was computed, errors rising.
+    """Every accounting for the means alone; ``comparisons`` are what was computed, errors rising.
 
     ``complete``: whether the time allowed for all of them.
     """
 
     curves: tuple[Curve, ...]
-    ladders: tuple[FullLadder, ...]
+    comparisons: tuple[FullComparison, ...]
     complete: bool
 
 
-def rung_curves(allocation: Allocation) -> tuple[Curve, ...]:
-    """Return a curve for every rung of ``allocation``; none where nothing needs noise."""
+def accounting_curves(allocation: Allocation) -> tuple[Curve, ...]:
+    """Return a curve for every accounting of ``allocation``; none where nothing needs noise."""
     statistic = judged_statistic(allocation.request)
     noise = _largest_noise(allocation, statistic)
     if noise <= 0:
         return ()
     curves = []
-    for rung in allocation.rungs:
-        at_one = float(rung.scales(1.0)[statistic].max())
-        curves.append(Curve(rung.name, tuple((share * noise, at_one / (share * noise)) for share in SPAN)))
+    for accounting in allocation.accountings:
+        at_one = float(accounting.scales(1.0)[statistic].max())
+        curves.append(
+            Curve(accounting.name, tuple((share * noise, at_one / (share * noise)) for share in SPAN))
+        )
     return tuple(curves)
 
 
@@ -76,27 +78,29 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
     told (done, all) points. Raises UsageError when the judged statistic is not the mean.
     """
     positive(seconds=seconds)
-    occupancy, bound = allocation.occupancy, allocation.request.bound
+    counts, bound = allocation.counts, allocation.request.bound
     if judged_statistic(allocation.request) is not Statistic.MEAN:
-        raise UsageError("the full ladder is about means", todo='add "mean" to [map] statistics')
+        raise UsageError("the full comparison is about means", todo='add "mean" to [map] statistics')
     noise = _largest_noise(allocation, Statistic.MEAN)
     # what a bin of the paper spends for the planned noise in its worst bin
-    share = occupancy.largest_count_per_bin / occupancy.samples_per_bin
+    share = counts.largest_count_per_bin / counts.samples_per_bin
     centre = float(share.max()) * float(bound.upper) / noise
     began = time.monotonic()
-    blocks = blocks_of(occupancy, bound, MEANS)
+    blocks = blocks_of(counts, bound, MEANS)
     limits = Limits(relaxation_seconds=seconds / 8, milp_seconds=seconds / 20)
-    ladders: list[FullLadder] = []
+    comparisons: list[FullComparison] = []
     # from the middle outwards
     order = sorted(SPAN, key=lambda each: (max(each, 1 / each), each))
     for number, multiple in enumerate(order):
-        if ladders and time.monotonic() - began > seconds:
+        if comparisons and time.monotonic() - began > seconds:
             break
-        ladders.append(full_ladder(occupancy, bound, centre / multiple, limits=limits, blocks=blocks))
+        comparisons.append(full_comparison(counts, bound, centre / multiple, limits=limits, blocks=blocks))
         computed(number + 1, len(order))
-    ladders.sort(key=lambda each: each.error)
+    comparisons.sort(key=lambda each: each.error)
     return FullCurves(
-        tuple(_curve(name, ladders) for name in ACCOUNTINGS), tuple(ladders), len(ladders) == len(SPAN)
+        tuple(_curve(name, comparisons) for name in ACCOUNTINGS),
+        tuple(comparisons),
+        len(comparisons) == len(SPAN),
     )
 
 
@@ -105,6 +109,6 @@ def _largest_noise(allocation: Allocation, statistic: Statistic) -> float:
     return float(allocation.chosen.scales(epsilon)[statistic].max(initial=0.0))
 
 
-def _curve(name: str, ladders: list[FullLadder]) -> Curve:
-    points = ((each.error, getattr(each, name)) for each in ladders)
+def _curve(name: str, comparisons: list[FullComparison]) -> Curve:
+    points = ((each.error, getattr(each, name)) for each in comparisons)
     return Curve(name, tuple((error, float(epsilon)) for error, epsilon in points if epsilon is not None))

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
-from trafficdp.mechanisms.blocks.canonical_occupancy import in_canonical_order
+from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.local_search import exchange
 from trafficdp.planner.compare.suppression_program import Program, Solution, room
@@ -42,7 +42,7 @@ class Certified:
 
 
 def least_bins_per_user(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     epsilon: float,
     statistics: Sequence[Statistic] = (Statistic.MEAN,),
@@ -59,67 +59,67 @@ def least_bins_per_user(
     """
     positive(seconds=seconds)
     positive(relaxation_seconds=relaxation_seconds)
-    ordered = in_canonical_order(occupancy, bound)
-    found = _certified(ordered.occupancy, bound, epsilon, statistics, seconds, relaxation_seconds)
+    ordered = in_canonical_order(counts, bound)
+    found = _certified(ordered.counts, bound, epsilon, statistics, seconds, relaxation_seconds)
     suppression = replace(found.suppression, kept=ordered.to_given(found.suppression.kept))
     return replace(found, suppression=suppression)
 
 
 def _certified(
-    occupancy: Occupancy,
+    counts: Counts,
     bound: ContributionBound,
     epsilon: float,
     statistics: Sequence[Statistic],
     seconds: float,
     relaxation_seconds: float,
 ) -> Certified:
-    limit = ceiling(occupancy, bound, epsilon, statistics)
-    best = clip_user(occupancy, bound, epsilon, statistics)
-    problem = Program.of(occupancy, limit)
+    limit = ceiling(counts, bound, epsilon, statistics)
+    best = clip_user(counts, bound, epsilon, statistics)
+    problem = Program.of(counts, limit)
     relaxed = problem.relax(relaxation_seconds)
     if relaxed is None:
-        return Certified(_exchanged(occupancy, limit, best), 1 if occupancy.bins else 0, 0.0)
+        return Certified(_exchanged(counts, limit, best), 1 if counts.bins else 0, 0.0)
     lower = max(1, math.ceil(relaxed.value - TOLERANCE))
     if best.bins_per_user > lower:
-        guide, point = problem.guide(occupancy, relaxed, relaxation_seconds)
-        best = _better(occupancy, limit, best, guide.rounded(occupancy, point, lower))
+        guide, point = problem.guide(counts, relaxed, relaxation_seconds)
+        best = _better(counts, limit, best, guide.rounded(counts, point, lower))
         if best.bins_per_user > lower:
             found = problem.solve(seconds, at_most=best.bins_per_user, caps=guide)
-            best = _better(occupancy, limit, best, found)
+            best = _better(counts, limit, best, found)
     if best.bins_per_user > lower:
         exact = problem.solve(seconds, at_most=best.bins_per_user)
         lower = max(lower, math.ceil(exact.bound - TOLERANCE)) if exact is not None else lower
-        best = _better(occupancy, limit, best, exact)
+        best = _better(counts, limit, best, exact)
     return Certified(best, min(lower, best.bins_per_user), relaxed.value)
 
 
-def within(occupancy: Occupancy, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
+def within(counts: Counts, limit: Ceiling, kept: npt.NDArray[np.bool_]) -> bool:
     """Return whether a suppression leaves every bin with data and below the ceiling. From counts alone."""
-    dropped = np.zeros(occupancy.bins, dtype=np.int64)
-    np.add.at(dropped, occupancy.bin_index, np.where(kept, 0, occupancy.count))
-    largest = np.zeros(occupancy.bins, dtype=np.int64)
-    np.maximum.at(largest, occupancy.bin_index, np.where(kept, occupancy.count, 0))
-    samples = occupancy.samples_per_bin
+    dropped = np.zeros(counts.bins, dtype=np.int64)
+    np.add.at(dropped, counts.bin_index, np.where(kept, 0, counts.count))
+    largest = np.zeros(counts.bins, dtype=np.int64)
+    np.maximum.at(largest, counts.bin_index, np.where(kept, counts.count, 0))
+    samples = counts.samples_per_bin
     excess = limit.excess(dropped, samples, largest)
     return bool(np.all(dropped < samples) and np.all(excess <= 1 + 1e-12))
 
 
-def _exchanged(occupancy: Occupancy, limit: Ceiling, start: Suppression) -> Suppression:
+def _exchanged(counts: Counts, limit: Ceiling, start: Suppression) -> Suppression:
     """Lower K one by one by exchanges, under the caps that ``start`` keeps."""
-    cap = np.zeros(occupancy.bins, dtype=np.int64)
-    np.maximum.at(cap, occupancy.bin_index[start.kept], occupancy.count[start.kept])
-    space = room(limit, occupancy.samples_per_bin, cap)
+    cap = np.zeros(counts.bins, dtype=np.int64)
+    np.maximum.at(cap, counts.bin_index[start.kept], counts.count[start.kept])
+    space = room(limit, counts.samples_per_bin, cap)
     while True:
-        kept = exchange(occupancy, cap, space, start.kept, start.bins_per_user - 1)
-        left = int(np.bincount(occupancy.user_index[kept], minlength=occupancy.users).max(initial=0))
-        if left >= start.bins_per_user or not within(occupancy, limit, kept):
+        kept = exchange(counts, cap, space, start.kept, start.bins_per_user - 1)
+        left = int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
+        if left >= start.bins_per_user or not within(counts, limit, kept):
             return start
         start = Suppression(kept, left)
 
 
-def _better(occupancy: Occupancy, limit: Ceiling, best: Suppression, found: Solution | None) -> Suppression:
+def _better(counts: Counts, limit: Ceiling, best: Suppression, found: Solution | None) -> Suppression:
     """Return the better of ``best`` and what was found, if that really stays below the ceiling."""
-    if found is None or not within(occupancy, limit, found.kept):
+    if found is None or not within(counts, limit, found.kept):
         return best
-    left = int(np.bincount(occupancy.user_index[found.kept], minlength=occupancy.users).max(initial=0))
+    left = int(np.bincount(counts.user_index[found.kept], minlength=counts.users).max(initial=0))
     return Suppression(found.kept, left) if left < best.bins_per_user else best

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.planner.compare.local_search import exchange
 
 IntArray = npt.NDArray[np.int64]
@@ -66,19 +66,19 @@ class Caps:
     room: IntArray
     choice: npt.NDArray[np.float64]
 
-    def rounded(self, occupancy: Occupancy, relaxed: Solution, target: int) -> Solution:
+    def rounded(self, counts: Counts, relaxed: Solution, target: int) -> Solution:
         """Round the relaxation under these caps, the surest first, and repair it by exchanges."""
-        forced = occupancy.count > self.cap[occupancy.bin_index]
-        suppressed = relaxed.point[: occupancy.pairs]
+        forced = counts.count > self.cap[counts.bin_index]
+        suppressed = relaxed.point[: counts.pairs]
         slack = self.room.copy()
-        np.subtract.at(slack, occupancy.bin_index[forced], occupancy.count[forced])
+        np.subtract.at(slack, counts.bin_index[forced], counts.count[forced])
         kept = ~forced
         likely = np.flatnonzero(kept & (suppressed > 0.5))
         for pair in likely[np.argsort(-suppressed[likely], kind="stable")].tolist():
-            if occupancy.count[pair] <= slack[occupancy.bin_index[pair]]:
-                slack[occupancy.bin_index[pair]] -= occupancy.count[pair]
+            if counts.count[pair] <= slack[counts.bin_index[pair]]:
+                slack[counts.bin_index[pair]] -= counts.count[pair]
                 kept[pair] = False
-        kept = exchange(occupancy, self.cap, self.room, kept, target)
+        kept = exchange(counts, self.cap, self.room, kept, target)
         return Solution(0.0, 0.0, kept, relaxed.point)
 
 
@@ -99,29 +99,29 @@ class Program:
     space: IntArray
 
     @classmethod
-    def of(cls, occupancy: Occupancy, limit: Ceiling) -> Program:
+    def of(cls, counts: Counts, limit: Ceiling) -> Program:
         """Build the program; each row reads ``low <= matrix @ x``."""
-        keys = np.unique(np.column_stack([occupancy.bin_index, occupancy.count]), axis=0)
+        keys = np.unique(np.column_stack([counts.bin_index, counts.count]), axis=0)
         bins, caps = keys[:, 0], keys[:, 1]
-        space = room(limit, occupancy.samples_per_bin[bins], caps)
+        space = room(limit, counts.samples_per_bin[bins], caps)
         bins, caps, space = bins[space >= 0], caps[space >= 0], space[space >= 0]
-        pairs, choices, k = occupancy.pairs, len(bins), occupancy.pairs + len(bins)
+        pairs, choices, k = counts.pairs, len(bins), counts.pairs + len(bins)
         every, chain = np.arange(pairs), pairs + np.arange(choices)
         has_next = np.flatnonzero(bins[1:] == bins[:-1])
         last = np.setdiff1d(np.arange(choices), has_next)
-        above = np.flatnonzero(_rank(bins, caps, occupancy) > np.searchsorted(bins, occupancy.bin_index))
-        below = pairs + _rank(bins, caps, occupancy)[above] - 1
+        above = np.flatnonzero(_rank(bins, caps, counts) > np.searchsorted(bins, counts.bin_index))
+        below = pairs + _rank(bins, caps, counts)[above] - 1
         # sum_v room_v (c_v - c_before) = sum_v c_v (room_v - room_next)
         gain = space.copy()
         gain[has_next] -= space[has_next + 1]
-        g, users = occupancy.bins, occupancy.users
+        g, users = counts.bins, counts.users
         blocks = [
             _block(len(has_next), k + 1, [_row(chain[has_next + 1], 1.0), _row(chain[has_next], -1.0)]),
             _block(len(above), k + 1, [_row(above, 1.0), _row(below, -1.0)]),
-            _block(g, k + 1, [(occupancy.bin_index, every, -occupancy.count), (bins, chain, gain)]),
-            _block(users, k + 1, [(occupancy.user_index, every, 1.0), _row(np.full(users, k), 1.0)]),
+            _block(g, k + 1, [(counts.bin_index, every, -counts.count), (bins, chain, gain)]),
+            _block(users, k + 1, [(counts.user_index, every, 1.0), _row(np.full(users, k), 1.0)]),
         ]
-        low = np.concatenate([np.zeros(len(has_next) + len(above) + g), occupancy.bins_per_user])
+        low = np.concatenate([np.zeros(len(has_next) + len(above) + g), counts.bins_per_user])
         matrix = sparse.csr_matrix(sparse.vstack(blocks))
         return cls(pairs, k + 1, chain[last], matrix, low.astype(np.float64), bins, caps, space)
 
@@ -144,21 +144,21 @@ class Program:
         point = np.asarray(result.x, dtype=np.float64)
         return Solution(float(result.fun), float(result.fun), point[: self.pairs] < 0.5, point)
 
-    def guide(self, occupancy: Occupancy, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
+    def guide(self, counts: Counts, relaxed: Solution, seconds: float) -> tuple[Caps, Solution]:
         """Return the caps, of those that the relaxation is surest of, whose own relaxation is least."""
         options = []
         for likely in LIKELY:
-            caps = self.caps(occupancy, relaxed, likely)
+            caps = self.caps(counts, relaxed, likely)
             options.append((caps, self.relax(seconds, caps) or replace(relaxed, value=math.inf)))
         return min(options, key=lambda option: option[1].value)
 
-    def caps(self, occupancy: Occupancy, relaxed: Solution, likely: float) -> Caps:
+    def caps(self, counts: Counts, relaxed: Solution, likely: float) -> Caps:
         """Return for every bin the least v with c[g, v] > ``likely`` whose forced drops fit its room."""
         chosen = relaxed.point[self.pairs : -1] > likely
         chosen[self.certain - self.pairs] = True
-        chosen &= self._samples_above(occupancy) <= self.space
+        chosen &= self._samples_above(counts) <= self.space
         # c rises along the caps of a bin: the first that is chosen
-        first = np.full(occupancy.bins, len(self.bins), dtype=np.int64)
+        first = np.full(counts.bins, len(self.bins), dtype=np.int64)
         np.minimum.at(first, self.bins[chosen], np.flatnonzero(chosen))
         choice = (np.arange(len(self.bins)) >= first[self.bins]).astype(np.float64)
         return Caps(self.values[first], self.space[first], choice)
@@ -195,22 +195,22 @@ class Program:
             lower[self.pairs : -1] = upper[self.pairs : -1] = caps.choice
         return cost, lower, upper
 
-    def _samples_above(self, occupancy: Occupancy) -> IntArray:
+    def _samples_above(self, counts: Counts) -> IntArray:
         """For every (bin, cap), the samples of users above the cap."""
-        order = np.lexsort((occupancy.count, occupancy.bin_index))
-        width = int(max(self.values.max(initial=0), occupancy.count.max(initial=0))) + 1
-        key = (occupancy.bin_index * width + occupancy.count)[order]
-        upto = np.concatenate([[0], np.cumsum(occupancy.count[order])])
+        order = np.lexsort((counts.count, counts.bin_index))
+        width = int(max(self.values.max(initial=0), counts.count.max(initial=0))) + 1
+        key = (counts.bin_index * width + counts.count)[order]
+        upto = np.concatenate([[0], np.cumsum(counts.count[order])])
         at = np.searchsorted(key, self.bins * width + self.values, side="right")
         end = np.searchsorted(key, (self.bins + 1) * width)
         above: IntArray = (upto[end] - upto[at]).astype(np.int64)
         return above
 
 
-def _rank(bins: IntArray, caps: IntArray, occupancy: Occupancy) -> IntArray:
+def _rank(bins: IntArray, caps: IntArray, counts: Counts) -> IntArray:
     """For every pair, the position of the first (bin, cap) with cap >= its count."""
-    width = int(max(caps.max(initial=0), occupancy.count.max(initial=0))) + 1
-    ranks: IntArray = np.searchsorted(bins * width + caps, occupancy.bin_index * width + occupancy.count)
+    width = int(max(caps.max(initial=0), counts.count.max(initial=0))) + 1
+    ranks: IntArray = np.searchsorted(bins * width + caps, counts.bin_index * width + counts.count)
     return ranks
 
 

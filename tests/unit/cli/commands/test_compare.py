@@ -114,7 +114,7 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
         assert mechanism.name in out
     assert out.count("<-") == 2
     assert out.count("auto: ") == 2
-    assert "error in made-up cities" in out
+    assert "error in simulated cities" in out
     assert "Nothing was spent." in out
     assert "simulated: mean error" in out
 

@@ -1,4 +1,4 @@
-"""`trafficdp ingest` and the unit linter, on made-up buses and on the real feeds."""
+"""`trafficdp ingest` and the unit linter, on simulated buses and on the real feeds."""
 
 import os
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_speeds_in_mph_declared_as_m_s_are_told_with_the_unit_that_fits(empty, f
         assert "speeds of mph.csv do not look like m/s, as source buses declares" in result.err
         assert "mph would fit" in result.err
         assert "begin a new one" in result.err
-    assert command("--json", "status").json["fixes"] == 2400
+    assert command("--json", "status").json["records"] == 2400
 
 
 def test_strict_units_refuse_such_a_file_with_exit_4(empty, feed, refusal):
@@ -132,7 +132,7 @@ def test_the_table_adds_up_and_a_dry_run_shows_the_mapping(empty, command):
     assert said.count("2,400") == 4
     assert "outside the privacy guarantee" in said
     assert "dry run: nothing was written" in said
-    assert command("--json", "status").json["fixes"] == 0
+    assert command("--json", "status").json["records"] == 0
 
 
 def test_a_file_of_which_too_few_rows_are_kept_is_exit_4_and_registered_nowhere(empty, command, refusal):
@@ -183,7 +183,7 @@ def test_austin_2015_declared_as_m_s_is_exit_4_where_units_are_strict(real, city
     message = refusal(4, "ingest", "--strict-units", real / "capmetro" / f"{day}.csv.gz")
     assert f"speeds of {day}.csv.gz do not look like m/s" in message
     assert "mph would fit" in message
-    assert command("--json", "status").json["fixes"] == 0
+    assert command("--json", "status").json["records"] == 0
 
 
 @pytest.mark.real
@@ -204,7 +204,7 @@ def test_the_ten_days_of_austin_pass_in_one_command_as_they_lie_there(real, city
         name: "mph" if name.startswith("2015") else "ms" for name in KEPT
     }
     status = command("--json", "status").json
-    assert (status["fixes"], status["vehicles"], status["files"]) == (291_280, 456, 10)
+    assert (status["records"], status["vehicles"], status["files"]) == (291_280, 456, 10)
 
 
 @pytest.mark.real

@@ -7,7 +7,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from trafficdp.mechanisms.laplace.ladder import RUNGS, WITH_VARIANCES
+from trafficdp.mechanisms.laplace.accountings import ACCOUNTINGS, WITH_VARIANCES
 
 
 def schema(name):
@@ -62,30 +62,34 @@ def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
     assert plan["epsilon"] == epsilon
     assert plan["budget_left"] == "12"
     assert float(plan["loss"]) <= float(epsilon)
-    assert [rung["rung"] for rung in plan["ladder"]] == [*RUNGS, *WITH_VARIANCES]
+    assert [accounting["accounting"] for accounting in plan["accountings"]] == [*ACCOUNTINGS, *WITH_VARIANCES]
 
 
 @pytest.mark.parametrize("statistics", ["mean", "variance", "vehicle_mean"])
-@pytest.mark.parametrize("rung", ["basic", "exact", "best"])
-def test_plans_of_every_statistic_and_rung_are_valid(filled, valid_plan, command, statistics, rung):
-    filled.change("min_vehicles = 3", f'min_vehicles = 3\nstatistics = ["{statistics}"]\nrung = "{rung}"')
+@pytest.mark.parametrize("accounting", ["basic", "exact", "best"])
+def test_plans_of_every_statistic_and_accounting_are_valid(
+    filled, valid_plan, command, statistics, accounting
+):
+    filled.change(
+        "min_vehicles = 3", f'min_vehicles = 3\nstatistics = ["{statistics}"]\naccounting = "{accounting}"'
+    )
     plan = valid_plan()
     assert plan["statistic"] == statistics
-    assert set(plan["ladder"][0]["by_statistic"]) == {statistics}
+    assert set(plan["accountings"][0]["by_statistic"]) == {statistics}
     said = command("plan").out
     assert ("(m/s)^2" in said) == (statistics == "variance")
 
 
-def test_what_a_rung_needs_for_the_noise_of_the_release_is_what_its_errors_say(filled, valid_plan):
+def test_what_a_accounting_needs_for_the_noise_of_the_release_is_what_its_errors_say(filled, valid_plan):
     plan = valid_plan()
-    by_name = {rung["rung"]: rung for rung in plan["ladder"]}
+    by_name = {accounting["accounting"]: accounting for accounting in plan["accountings"]}
     chosen = by_name[plan["chosen"]]
     assert chosen["epsilon"] == pytest.approx(float(plan["epsilon"]), rel=1e-9)
-    for rung in plan["ladder"]:
-        assert rung["epsilon"] >= chosen["epsilon"] * (1 - 1e-9)
-        assert rung["worst_error"] >= chosen["worst_error"] * (1 - 1e-9)
-        assert rung["mean_error"] <= rung["worst_error"]
-        assert rung["at_worst_error"] == plan["at_worst_error"]
+    for accounting in plan["accountings"]:
+        assert accounting["epsilon"] >= chosen["epsilon"] * (1 - 1e-9)
+        assert accounting["worst_error"] >= chosen["worst_error"] * (1 - 1e-9)
+        assert accounting["mean_error"] <= accounting["worst_error"]
+        assert accounting["at_worst_error"] == plan["at_worst_error"]
 
 
 @pytest.mark.parametrize(
@@ -98,14 +102,16 @@ def test_what_a_rung_needs_for_the_noise_of_the_release_is_what_its_errors_say(f
         lambda plan: plan.update(chosen="best"),
         lambda plan: plan.update(unit="knots"),
         lambda plan: plan.update(bins=0),
-        lambda plan: plan.update(ladder=[]),
+        lambda plan: plan.update(accountings=[]),
         lambda plan: plan.update(refused=True),
         lambda plan: plan.update(suggestions={}),
-        lambda plan: plan["ladder"][0].update(extra=1),
-        lambda plan: plan["ladder"][0].pop("mean_error"),
-        lambda plan: plan["ladder"][0].update(worst_error=-1),
-        lambda plan: plan["ladder"][0]["by_statistic"].update(median={"worst_error": 1, "mean_error": 1}),
-        lambda plan: plan["ladder"][0]["by_statistic"]["mean"].update(extra=1),
+        lambda plan: plan["accountings"][0].update(extra=1),
+        lambda plan: plan["accountings"][0].pop("mean_error"),
+        lambda plan: plan["accountings"][0].update(worst_error=-1),
+        lambda plan: plan["accountings"][0]["by_statistic"].update(
+            median={"worst_error": 1, "mean_error": 1}
+        ),
+        lambda plan: plan["accountings"][0]["by_statistic"]["mean"].update(extra=1),
     ],
 )
 def test_the_schema_of_the_plan_is_strict(filled, valid_plan, spoil):
@@ -123,9 +129,11 @@ def test_planning_spends_nothing_and_changes_nothing(filled, command):
 
 def test_the_plan_says_in_one_plain_sentence_what_its_numbers_mean(filled, command, valid_plan):
     plan = valid_plan()
-    (rung,) = [rung for rung in plan["ladder"] if rung["rung"] == plan["chosen"]]
+    (accounting,) = [
+        accounting for accounting in plan["accountings"] if accounting["accounting"] == plan["chosen"]
+    ]
     (sentence,) = [line for line in command("plan").out.splitlines() if line.startswith("In plain words:")]
-    assert f"{rung['mean_error']:.3g} m/s off" in sentence
+    assert f"{accounting['mean_error']:.3g} m/s off" in sentence
     assert "on a scale from 0 to 20." in sentence
 
 
@@ -133,7 +141,7 @@ def test_the_table_of_the_plan_fits_80_columns(filled, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     table = command("plan").out.split("epsilon: ")[0]
     assert max(len(line) for line in table.splitlines()) <= 80
-    assert all(rung in table for rung in ("basic", "grid_count", "exact", "equal"))
+    assert all(accounting in table for accounting in ("basic", "grid_count", "exact", "equal"))
 
 
 def test_a_plan_that_costs_more_than_is_left_says_so(released, command):
@@ -172,10 +180,10 @@ def follow(city, lever, value):
 
 
 @pytest.mark.parametrize("lever", ["epsilon", "min_vehicles", "resolution", "slot"])
-@pytest.mark.parametrize(("rung", "epsilon"), [("best", "4"), ("best", "8"), ("basic", "8")])
-def test_every_suggestion_passes_when_it_is_followed(refused, valid_plan, lever, epsilon, rung):
+@pytest.mark.parametrize(("accounting", "epsilon"), [("best", "4"), ("best", "8"), ("basic", "8")])
+def test_every_suggestion_passes_when_it_is_followed(refused, valid_plan, lever, epsilon, accounting):
     refused.change("epsilon = 6", f"epsilon = {epsilon}")
-    refused.change("[map]", f'[map]\nrung = "{rung}"')
+    refused.change("[map]", f'[map]\naccounting = "{accounting}"')
     before = valid_plan()
     assert before["refused"] is True
     assert before["suggestions"]["epsilon"] > float(epsilon)

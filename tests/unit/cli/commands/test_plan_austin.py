@@ -49,7 +49,7 @@ def test_the_guide_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, co
         (4, "resolution 4 as it is ({bins} hexagons)"),
     ):
         found = fitting[resolution]
-        assert words.format(share=round(100 * found["share_of_fixes"]), **found) in told
+        assert words.format(share=round(100 * found["share_of_records"]), **found) in told
 
 
 @pytest.mark.real

@@ -173,7 +173,7 @@ def test_a_refused_map_says_how_many_more_vehicles_it_would_take(filled, plan, c
     assert plan("--epsilon", "12")["growth"] is None
 
 
-def test_the_chart_is_a_picture_of_the_ladder_that_needs_nothing_else(filled, plan, tmp_path):
+def test_the_chart_is_a_picture_of_the_accountings_that_needs_nothing_else(filled, plan, tmp_path):
     file = tmp_path / "plan.svg"
     found = plan("--chart", str(file))
     text = file.read_text(encoding="utf-8")
@@ -194,9 +194,9 @@ def test_a_chart_that_cannot_be_written_is_one_line(filled, command):
 
 def test_every_accounting_is_compared_with_its_proofs(filled, plan, command, tmp_path):
     file = tmp_path / "plan.svg"
-    full = plan("--rungs", "all", "--seconds", "20", "--chart", str(file))["full_ladder"]
+    full = plan("--accountings", "all", "--seconds", "20", "--chart", str(file))["full_comparison"]
     assert full["complete"]
-    curves = {curve["rung"]: curve["points"] for curve in full["curves"]}
+    curves = {curve["accounting"]: curve["points"] for curve in full["curves"]}
     assert len(curves) == 10
     for basic, grid_count, exact, equal in zip(
         *(curves[name] for name in ("basic", "grid_count", "exact", "equal")), strict=True
@@ -206,14 +206,14 @@ def test_every_accounting_is_compared_with_its_proofs(filled, plan, command, tmp
     for proof in full["proofs"]:
         assert proof["least_bins"] <= proof["best_bins"] <= proof["clip_user_bins"]
         assert proof["clip_user_bins"] <= proof["bins_of_the_busiest"]
-    said = command("plan", "--rungs", "all").out
+    said = command("plan", "--accountings", "all").out
     assert "proved: no suppression" in said
     assert "Clip-User" in "".join(ElementTree.fromstring(file.read_text()).itertext())
 
 
-def test_the_full_ladder_is_about_means(filled, refusal):
+def test_the_full_comparison_is_about_means(filled, refusal):
     filled.change("min_vehicles = 3", 'min_vehicles = 3\nstatistics = ["variance"]')
-    assert "about means" in refusal(2, "plan", "--rungs", "all")
+    assert "about means" in refusal(2, "plan", "--accountings", "all")
 
 
 def test_the_largest_epsilon_can_be_planned(filled, plan):

@@ -174,7 +174,7 @@ def test_verify_lists_its_checks(released, command):
 
 def test_status_counts_what_is_there(released, command):
     facts = command("--json", "status").json
-    assert (facts["fixes"], facts["vehicles"], facts["files"], facts["releases"]) == (4800, 40, 2, 1)
+    assert (facts["records"], facts["vehicles"], facts["files"], facts["releases"]) == (4800, 40, 2, 1)
     assert facts["unfinished"] == 0
     assert float(facts["budget"]) - float(facts["largest_spent"]) == pytest.approx(facts["left_pico"] / 1e12)
     assert "4,800 of 40 vehicles, from 2 files" in command("status").out

@@ -7,8 +7,8 @@ import duckdb
 import pytest
 
 from trafficdp.privacy.ledger import canonical
-from trafficdp.release.order import Order
 from trafficdp.release.saved_plan import SavedPlan
+from trafficdp.release.specification import Specification
 
 
 @pytest.fixture
@@ -23,21 +23,21 @@ def file(saved):
     return saved.store / "plans" / "spring.json"
 
 
-def order_of(city, name):
+def specification_of(city, name):
     with duckdb.connect(str(city.store / "vault.duckdb"), read_only=True) as vault:
         ((text,),) = vault.execute("SELECT allocation FROM releases WHERE release_id = ?", [name]).fetchall()
-    return Order.from_json(text)
+    return Specification.from_json(text)
 
 
-def test_a_release_of_a_saved_plan_draws_its_very_recipe(saved, file, command):
+def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, command):
     # what would be planned now is another map at another epsilon
     saved.change("epsilon = 6", "epsilon = 2")
-    saved.change("min_vehicles = 3", 'min_vehicles = 10\nrung = "basic"')
+    saved.change("min_vehicles = 3", 'min_vehicles = 10\naccounting = "basic"')
     assert command("release", "--plan", "spring").code == 0
-    order = order_of(saved, "r0001")
+    specification = specification_of(saved, "r0001")
     facts = SavedPlan(file.read_text()).facts
-    assert order.recipe.to_facts() == facts["recipe"]
-    assert order.min_vehicles == 3
+    assert specification.calibrated.to_facts() == facts["calibrated"]
+    assert specification.min_vehicles == 3
     assert command("verify", "r0001").code == 0
     ledger = command("--json", "ledger").json
     assert ledger["entries"][0]["epsilon"] == "5"

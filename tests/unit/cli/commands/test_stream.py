@@ -9,7 +9,7 @@ import pytest
 
 from trafficdp.live import files as stream_files
 
-STREAM = "[stream]\npublish_every = 5\nlateness = 1\nfixes_per_vehicle = 200\n\n[[source]]"
+STREAM = "[stream]\npublish_every = 5\nlateness = 1\nrecords_per_vehicle = 200\n\n[[source]]"
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_as_json_it_counts_what_became_of_the_fixes_for_the_curator(live, comman
     facts = command("--json", "stream", "--replay", "0", "day1.csv.gz").json
     assert facts["stream"] == "s0001"
     assert facts["ended"]
-    assert facts["fixes"]["accepted"] == 60 * 40
-    assert facts["outside_the_guarantee"] == ["fixes"]
+    assert facts["records"]["accepted"] == 60 * 40
+    assert facts["outside_the_guarantee"] == ["records"]
 
 
 def test_its_entries_in_the_ledger_meet_the_schema(live, command):
@@ -112,7 +112,7 @@ def test_lines_of_standard_input_lie_in_no_file_while_they_are_read(live, comman
     with os.fdopen(reading) as lines, monkeypatch.context() as patched:
         patched.setattr("sys.stdin", lines)
         facts = command("--json", "stream", "-").json
-    assert sum(facts["fixes"].values()) == 500
+    assert sum(facts["records"].values()) == 500
     assert seen == [[]]
     assert list(temporary.iterdir()) == []
 

@@ -19,7 +19,7 @@ READ_ONLY = [
     ("plan",),
     ("plan", "--epsilon", "0.5"),
     ("plan", "--max-half-width", "3", "--max-epsilon", "2", "--save", "found"),
-    ("plan", "--rungs", "all", "--chart", "plan.svg"),
+    ("plan", "--accountings", "all", "--chart", "plan.svg"),
     ("releases",),
     ("ledger",),
     ("verify", "r0001"),
@@ -72,7 +72,7 @@ def test_a_warning_goes_to_standard_error_unless_quiet(empty, command, feed):
     for flags in ((), ("--json",)):
         warned = command(*flags, "ingest", "--dry-run", few)
         assert warned.code == 0
-        assert warned.err == "few.csv: only 4 pairs of fixes to check the unit m/s by\n"
+        assert warned.err == "few.csv: only 4 pairs of records to check the unit m/s\n"
     assert command("--quiet", "ingest", "--dry-run", few).err == ""
 
 

@@ -21,8 +21,8 @@ def test_it_is_read_from_json_as_it_was(any_release):
 
 
 def test_the_largest_count_of_a_vehicle_is_told_only_with_the_counts(city, calendar):
-    assert city.disclosure.bounds.fixes_per_vehicle_in_a_bin is None
-    assert calendar.disclosure.bounds.fixes_per_vehicle_in_a_bin == 300
+    assert city.disclosure.bounds.records_per_vehicle_in_a_bin is None
+    assert calendar.disclosure.bounds.records_per_vehicle_in_a_bin == 300
 
 
 def test_sums_of_epsilon_are_exact(city):

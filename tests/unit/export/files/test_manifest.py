@@ -56,7 +56,7 @@ def test_every_release_has_a_valid_manifest(any_release):
 def test_all_field_groups_are_there(document):
     assert set(document) == {
         "accounting", "bounds", "coverage", "data", "files", "guarantee", "honesty", "identity",
-        "manifest_version", "mechanisms", "post_processing", "recipe", "registry", "uncertainty", "unit",
+        "manifest_version", "mechanisms", "post_processing", "noise", "registry", "uncertainty", "unit",
     }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def test_the_json_path_is_named(document):
 
 
 @pytest.mark.parametrize(
-    "path", [("extra",), ("identity", "extra"), ("mechanisms", 0, "extra"), ("recipe", "x")]
+    "path", [("extra",), ("identity", "extra"), ("mechanisms", 0, "extra"), ("noise", "x")]
 )
 def test_a_field_we_do_not_know_is_refused(document, path):
     with pytest.raises(DataError, match="Additional properties"):
@@ -191,7 +191,7 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             return
         if schema.get("type") == "object" and "properties" in schema:
             assert schema["additionalProperties"] is False
-            # what not every kind of recipe has
+            # what not every kind of calibrated mechanism has
             optional = {"commit", "mechanisms", "settings"}
             optional |= {"rule", "epsilon_per_bin", "periodic_budget", "stream", "parents"}
             # what only a guarantee in rho says

@@ -83,7 +83,7 @@ def test_counts_are_on_the_page_only_when_they_are_public(city, calendar):
     columns = columns_of(page_of(calendar))
     rows = calendar.slot == np.unique(calendar.slot)[1]
     np.testing.assert_array_equal(columns["vehicles_1"], calendar.vehicles[rows])
-    np.testing.assert_array_equal(columns["fixes_1"], calendar.fixes[rows])
+    np.testing.assert_array_equal(columns["fixes_1"], calendar.records[rows])
 
 
 def test_a_withheld_cell_is_said_to_be_in_the_legend(city):

@@ -17,9 +17,9 @@ from trafficdp.mechanisms.blocks.estimates import block_estimates
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.laplace.lattice import to_lattice
-from trafficdp.mechanisms.mean_variance.block_recipe import MomentBlockRecipe
+from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.mean_variance.lattice import to_product_lattice
-from trafficdp.mechanisms.mean_variance.recipe import MomentsRecipe
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import BinStatus
@@ -59,15 +59,15 @@ class _World:
         self.later = contributions_of(shifted, bound)
 
     def truth(self, contributions, statistic):
-        occupancy = contributions.occupancy
+        counts = contributions.counts
         exact = baseline.exact_integer(statistic, contributions).astype(np.float64)
-        samples = occupancy.samples_per_bin
+        samples = counts.samples_per_bin
         return exact / (samples if statistic is MEAN else samples**2)
 
     def lattice_release(self, noise, contributions, scale, name="R0001"):
-        occupancy = contributions.occupancy
+        counts = contributions.counts
         scales = {MEAN: np.linspace(scale, 2 * scale, BINS), VARIANCE: np.full(BINS, 20 * scale)}
-        lattices = {each: to_lattice(each, occupancy, self.bound, scales[each]) for each in BOTH}
+        lattices = {each: to_lattice(each, counts, self.bound, scales[each]) for each in BOTH}
         return self._release(
             baseline.release(
                 contributions,
@@ -94,11 +94,11 @@ class _World:
         return self._release(estimates, name)
 
     def moments_release(self, noise, contributions, scale=1.0, name="R0001"):
-        occupancy = contributions.occupancy
-        means = to_lattice(MEAN, occupancy, self.bound, np.linspace(scale, 2 * scale, BINS))
-        products = to_product_lattice(occupancy, self.bound, means, 0.6)
-        recipe = MomentsRecipe({MEAN: means, VARIANCE: products})
-        estimates = recipe.estimates(
+        counts = contributions.counts
+        means = to_lattice(MEAN, counts, self.bound, np.linspace(scale, 2 * scale, BINS))
+        products = to_product_lattice(counts, self.bound, means, 0.6)
+        noise = CalibratedMoments({MEAN: means, VARIANCE: products})
+        estimates = noise.estimates(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -113,7 +113,7 @@ class _World:
             shift=np.repeat([2, 2], BINS),
             scale=scale,
         )
-        estimates = MomentBlockRecipe(lattice).estimates(
+        estimates = CalibratedMomentBlocks(lattice).estimates(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -222,7 +222,7 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
     assert wrong <= MOST
 
 
-def test_the_law_is_that_of_the_recipe(world):
+def test_the_law_is_that_of_the_calibrated(world):
     noise = SimulatedNoise(1)
     lattice = law_of(world.lattice_release(noise, world.contributions, 1.0), MEAN)
     block = law_of(world.block_release(noise, world.contributions), VARIANCE)
@@ -230,7 +230,7 @@ def test_the_law_is_that_of_the_recipe(world):
     assert np.allclose(lattice.scale, np.linspace(1, 2, BINS), rtol=1e-3)
     assert isinstance(block, BlockLaw)
     assert block.size.tolist() == [4] * BINS
-    # half of a lattice step of 2 integers over 24 fixes squared, and the rounding of speeds
+    # half of a lattice step of 2 integers over 24 records squared, and the rounding of speeds
     assert block.bias == pytest.approx(1 / 24**2 + publish.rounding_bias(VARIANCE, world.bound))
     assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
 
@@ -263,7 +263,7 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
     law = law_of(draw, VARIANCE)
     assert isinstance(law, MomentBlockLaw)
     estimate = draw.estimates[VARIANCE]
-    # 24 fixes: a step of the mean is 2^-2/24, of the products the same; U is 60
+    # 24 records: a step of the mean is 2^-2/24, of the products the same; U is 60
     assert law.first == pytest.approx(np.full(BINS, 60 * 64 / 4 / 24))
     assert law.second == pytest.approx(np.full(BINS, 60 * 40 / 4 / 24))
     assert law.size.tolist() == [2] * BINS

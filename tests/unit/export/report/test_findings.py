@@ -103,7 +103,7 @@ def test_only_released_numbers_are_compared(city):
 
 def test_a_release_that_keeps_its_noise_to_itself_is_not_compared(city):
     estimates = {
-        statistic: replace(estimate, recipe={"epsilon": np.ones(city.bins)})
+        statistic: replace(estimate, noise={"epsilon": np.ones(city.bins)})
         for statistic, estimate in city.estimates.items()
     }
     found = findings(replace(city, estimates=estimates), None)

@@ -176,7 +176,7 @@ def test_a_release_with_nothing_informative_says_so(city):
 
 
 def test_a_release_that_does_not_publish_its_noise_is_shown_and_not_compared(city):
-    estimates = {each: replace(one, recipe={}) for each, one in city.estimates.items()}
+    estimates = {each: replace(one, noise={}) for each, one in city.estimates.items()}
     page = page_of(replace(city, estimates=estimates))
     assert sentences.NO_NOISE_LAW in page
     assert Tree(page).all("table") == []

@@ -26,25 +26,25 @@ def votes(partition, y):
     return partition.costs(np.array(y), np.zeros(len(y), dtype=np.int64))
 
 
-def test_e1_wrap_around_has_sensitivity_u_over_k_not_twice_that(occupancy_of, bound_of):
-    occupancy = occupancy_of([[7, 5, 4, 3, 2, 2, 1]])
-    arrays = wrap_around(occupancy, argmax_cap(occupancy))
+def test_e1_wrap_around_has_sensitivity_u_over_k_not_twice_that(counts_of, bound_of):
+    counts = counts_of([[7, 5, 4, 3, 2, 2, 1]])
+    arrays = wrap_around(counts, argmax_cap(counts))
     assert arrays.influence.tolist() == [2]
     assert array_mean_sensitivity(arrays, 65.0, np.zeros(1), np.full(1, 65.0)).max() == pytest.approx(13)
     wrapped = ArrayAveraging(Grouping.WRAP_AROUND)
-    event = wrapped.event(occupancy, bound_of(65), Statistic.MEAN, EPSILON)
+    event = wrapped.event(counts, bound_of(65), Statistic.MEAN, EPSILON)
     assert event.sensitivity[Statistic.MEAN][0] == pytest.approx(13)
     # what is charged is what the smaller noise costs
     assert float(event.loss.epsilon) == 1.0
 
 
-def test_e1_u_times_cap_over_the_kept_samples_lies_between_the_two_groupings(occupancy_of):
+def test_e1_u_times_cap_over_the_kept_samples_lies_between_the_two_groupings(counts_of):
     random = np.random.default_rng(4)
     for _ in range(50):
-        occupancy = occupancy_of([random.integers(1, 30, random.integers(1, 15))])
-        cap = argmax_cap(occupancy)
-        kept = np.minimum(occupancy.count, cap).sum()
-        best, wrapped = best_fit(occupancy, cap).per_bin[0], wrap_around(occupancy, cap).per_bin[0]
+        counts = counts_of([random.integers(1, 30, random.integers(1, 15))])
+        cap = argmax_cap(counts)
+        kept = np.minimum(counts.count, cap).sum()
+        best, wrapped = best_fit(counts, cap).per_bin[0], wrap_around(counts, cap).per_bin[0]
         assert 1 / best <= cap[0] / kept <= 1 / wrapped
 
 
@@ -55,7 +55,7 @@ def test_e2_a_vote_is_a_place_not_a_distance():
     assert int(votes(partition, [93, 95, 97]).argmin()) == 9
 
 
-def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(occupancy_of, bound_of):
+def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(counts_of, bound_of):
     # 13 arrays: two move from below all others to the others' part
     partition = Partition(np.array([100]), np.array([20]))
     before, after = (votes(partition, [30] * 11 + [moving] * 2) for moving in (10, 30))
@@ -70,13 +70,13 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(occu
     assert loss(4.0) > 0.8
     assert loss(8.0) <= 0.5
     # the mechanism prices by the arrays that are touched: its loss is what was asked for both groupings
-    occupancy = occupancy_of([[3, 3, 3, 3, 3, 2, 2, 2] * 40])
+    counts = counts_of([[3, 3, 3, 3, 3, 2, 2, 2] * 40])
     for grouping in Grouping:
-        event = Levy(grouping).event(occupancy, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
+        event = Levy(grouping).event(counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
         assert float(event.loss.epsilon) == pytest.approx(1.0, abs=2e-9)
 
 
-def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(occupancy_of, bound_of):
+def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(counts_of, bound_of):
     asked = []
 
     class Spy:
@@ -90,9 +90,9 @@ def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(occupancy_of, 
     from trafficdp.sensitive.samples import Samples
 
     # 300 vehicles fill arrays of 100; three of 67 share two more
-    counts = [100] * 300 + [67] * 3
-    occupancy = occupancy_of([counts])
-    samples = Samples(occupancy, np.zeros(sum(counts), dtype=np.int64), np.arange(303), bound_of(65))
+    numbers = [100] * 300 + [67] * 3
+    counts = counts_of([numbers])
+    samples = Samples(counts, np.zeros(sum(numbers), dtype=np.int64), np.arange(303), bound_of(65))
     for grouping, divisor in ((Grouping.BEST_FIT, 4), (Grouping.WRAP_AROUND, 8)):
         Levy(grouping).estimate(samples, Statistic.MEAN, EPSILON, Spy())
         assert asked[-1][0] == pytest.approx(divisor, rel=1e-9)
@@ -170,39 +170,37 @@ def test_e7_the_ceiling_minimises_the_paper_s_objective():
 
 
 @pytest.mark.parametrize(
-    ("counts", "group", "scaled", "expected"),
+    ("numbers", "group", "scaled", "expected"),
     [
         ([2, 2, 4, 3, 4, 5], wrap_around, 2, (4, 9)),
         ([4, 1, 4, 6], best_fit, 2, (4, 7)),
     ],
 )
 def test_e24_twice_the_vehicles_do_not_make_exactly_twice_the_arrays(
-    counts, group, scaled, expected, occupancy_of
+    numbers, group, scaled, expected, counts_of
 ):
     found = []
     for times in (1, scaled):
-        occupancy = occupancy_of([np.repeat(counts, times)])
-        cap = argmax_cap(occupancy)
+        counts = counts_of([np.repeat(numbers, times)])
+        cap = argmax_cap(counts)
         assert cap.tolist() == [4]
-        found.append(int(group(occupancy, cap).per_bin[0]))
+        found.append(int(group(counts, cap).per_bin[0]))
     assert tuple(found) == expected
 
 
-def test_e24_best_fit_may_even_make_more_than_twice_as_many(occupancy_of):
+def test_e24_best_fit_may_even_make_more_than_twice_as_many(counts_of):
     counts = [3, 7, 2, 2, 9, 6, 9, 9]
     one, two = (
-        int(best_fit(occupancy_of([np.repeat(counts, times)]), np.array([7])).per_bin[0]) for times in (1, 2)
+        int(best_fit(counts_of([np.repeat(counts, times)]), np.array([7])).per_bin[0]) for times in (1, 2)
     )
     assert two > 2 * one
 
 
-def test_e24_wrap_around_never_loses_arrays(occupancy_of):
+def test_e24_wrap_around_never_loses_arrays(counts_of):
     random = np.random.default_rng(6)
     for _ in range(100):
         counts = random.integers(1, 12, random.integers(1, 10))
         cap = np.array([int(random.choice(counts))])
         times = int(random.integers(2, 5))
-        one, many = (
-            int(wrap_around(occupancy_of([np.repeat(counts, k)]), cap).per_bin[0]) for k in (1, times)
-        )
+        one, many = (int(wrap_around(counts_of([np.repeat(counts, k)]), cap).per_bin[0]) for k in (1, times))
         assert many >= times * one

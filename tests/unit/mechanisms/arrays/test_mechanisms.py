@@ -27,8 +27,8 @@ from trafficdp.sensitive.samples import Samples
 MEAN = Statistic.MEAN
 
 
-def samples_of(occupancy, bound, value):
-    return Samples(occupancy, np.asarray(value), np.arange(1, occupancy.users + 1), bound)
+def samples_of(counts, bound, value):
+    return Samples(counts, np.asarray(value), np.arange(1, counts.users + 1), bound)
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.3, 2.0, 5.0, 7.0, 10.0])
@@ -86,13 +86,13 @@ def test_votes_and_costs_are_those_of_the_nearest_midpoint(y, top, data):
 
 
 @pytest.mark.parametrize("grouping", list(Grouping))
-def test_array_means_and_their_projected_sums_are_those_of_plain_loops(grouping, occupancy_of, bound_of):
+def test_array_means_and_their_projected_sums_are_those_of_plain_loops(grouping, counts_of, bound_of):
     random = np.random.default_rng(2)
-    counts = random.integers(0, 7, (5, 9)) * random.integers(0, 2, (5, 9))
-    counts[:, 0] = 3
-    occupancy, bound = occupancy_of(counts), bound_of(50)
-    samples = samples_of(occupancy, bound, random.integers(0, 51, int(occupancy.count.sum())))
-    lattice = ArrayLattice(grouping.arrays(occupancy, CountCap.ARGMAX), bound)
+    numbers = random.integers(0, 7, (5, 9)) * random.integers(0, 2, (5, 9))
+    numbers[:, 0] = 3
+    counts, bound = counts_of(numbers), bound_of(50)
+    samples = samples_of(counts, bound, random.integers(0, 51, int(counts.count.sum())))
+    lattice = ArrayLattice(grouping.arrays(counts, CountCap.ARGMAX), bound)
     arrays, means = lattice.arrays, ArrayMeans.of(samples, lattice)
     low = random.integers(0, lattice.top // 2, (3, 5))
     high = low + random.integers(0, lattice.top // 2, (3, 5))
@@ -132,11 +132,11 @@ class Recorder(SimulatedNoise):
 
 
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
-def test_cells_on_the_lattice_have_smiths_probabilities(quantile, occupancy_of, bound_of):
-    occupancy = occupancy_of([[1, 1, 1, 1], [1, 1, 1, 1]])
+def test_cells_on_the_lattice_have_smiths_probabilities(quantile, counts_of, bound_of):
+    counts = counts_of([[1, 1, 1, 1], [1, 1, 1, 1]])
     value = [2, 5, 5, 9, 0, 0, 10, 10]
-    lattice = ArrayLattice(Grouping.BEST_FIT.arrays(occupancy, CountCap.ARGMAX), bound_of(10))
-    means, noise = ArrayMeans.of(samples_of(occupancy, bound_of(10), value), lattice), Recorder()
+    lattice = ArrayLattice(Grouping.BEST_FIT.arrays(counts, CountCap.ARGMAX), bound_of(10))
+    means, noise = ArrayMeans.of(samples_of(counts, bound_of(10), value), lattice), Recorder()
     target = np.full(2, round(TENTHS * quantile * 4))
     drawn = private_position(means, target, np.array([1.0, 2.0]), noise, 20_000)
     law = probabilities(*noise.asked[0])
@@ -156,10 +156,10 @@ def laplace_law(centre, scale, support):
     return (1 - q) / (1 + q) * q ** np.abs(support - centre)
 
 
-def levy_law(mechanism, occupancy, bound, epsilon, value, support):
+def levy_law(mechanism, counts, bound, epsilon, value, support):
     """Exact joint law of (chosen part, noisy integer)."""
-    plan = mechanism._plan(occupancy, bound, MEAN, np.array([epsilon]))
-    means = ArrayMeans.of(samples_of(occupancy, bound, value), plan.lattice)
+    plan = mechanism._plan(counts, bound, MEAN, np.array([epsilon]))
+    means = ArrayMeans.of(samples_of(counts, bound, value), plan.lattice)
     cost = plan.partition.costs(means.y, plan.lattice.arrays.array_bin)
     law = probabilities(cost, np.ones_like(cost), plan.partition.start, plan.choice_scale)
     rows = []
@@ -172,38 +172,36 @@ def levy_law(mechanism, occupancy, bound, epsilon, value, support):
 
 @pytest.mark.parametrize("grouping", list(Grouping))
 @pytest.mark.parametrize("halves", [3, 5])
-@pytest.mark.parametrize("counts", [[12, 12, 12], [12, 8, 8, 8]])
-def test_the_exact_loss_of_levy_is_within_every_vehicles_own(
-    grouping, halves, counts, occupancy_of, bound_of
-):
-    occupancy, bound, epsilon = occupancy_of([counts]), bound_of(4), 1.5
+@pytest.mark.parametrize("numbers", [[12, 12, 12], [12, 8, 8, 8]])
+def test_the_exact_loss_of_levy_is_within_every_vehicles_own(grouping, halves, numbers, counts_of, bound_of):
+    counts, bound, epsilon = counts_of([numbers]), bound_of(4), 1.5
     mechanism = Levy(grouping, gamma=0.9, halves=halves)
-    plan = mechanism._plan(occupancy, bound, MEAN, np.array([epsilon]))
+    plan = mechanism._plan(counts, bound, MEAN, np.array([epsilon]))
     assert plan.partition.parts[0] > 2
-    promised = mechanism.event(occupancy, bound, MEAN, np.array([epsilon])).loss_per_user / 1e12
+    promised = mechanism.event(counts, bound, MEAN, np.array([epsilon])).loss_per_user / 1e12
     support = np.arange(-800, 1_200)
     levels = (0, 1, 2, 4)
     laws = {
         chosen: np.log(
-            levy_law(mechanism, occupancy, bound, epsilon, np.repeat(chosen, counts), support) + 1e-300
+            levy_law(mechanism, counts, bound, epsilon, np.repeat(chosen, numbers), support) + 1e-300
         )
-        for chosen in product(levels, repeat=len(counts))
+        for chosen in product(levels, repeat=len(numbers))
     }
-    for user in range(len(counts)):
+    for user in range(len(numbers)):
         worst = 0.0
         for chosen, law in laws.items():
             for other in levels:
                 changed = (*chosen[:user], other, *chosen[user + 1 :])
                 worst = max(worst, float((law - laws[changed]).max()))
         assert worst <= promised[user] + 1e-9
-        # speeds of all a vehicle's fixes alike come within a half of it
+        # speeds of all a vehicle's records alike come within a half of it
         assert worst > promised[user] / 2
 
 
-def quantile_law(mechanism, occupancy, bound, epsilon, value):
+def quantile_law(mechanism, counts, bound, epsilon, value):
     """Exact joint law of the two cells that are drawn."""
-    lattice = ArrayLattice(mechanism.grouping.arrays(occupancy, mechanism.cap), bound)
-    means, noise = ArrayMeans.of(samples_of(occupancy, bound, value), lattice), Recorder()
+    lattice = ArrayLattice(mechanism.grouping.arrays(counts, mechanism.cap), bound)
+    means, noise = ArrayMeans.of(samples_of(counts, bound, value), lattice), Recorder()
     found = []
     for target in mechanism.rule.tenths(lattice.arrays.per_bin, np.array([epsilon])):
         private_position(means, target, np.array([epsilon / 4]), noise, 1)
@@ -216,19 +214,18 @@ def quantile_law(mechanism, occupancy, bound, epsilon, value):
 
 @pytest.mark.parametrize("grouping", list(Grouping))
 @pytest.mark.parametrize("rule", list(QuantileRule))
-@pytest.mark.parametrize("counts", [[1, 1, 1, 1], [3, 2, 2, 2], [2, 1]])
-def test_no_position_tells_more_than_a_quarter_of_epsilon(grouping, rule, counts, occupancy_of, bound_of):
-    occupancy, bound, epsilon = occupancy_of([counts]), bound_of(6), 2.0
+@pytest.mark.parametrize("numbers", [[1, 1, 1, 1], [3, 2, 2, 2], [2, 1]])
+def test_no_position_tells_more_than_a_quarter_of_epsilon(grouping, rule, numbers, counts_of, bound_of):
+    counts, bound, epsilon = counts_of([numbers]), bound_of(6), 2.0
     mechanism = Quantile(rule, grouping)
     levels = (0, 1, 5, 6)
     laws = {
         chosen: [
-            np.log(law)
-            for law in quantile_law(mechanism, occupancy, bound, epsilon, np.repeat(chosen, counts))
+            np.log(law) for law in quantile_law(mechanism, counts, bound, epsilon, np.repeat(chosen, numbers))
         ]
-        for chosen in product(levels, repeat=len(counts))
+        for chosen in product(levels, repeat=len(numbers))
     }
-    for user in range(len(counts)):
+    for user in range(len(numbers)):
         for chosen, law in laws.items():
             for other in levels:
                 changed = laws[(*chosen[:user], other, *chosen[user + 1 :])]
@@ -236,14 +233,14 @@ def test_no_position_tells_more_than_a_quarter_of_epsilon(grouping, rule, counts
                     assert np.abs(before - after).max() <= epsilon / 4 + 1e-9
 
 
-def test_where_the_parts_would_be_too_wide_all_of_epsilon_goes_to_the_noise(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[2, 1, 1]]), bound_of(60)
+def test_where_the_parts_would_be_too_wide_all_of_epsilon_goes_to_the_noise(counts_of, bound_of):
+    counts, bound = counts_of([[2, 1, 1]]), bound_of(60)
     plain, levy = (
-        mechanism.event(occupancy, bound, MEAN, np.array([1.0]))
+        mechanism.event(counts, bound, MEAN, np.array([1.0]))
         for mechanism in (ArrayAveraging(Grouping.BEST_FIT), Levy())
     )
     np.testing.assert_array_equal(plain.loss_per_user, levy.loss_per_user)
-    value = samples_of(occupancy, bound, [10, 20, 30, 40])
+    value = samples_of(counts, bound, [10, 20, 30, 40])
     found = [
         mechanism.estimate(value, MEAN, np.array([np.inf]), SimulatedNoise(3))
         for mechanism in (ArrayAveraging(Grouping.BEST_FIT), Levy())
@@ -251,21 +248,21 @@ def test_where_the_parts_would_be_too_wide_all_of_epsilon_goes_to_the_noise(occu
     np.testing.assert_array_equal(*found)
 
 
-def test_a_vehicle_whose_samples_are_dropped_pays_nothing(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[7, 5, 4, 3, 2, 2, 1]]), bound_of(65)
+def test_a_vehicle_whose_samples_are_dropped_pays_nothing(counts_of, bound_of):
+    counts, bound = counts_of([[7, 5, 4, 3, 2, 2, 1]]), bound_of(65)
     for mechanism in (
         ArrayAveraging(Grouping.WRAP_AROUND, CountCap.MEDIAN),
         Levy(Grouping.WRAP_AROUND, CountCap.MEDIAN),
         Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND, CountCap.MEDIAN),
     ):
-        loss = mechanism.event(occupancy, bound, MEAN, np.array([1.0])).loss_per_user
+        loss = mechanism.event(counts, bound, MEAN, np.array([1.0])).loss_per_user
         assert loss[6] == 0
         assert np.all(loss[:5] > 0)
 
 
-def test_the_pooled_cap_keeps_the_first_samples_of_every_vehicle(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3, 1, 1, 1]]), bound_of(60)
-    samples = samples_of(occupancy, bound, [6, 60, 60, 12, 24, 30])
+def test_the_pooled_cap_keeps_the_first_samples_of_every_vehicle(counts_of, bound_of):
+    counts, bound = counts_of([[3, 1, 1, 1]]), bound_of(60)
+    samples = samples_of(counts, bound, [6, 60, 60, 12, 24, 30])
     median = Pooled(CountCap.MEDIAN)
     exact = np.array([np.inf])
     assert median.estimate(samples, MEAN, exact, SimulatedNoise(1))[0] == pytest.approx(18.0)
@@ -273,26 +270,26 @@ def test_the_pooled_cap_keeps_the_first_samples_of_every_vehicle(occupancy_of, b
     assert found == pytest.approx(np.var([6, 12, 24, 30]))
 
 
-def test_array_averaging_states_its_bias_and_noise_exactly_where_it_can(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[7, 5, 4, 3, 2, 2, 1]]), bound_of(65, "1/1000")
+def test_array_averaging_states_its_bias_and_noise_exactly_where_it_can(counts_of, bound_of):
+    counts, bound = counts_of([[7, 5, 4, 3, 2, 2, 1]]), bound_of(65, "1/1000")
     mechanism = ArrayAveraging(Grouping.BEST_FIT)
-    arrays = Grouping.BEST_FIT.arrays(occupancy, CountCap.ARGMAX)
+    arrays = Grouping.BEST_FIT.arrays(counts, CountCap.ARGMAX)
     bias = total_variation_bias(arrays, 65.0) + rounding_bias(MEAN, bound)
-    stated = mechanism.expected_error(occupancy, bound, MEAN, np.array([2.0]))
+    stated = mechanism.expected_error(counts, bound, MEAN, np.array([2.0]))
     np.testing.assert_allclose(stated, clamped_laplace_error(np.array([6.5]), bias, 65.0), atol=2e-3)
 
 
-def test_sums_that_could_leave_64_bits_are_refused(occupancy_of, bound_of):
-    occupancy = occupancy_of([[4_000_000, 4_000_000]])
+def test_sums_that_could_leave_64_bits_are_refused(counts_of, bound_of):
+    counts = counts_of([[4_000_000, 4_000_000]])
     with pytest.raises(UsageError, match="64 bits"):
-        ArrayAveraging().event(occupancy, bound_of(1_000_000), MEAN, np.array([1.0]))
+        ArrayAveraging().event(counts, bound_of(1_000_000), MEAN, np.array([1.0]))
 
 
-def test_noise_that_could_not_be_drawn_is_refused_before_anything_is_charged(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[400, 300, 200]]), bound_of(65, "1/1000")
+def test_noise_that_could_not_be_drawn_is_refused_before_anything_is_charged(counts_of, bound_of):
+    counts, bound = counts_of([[400, 300, 200]]), bound_of(65, "1/1000")
     for mechanism in (ArrayAveraging(), Levy(), Quantile(), Pooled()):
         with pytest.raises(UsageError, match="cannot be drawn exactly"):
-            mechanism.event(occupancy, bound, MEAN, np.array([1e-11]))
+            mechanism.event(counts, bound, MEAN, np.array([1e-11]))
 
 
 @pytest.mark.parametrize("wrong", [{"gamma": 0.0}, {"gamma": 1.0}, {"halves": 4}, {"halves": 1}])

@@ -13,8 +13,8 @@ from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.bound import least_load, lower_bound
 from trafficdp.mechanisms.blocks.items import items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import expected_error
-from trafficdp.mechanisms.laplace.ladder import ladder
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_tail
 
@@ -60,31 +60,31 @@ def factor_by_definition(items, block):
         ([[10, 1, 1, 1], [1, 10, 1, 1], [1, 1, 10, 1], [1, 1, 1, 10]], 65.0, [0, 1, 2, 3]),
     ],
 )
-def test_golden_blocks(occupancy_of, bound_of, table, factor, blocks):
-    found = best_blocks(occupancy_of(table), bound_of(65), {MEAN: 1.0})
+def test_golden_blocks(counts_of, bound_of, table, factor, blocks):
+    found = best_blocks(counts_of(table), bound_of(65), {MEAN: 1.0})
     assert found.factor == pytest.approx(factor, rel=1e-12)
     assert found.block.tolist() == blocks
 
 
-def test_equal_bins_of_the_same_users_share_one_block(occupancy_of, bound_of):
-    found = best_blocks(occupancy_of([[1, 1, 1, 1, 1]] * 4), bound_of(65), {MEAN: 1.0})
+def test_equal_bins_of_the_same_users_share_one_block(counts_of, bound_of):
+    found = best_blocks(counts_of([[1, 1, 1, 1, 1]] * 4), bound_of(65), {MEAN: 1.0})
     assert found.factor == pytest.approx(32.5)
     assert found.block.tolist() == [0, 0, 0, 0]
     assert found.lower_bound == pytest.approx(32.5)
 
 
-def test_mean_and_variance_of_a_bin_cost_three_halves_together(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[5, 5]]), bound_of(60)
+def test_mean_and_variance_of_a_bin_cost_three_halves_together(counts_of, bound_of):
+    counts, bound = counts_of([[5, 5]]), bound_of(60)
     # tolerances that make both cost a user the same
-    found = best_blocks(occupancy, bound, {MEAN: 30.0, VARIANCE: 900.0})
+    found = best_blocks(counts, bound, {MEAN: 30.0, VARIANCE: 900.0})
     assert found.factor == pytest.approx(1.5)
     assert found.items.statistic == (MEAN, VARIANCE)
 
 
 @settings(max_examples=150)
 @given(tables, st.sampled_from([{MEAN: 1.0}, {VARIANCE: 30.0}]))
-def test_blocks_are_the_best_of_all_partitions_of_small_cities(occupancy_of, bound_of, table, tolerance):
-    found = best_blocks(occupancy_of(table), bound_of(65), tolerance, effort=500)
+def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_of, table, tolerance):
+    found = best_blocks(counts_of(table), bound_of(65), tolerance, effort=500)
     if not found.items.number:
         return
     best = min(factor_by_definition(found.items, block) for block in partitions(found.items.number))
@@ -107,13 +107,13 @@ def test_the_bound_of_one_user_is_its_best_partition(costs):
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(tables, st.integers(0, 2**32 - 1))
-def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_of, table, seed):
+def test_numbering_bins_and_users_otherwise_changes_nothing(counts_of, bound_of, table, seed):
     random = np.random.default_rng(seed)
     counts = np.array(table)
     rows, columns = random.permutation(len(counts)), random.permutation(counts.shape[1])
     tolerance = {MEAN: 1.0, VARIANCE: 40.0}
-    one = best_blocks(occupancy_of(counts), bound_of(65), tolerance, effort=500)
-    other = best_blocks(occupancy_of(counts[rows][:, columns]), bound_of(65), tolerance, effort=500)
+    one = best_blocks(counts_of(counts), bound_of(65), tolerance, effort=500)
+    other = best_blocks(counts_of(counts[rows][:, columns]), bound_of(65), tolerance, effort=500)
     assert other.factor == pytest.approx(one.factor, rel=1e-12)
     np.testing.assert_allclose(other.load.max(), one.load.max())
     np.testing.assert_allclose(np.sort(other.half_widths(1)), np.sort(one.half_widths(1)))
@@ -121,21 +121,21 @@ def test_numbering_bins_and_users_otherwise_changes_nothing(occupancy_of, bound_
 
 @settings(max_examples=60)
 @given(tables)
-def test_a_user_without_samples_changes_nothing(occupancy_of, bound_of, table):
+def test_a_user_without_samples_changes_nothing(counts_of, bound_of, table):
     tolerance = {MEAN: 1.0}
-    one = best_blocks(occupancy_of(table), bound_of(65), tolerance, effort=500)
+    one = best_blocks(counts_of(table), bound_of(65), tolerance, effort=500)
     more = [[*row[:1], 0, *row[1:]] for row in table]
-    other = best_blocks(occupancy_of(more), bound_of(65), tolerance, effort=500)
+    other = best_blocks(counts_of(more), bound_of(65), tolerance, effort=500)
     assert other.block.tolist() == one.block.tolist()
     assert other.load.tolist() == [*one.load[:1], 0.0, *one.load[1:]]
 
 
 @settings(max_examples=60)
 @given(tables, st.sampled_from([0.1, 1.0, 4.0]))
-def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(occupancy_of, bound_of, table, epsilon):
-    occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}
-    small = best_blocks(occupancy, bound_of(60), tolerance, effort=200)
-    large = best_blocks(occupancy, bound_of(120), tolerance, effort=200)
+def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, bound_of, table, epsilon):
+    counts, tolerance = counts_of(table), {MEAN: 1.0}
+    small = best_blocks(counts, bound_of(60), tolerance, effort=200)
+    large = best_blocks(counts, bound_of(120), tolerance, effort=200)
     assert large.factor == pytest.approx(2 * small.factor)
     assert np.all(small.errors(2 * epsilon, 60) <= small.errors(epsilon, 60))
     assert np.all(small.errors(epsilon, 60) <= large.errors(epsilon, 120) * (1 + 1e-12))
@@ -144,32 +144,32 @@ def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(occupancy_of
 
 @settings(max_examples=60)
 @given(tables)
-def test_blocks_never_cost_more_than_equal_scales(occupancy_of, bound_of, table):
-    occupancy, tolerance = occupancy_of(table), {MEAN: 1.0}
-    equal = ladder(occupancy, bound_of(65), tolerance)[-1]
+def test_blocks_never_cost_more_than_equal_scales(counts_of, bound_of, table):
+    counts, tolerance = counts_of(table), {MEAN: 1.0}
+    equal = laplace_accountings(counts, bound_of(65), tolerance)[-1]
     for effort in (0, 300):
-        found = best_blocks(occupancy, bound_of(65), tolerance, effort=effort)
+        found = best_blocks(counts, bound_of(65), tolerance, effort=effort)
         assert found.factor <= equal.factor * (1 + 1e-12)
 
 
-def test_a_larger_city_gets_blocks_within_the_certificate(occupancy_of, bound_of):
+def test_a_larger_city_gets_blocks_within_the_certificate(counts_of, bound_of):
     random = np.random.default_rng(5)
     homes = random.integers(0, 40, 120)
     near = np.exp(-np.abs(np.arange(40)[:, None] - homes[None, :]) / 3)
-    occupancy = occupancy_of(random.poisson(4 * near))
+    counts = counts_of(random.poisson(4 * near))
     bound, tolerance = bound_of(65), {MEAN: 1.0, VARIANCE: 60.0}
-    found = best_blocks(occupancy, bound, tolerance, effort=4_000)
+    found = best_blocks(counts, bound, tolerance, effort=4_000)
     # the sum over statistics, without the joint price, is what blocks of one cost
     alone = loads(found.items, np.arange(found.items.number)).max()
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
     assert found.lower_bound <= found.factor < 0.8 * alone
-    merged = best_blocks(occupancy, bound, tolerance, effort=0)
+    merged = best_blocks(counts, bound, tolerance, effort=0)
     assert found.factor <= merged.factor < 0.9 * alone
 
 
-def test_a_partition_keeps_its_loads_while_items_move(occupancy_of, bound_of):
+def test_a_partition_keeps_its_loads_while_items_move(counts_of, bound_of):
     random = np.random.default_rng(11)
-    items = items_of(occupancy_of(random.poisson(1.2, (30, 20)) + 1), bound_of(65), {MEAN: 1.0})
+    items = items_of(counts_of(random.poisson(1.2, (30, 20)) + 1), bound_of(65), {MEAN: 1.0})
     partition = Partition(items, np.arange(items.number) // 3)
     for beta in (5.0, 50.0):
         partition.set_reference(beta)
@@ -191,17 +191,17 @@ def test_the_clamped_error_is_the_integral_of_the_tail(size, reach):
         assert found == pytest.approx(expected_error(MEAN, np.array([2.0]), reach)[0], rel=1e-12)
 
 
-def test_variances_of_single_fixes_are_no_items(occupancy_of, bound_of):
-    found = best_blocks(occupancy_of([[1, 0], [0, 1]]), bound_of(65), {VARIANCE: 60.0})
+def test_variances_of_single_fixes_are_no_items(counts_of, bound_of):
+    found = best_blocks(counts_of([[1, 0], [0, 1]]), bound_of(65), {VARIANCE: 60.0})
     assert found.items.number == 0
     assert found.factor == 0
     assert lower_bound(found.items) == 0
 
 
-def test_nothing_to_release_is_refused(occupancy_of, bound_of):
+def test_nothing_to_release_is_refused(counts_of, bound_of):
     with pytest.raises(UsageError, match="nothing to release"):
-        best_blocks(occupancy_of([[1]]), bound_of(65), {})
+        best_blocks(counts_of([[1]]), bound_of(65), {})
     with pytest.raises(UsageError, match="tolerance of the mean is not positive"):
-        best_blocks(occupancy_of([[1]]), bound_of(65), {MEAN: 0.0})
+        best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 0.0})
     with pytest.raises(UsageError, match="effort"):
-        best_blocks(occupancy_of([[1]]), bound_of(65), {MEAN: 1.0}, effort=-1)
+        best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 1.0}, effort=-1)

@@ -27,14 +27,14 @@ tables = st.integers(2, 5).flatmap(
 )
 
 
-def exact_losses(occupancy, bound, lattice):
+def exact_losses(counts, bound, lattice):
     """The charge by its definition: loops, brute-force changes and fractions."""
     largest: dict[tuple[int, int], int] = {}
     for item, statistic in enumerate(lattice.statistic):
-        for pair in range(occupancy.pairs):
-            if occupancy.bin_index[pair] != lattice.bin[item]:
+        for pair in range(counts.pairs):
+            if counts.bin_index[pair] != lattice.bin[item]:
                 continue
-            m, n = int(occupancy.count[pair]), int(occupancy.samples_per_bin[lattice.bin[item]])
+            m, n = int(counts.count[pair]), int(counts.samples_per_bin[lattice.bin[item]])
             change = {
                 MEAN: bound.steps * m,
                 VARIANCE: bound.steps**2 * max(k * (n - k) for k in range(m + 1)),
@@ -42,9 +42,9 @@ def exact_losses(occupancy, bound, lattice):
             }[statistic]
             shift = int(lattice.shift[item])
             change = change << shift if shift >= 0 else (change >> -shift) + (change > 0)
-            key = (int(lattice.block[item]), int(occupancy.user_index[pair]))
+            key = (int(lattice.block[item]), int(counts.user_index[pair]))
             largest[key] = max(largest.get(key, 0), -(-change // int(lattice.half_width[item])))
-    losses = [Fraction(0)] * occupancy.users
+    losses = [Fraction(0)] * counts.users
     for (_, user), units in largest.items():
         losses[user] += Fraction(units) / Fraction(lattice.scale)
     return losses
@@ -57,16 +57,16 @@ def exact_losses(occupancy, bound, lattice):
     st.sampled_from([(MEAN,), (VARIANCE,), (MEAN, VARIANCE), tuple(Statistic)]),
 )
 def test_the_charge_is_the_exact_loss_and_at_most_the_epsilon(
-    occupancy_of, bound_of, table, epsilon, statistics
+    counts_of, bound_of, table, epsilon, statistics
 ):
-    occupancy, bound = occupancy_of(table), bound_of(60, "1/10")
-    blocks = best_blocks(occupancy, bound, {s: TOLERANCE[s] for s in statistics}, effort=200)
+    counts, bound = counts_of(table), bound_of(60, "1/10")
+    blocks = best_blocks(counts, bound, {s: TOLERANCE[s] for s in statistics}, effort=200)
     if not blocks.items.number:
         return
     asked = PureDP.of(epsilon)
-    lattice = to_block_lattice(blocks, occupancy, bound, asked)
-    charged = block_loss_per_user(occupancy, bound, lattice)
-    for pico, exact in zip(charged.tolist(), exact_losses(occupancy, bound, lattice), strict=True):
+    lattice = to_block_lattice(blocks, counts, bound, asked)
+    charged = block_loss_per_user(counts, bound, lattice)
+    for pico, exact in zip(charged.tolist(), exact_losses(counts, bound, lattice), strict=True):
         assert exact * 10**12 <= pico < exact * 10**12 + 1001
     # a round epsilon is charged as just that
     assert charged.max() == asked.pico
@@ -75,39 +75,39 @@ def test_the_charge_is_the_exact_loss_and_at_most_the_epsilon(
 @pytest.mark.parametrize(
     ("epsilon", "slack"), [("0.000001", 2e-2), ("0.05", 2e-3), ("4", 2e-3), ("100", 2e-3), ("20000", 2e-3)]
 )
-def test_half_widths_are_as_planned_however_large_epsilon_is(occupancy_of, bound_of, epsilon, slack):
+def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of, epsilon, slack):
     random = np.random.default_rng(5)
-    occupancy = occupancy_of(random.poisson(1.5, (40, 25)) + np.eye(40, 25, dtype=int))
+    counts = counts_of(random.poisson(1.5, (40, 25)) + np.eye(40, 25, dtype=int))
     bound, asked = bound_of(60, "1/10"), PureDP.of(epsilon)
-    blocks = best_blocks(occupancy, bound, {MEAN: 1.0, VARIANCE: 40.0}, effort=100)
-    lattice = to_block_lattice(blocks, occupancy, bound, asked)
+    blocks = best_blocks(counts, bound, {MEAN: 1.0, VARIANCE: 40.0}, effort=100)
+    lattice = to_block_lattice(blocks, counts, bound, asked)
     per_unit = np.where(
         [each is MEAN for each in lattice.statistic],
-        occupancy.samples_per_bin[lattice.bin] * 10.0,
-        occupancy.samples_per_bin[lattice.bin] ** 2 * 100.0,
+        counts.samples_per_bin[lattice.bin] * 10.0,
+        counts.samples_per_bin[lattice.bin] ** 2 * 100.0,
     )
     drawn = lattice.half_width * lattice.scale * 2.0**-lattice.shift / per_unit
     np.testing.assert_allclose(drawn, blocks.half_widths(float(asked.epsilon)), rtol=slack)
     assert np.all(drawn >= blocks.half_widths(float(asked.epsilon)) * (1 - slack))
-    assert block_loss_per_user(occupancy, bound, lattice).max() == asked.pico
+    assert block_loss_per_user(counts, bound, lattice).max() == asked.pico
 
 
-def test_a_changed_lattice_is_charged_as_it_is(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
-    blocks = best_blocks(occupancy, bound, {MEAN: 1.0})
-    lattice = to_block_lattice(blocks, occupancy, bound, PureDP.of(1))
-    charged = block_loss_per_user(occupancy, bound, lattice).max()
-    half = block_loss_per_user(occupancy, bound, replace(lattice, half_width=lattice.half_width // 2)).max()
+def test_a_changed_lattice_is_charged_as_it_is(counts_of, bound_of):
+    counts, bound = counts_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
+    blocks = best_blocks(counts, bound, {MEAN: 1.0})
+    lattice = to_block_lattice(blocks, counts, bound, PureDP.of(1))
+    charged = block_loss_per_user(counts, bound, lattice).max()
+    half = block_loss_per_user(counts, bound, replace(lattice, half_width=lattice.half_width // 2)).max()
     assert half == pytest.approx(2 * charged, rel=1e-3)
     for wrong in (replace(lattice, half_width=lattice.half_width * 0), replace(lattice, scale=0.0)):
         with pytest.raises(UsageError, match="out of range"):
-            block_loss_per_user(occupancy, bound, wrong)
+            block_loss_per_user(counts, bound, wrong)
 
 
-def test_what_is_drawn_errs_as_planned(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
-    blocks = best_blocks(occupancy, bound, {MEAN: 1.0})
-    lattice = to_block_lattice(blocks, occupancy, bound, PureDP.of(1))
+def test_what_is_drawn_errs_as_planned(counts_of, bound_of):
+    counts, bound = counts_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]]), bound_of(65)
+    blocks = best_blocks(counts, bound, {MEAN: 1.0})
+    lattice = to_block_lattice(blocks, counts, bound, PureDP.of(1))
     runs, number = 20_000, blocks.items.number
     random = np.random.default_rng(1)
     count = int(lattice.block.max()) + 1
@@ -118,13 +118,13 @@ def test_what_is_drawn_errs_as_planned(occupancy_of, bound_of):
         np.full(count * runs, float(lattice.scale)),
         lambda scale: discrete_laplace(random, scale),
     ).reshape(runs, number)
-    unit = occupancy.samples_per_bin[lattice.bin] * 2.0**lattice.shift
+    unit = counts.samples_per_bin[lattice.bin] * 2.0**lattice.shift
     error = np.abs(drawn / unit).mean(axis=0)
     # every item's expected absolute noise is E = 65 (golden), its standard error below one percent
     np.testing.assert_allclose(error, 65.0, rtol=0.05)
 
 
-def test_nothing_to_release_is_refused(occupancy_of, bound_of):
-    blocks = best_blocks(occupancy_of([[1]]), bound_of(65), {VARIANCE: 1.0})
+def test_nothing_to_release_is_refused(counts_of, bound_of):
+    blocks = best_blocks(counts_of([[1]]), bound_of(65), {VARIANCE: 1.0})
     with pytest.raises(UsageError, match="nothing to release"):
-        to_block_lattice(blocks, occupancy_of([[1]]), bound_of(65), PureDP.of(1))
+        to_block_lattice(blocks, counts_of([[1]]), bound_of(65), PureDP.of(1))

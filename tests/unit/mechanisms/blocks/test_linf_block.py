@@ -21,41 +21,41 @@ def samples_of(contributions_of):
     def build(values, bound, cells):
         city = contributions_of(values, bound)
         flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        occupancy = replace(
-            city.occupancy, cell=np.array(cells, dtype=np.uint64), slot=np.arange(len(cells), dtype=np.int64)
+        counts = replace(
+            city.counts, cell=np.array(cells, dtype=np.uint64), slot=np.arange(len(cells), dtype=np.int64)
         )
-        return Samples(occupancy, np.array(flat, dtype=np.int64), city.vehicle, bound)
+        return Samples(counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
 
     return build
 
 
-def test_the_hours_of_a_cell_share_a_block(occupancy_of):
-    occupancy = replace(occupancy_of([[1], [1], [1]]), cell=np.array([9, 4, 9], dtype=np.uint64))
-    assert one_block_a_cell(occupancy).tolist() == [1, 0, 1]
-    assert one_block_a_bin(occupancy).tolist() == [0, 1, 2]
+def test_the_hours_of_a_cell_share_a_block(counts_of):
+    counts = replace(counts_of([[1], [1], [1]]), cell=np.array([9, 4, 9], dtype=np.uint64))
+    assert one_block_a_cell(counts).tolist() == [1, 0, 1]
+    assert one_block_a_bin(counts).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("statistic", [MEAN, VARIANCE])
-def test_a_vehicle_pays_for_its_cell_once(statistic, occupancy_of, bound_of):
-    occupancy = replace(occupancy_of([[4, 4]] * 5), cell=np.array([1, 1, 1, 1, 2], dtype=np.uint64))
-    event = HOURS.event(occupancy, bound_of(30), statistic, np.full(5, 0.5))
+def test_a_vehicle_pays_for_its_cell_once(statistic, counts_of, bound_of):
+    counts = replace(counts_of([[4, 4]] * 5), cell=np.array([1, 1, 1, 1, 2], dtype=np.uint64))
+    event = HOURS.event(counts, bound_of(30), statistic, np.full(5, 0.5))
     # two blocks, of 4 and of 1
     assert event.loss.pico == pytest.approx(1.0e12, rel=1e-9)
     assert event.loss.pico <= 10**12
-    separate = PAIR.event(occupancy, bound_of(30), statistic, np.full(5, 0.5))
+    separate = PAIR.event(counts, bound_of(30), statistic, np.full(5, 0.5))
     assert separate.loss.pico == pytest.approx(2.5e12, rel=1e-9)
 
 
-def test_other_vehicles_pay_in_proportion_to_their_samples(occupancy_of, bound_of):
-    occupancy = occupancy_of([[8, 4, 1]])
-    loss = HOURS.event(occupancy, bound_of(30), MEAN, np.array([1.0])).loss_per_user / 1e12
+def test_other_vehicles_pay_in_proportion_to_their_samples(counts_of, bound_of):
+    counts = counts_of([[8, 4, 1]])
+    loss = HOURS.event(counts, bound_of(30), MEAN, np.array([1.0])).loss_per_user / 1e12
     np.testing.assert_allclose(loss, [1, 0.5, 0.125], rtol=1e-3)
     assert np.all(loss >= [1 - 1e-9, 0.5, 0.125])
 
 
-def test_epsilons_of_a_block_may_differ(occupancy_of, bound_of):
-    occupancy = replace(occupancy_of([[4, 0], [4, 4]]), cell=np.array([1, 1], dtype=np.uint64))
-    loss = HOURS.event(occupancy, bound_of(30), MEAN, np.array([3.0, 0.25])).loss_per_user / 1e12
+def test_epsilons_of_a_block_may_differ(counts_of, bound_of):
+    counts = replace(counts_of([[4, 0], [4, 4]]), cell=np.array([1, 1], dtype=np.uint64))
+    loss = HOURS.event(counts, bound_of(30), MEAN, np.array([3.0, 0.25])).loss_per_user / 1e12
     np.testing.assert_allclose(loss, [3.0, 0.25], rtol=1e-3)
     assert np.all(loss <= [3.0, 0.25])
 
@@ -74,39 +74,39 @@ def test_the_lattice_distance_of_any_change_of_values_is_paid_for(
         for mine in own:
             values = [[list(mine[:2]), [rest[0]]], [[mine[2]], [rest[1], 0]]]
             samples = samples_of(values, bound, [7, 7])
-            plan = mechanism.plan(samples.occupancy, bound, statistics, epsilon)
+            plan = mechanism.plan(samples.counts, bound, statistics, epsilon)
             exact = np.concatenate([exact_integer(s, samples.contributions()) for s in statistics])
             up, down = np.maximum(plan.shift, 0), np.maximum(-plan.shift, 0)
             lattice.append([(int(v) << int(u)) >> int(d) for v, u, d in zip(exact, up, down, strict=True)])
         v = np.array(lattice, dtype=float)
         steps = np.ceil(np.abs(v[:, None] - v[None, :]) / plan.half_width)
         cost = sum(steps[:, :, plan.block == b].max(axis=2) / s for b, s in enumerate(plan.scale))
-        paid = mechanism.event_together(samples.occupancy, bound, statistics, epsilon).loss_per_user[0] / 1e12
+        paid = mechanism.event_together(samples.counts, bound, statistics, epsilon).loss_per_user[0] / 1e12
         assert cost.max() <= paid * (1 + 1e-9)
     if statistics == (MEAN,):
         assert cost.max() == pytest.approx(paid, rel=1e-3)
 
 
-def test_mean_and_variance_cost_one_and_a_half_times_one_of_them(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3] * 40]), bound_of(65)
-    single = PAIR.expected_error(occupancy, bound, MEAN, np.array([50.0]))[0]
-    plan = PAIR.plan(occupancy, bound, (MEAN, VARIANCE), np.array([50.0]))
-    both = PAIR.errors(occupancy, bound, (MEAN, VARIANCE), plan)
+def test_mean_and_variance_cost_one_and_a_half_times_one_of_them(counts_of, bound_of):
+    counts, bound = counts_of([[3] * 40]), bound_of(65)
+    single = PAIR.expected_error(counts, bound, MEAN, np.array([50.0]))[0]
+    plan = PAIR.plan(counts, bound, (MEAN, VARIANCE), np.array([50.0]))
+    both = PAIR.errors(counts, bound, (MEAN, VARIANCE), plan)
     # PAIR.errors are those of the noise; the expected error has the rounding of speeds besides
     assert both[0, 0] / (single - rounding_bias(MEAN, bound)) == pytest.approx(1.5, rel=0.01)
-    event = PAIR.event_together(occupancy, bound, (MEAN, VARIANCE), np.array([50.0]))
+    event = PAIR.event_together(counts, bound, (MEAN, VARIANCE), np.array([50.0]))
     assert event.loss.pico <= 50 * 10**12
     assert event.statistics == (MEAN, VARIANCE)
     assert set(event.sensitivity) == {MEAN, VARIANCE}
 
 
 @pytest.mark.parametrize("d", [1, 4])
-def test_four_equal_bins_reach_the_golden_error_per_epsilon(d, occupancy_of, bound_of):
+def test_four_equal_bins_reach_the_golden_error_per_epsilon(d, counts_of, bound_of):
     # U m*/N = 13 in each of d bins: eps * E is 13 d separately and 13 (d + 1)/2 in a block (52 -> 32.5)
-    occupancy = replace(occupancy_of([[2] * 10] * d), cell=np.ones(d, dtype=np.uint64))
+    counts = replace(counts_of([[2] * 10] * d), cell=np.ones(d, dtype=np.uint64))
     bound, epsilon = bound_of(130), np.full(d, 40.0)
-    error = HOURS.expected_error(occupancy, bound, MEAN, epsilon) - rounding_bias(MEAN, bound)
-    loss = HOURS.event(occupancy, bound, MEAN, epsilon).loss.epsilon
+    error = HOURS.expected_error(counts, bound, MEAN, epsilon) - rounding_bias(MEAN, bound)
+    loss = HOURS.event(counts, bound, MEAN, epsilon).loss.epsilon
     np.testing.assert_allclose(error * float(loss), 13 * (d + 1) / 2, rtol=0.01)
 
 
@@ -116,14 +116,14 @@ def test_errors_and_intervals_are_as_promised(statistic, epsilon, samples_of, bo
     bound, hours, runs = bound_of(30), 3, 1_500
     values = [[[10, 20, 30], [0, 5], [17]]] * hours
     samples = samples_of(values * runs, bound, np.repeat(np.arange(runs), hours))
-    occupancy, each = samples.occupancy, np.full(hours * runs, epsilon)
-    plan = HOURS.plan(occupancy, bound, (statistic,), each)
+    counts, each = samples.counts, np.full(hours * runs, epsilon)
+    plan = HOURS.plan(counts, bound, (statistic,), each)
     found = HOURS.estimate(samples, statistic, each, SimulatedNoise(2))
     truth = [np.mean, np.var][statistic is VARIANCE]([10, 20, 30, 0, 5, 17])
     error = np.abs(found - truth)
-    expected = HOURS.expected_error(occupancy, bound, statistic, each)[0]
+    expected = HOURS.expected_error(counts, bound, statistic, each)[0]
     assert error.mean() <= expected + 4 * error.std() / np.sqrt(runs)
-    half = HOURS.half_widths(occupancy, bound, (statistic,), plan, 0.8)[0, 0]
+    half = HOURS.half_widths(counts, bound, (statistic,), plan, 0.8)[0, 0]
     reach = statistic.largest(30)
     inside = (np.clip(found - half, 0, reach) <= truth) & (truth <= np.clip(found + half, 0, reach))
     assert inside.mean() >= 0.8 - 4 * 0.4 / np.sqrt(runs)
@@ -144,7 +144,7 @@ def test_a_variance_that_cannot_vary_is_exact_and_free(samples_of, bound_of):
     samples = samples_of([[[4]], [[7, 7]]], bound_of(30), [1, 1])
     found = HOURS.estimate(samples, VARIANCE, np.ones(2), SimulatedNoise(1))
     assert found[0] == 0
-    alone = HOURS.event(replace(samples.occupancy), bound_of(30), VARIANCE, np.ones(2))
+    alone = HOURS.event(replace(samples.counts), bound_of(30), VARIANCE, np.ones(2))
     assert alone.loss.pico == pytest.approx(1e12, rel=1e-9)
 
 
@@ -152,15 +152,15 @@ def test_large_statistics_are_floored_to_multiples(samples_of, bound_of):
     bound = bound_of(130, "1/1000")
     values = [[[65_000 + i for i in range(30)], [129_999] * 20]]
     samples = samples_of(values, bound, [1])
-    plan = HOURS.plan(samples.occupancy, bound, (VARIANCE,), np.array([1e4]))
+    plan = HOURS.plan(samples.counts, bound, (VARIANCE,), np.array([1e4]))
     assert plan.shift[0] < 0
     found = HOURS.estimate(samples, VARIANCE, np.array([1e4]), SimulatedNoise(1))[0]
     truth = np.var(np.concatenate([np.array(v) for v in values[0]])) * 1e-6
     assert found == pytest.approx(truth, rel=0.02)
 
 
-def test_losses_without_noise_are_refused(occupancy_of, bound_of):
+def test_losses_without_noise_are_refused(counts_of, bound_of):
     with pytest.raises(UsageError, match="too large"):
-        HOURS.event(occupancy_of([[1, 1]]), bound_of(30), MEAN, np.array([np.inf]))
+        HOURS.event(counts_of([[1, 1]]), bound_of(30), MEAN, np.array([np.inf]))
     with pytest.raises(UsageError, match="cannot estimate"):
-        HOURS.event(occupancy_of([[1, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))
+        HOURS.event(counts_of([[1, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))

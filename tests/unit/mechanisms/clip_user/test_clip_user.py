@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
 from trafficdp.mechanisms.clip_user.error import bin_error, dropping_bias
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.occupancy import Occupancy
+from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user, within
@@ -31,10 +31,10 @@ SMALL = st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=2
 )
 
 
-def occupancy_of(rows: list[list[int]]) -> Occupancy:
+def counts_of(rows: list[list[int]]) -> Counts:
     counts = np.array(rows, dtype=np.int64)
     bins, users = np.nonzero(counts)
-    return Occupancy(
+    return Counts(
         cell=np.arange(len(counts), dtype=np.uint64),
         slot=np.zeros(len(counts), dtype=np.int64),
         bin_index=bins.astype(np.int64),
@@ -44,32 +44,32 @@ def occupancy_of(rows: list[list[int]]) -> Occupancy:
     )
 
 
-def exhaustive(occupancy: Occupancy, epsilon: float, statistics: tuple[Statistic, ...]) -> int:
-    limit = ceiling(occupancy, BOUND, epsilon, statistics)
-    best = int(occupancy.bins_per_user.max())
-    for choice in itertools.product([True, False], repeat=occupancy.pairs):
+def exhaustive(counts: Counts, epsilon: float, statistics: tuple[Statistic, ...]) -> int:
+    limit = ceiling(counts, BOUND, epsilon, statistics)
+    best = int(counts.bins_per_user.max())
+    for choice in itertools.product([True, False], repeat=counts.pairs):
         kept = np.array(choice)
-        left = int(np.bincount(occupancy.user_index[kept], minlength=occupancy.users).max(initial=0))
-        if left < best and within(occupancy, limit, kept):
+        left = int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
+        if left < best and within(counts, limit, kept):
             best = left
     return best
 
 
 def test_clip_user_gives_the_golden_suppression():
-    occupancy = occupancy_of(GOLDEN)
-    assert ceiling(occupancy, BOUND, 1.0, (Statistic.MEAN,)).error == (36.5625,)
-    found = clip_user(occupancy, BOUND, 1.0)
+    counts = counts_of(GOLDEN)
+    assert ceiling(counts, BOUND, 1.0, (Statistic.MEAN,)).error == (36.5625,)
+    found = clip_user(counts, BOUND, 1.0)
     assert found.bins_per_user == 3
     kept = np.zeros((4, 8), dtype=np.int64)
-    kept[occupancy.bin_index, occupancy.user_index] = occupancy.count * found.kept
+    kept[counts.bin_index, counts.user_index] = counts.count * found.kept
     expected = np.array(GOLDEN)
     expected[0, :2] = 0
     np.testing.assert_array_equal(kept, expected)
-    assert clip_user(occupancy, BOUND, 2.0).bins_per_user == 4
+    assert clip_user(counts, BOUND, 2.0).bins_per_user == 4
 
 
 def test_the_golden_optimum_is_three_bins_and_certified():
-    certified = least_bins_per_user(occupancy_of(GOLDEN), BOUND, 1.0)
+    certified = least_bins_per_user(counts_of(GOLDEN), BOUND, 1.0)
     assert certified.suppression.bins_per_user == 3
     assert certified.optimal
     # our room for whole samples makes the relaxation at least as tight as the published 2.653823
@@ -111,23 +111,23 @@ def test_dropping_bias_equals_brute_force(statistic, total):
     st.sampled_from([(Statistic.MEAN,), (Statistic.MEAN, Statistic.VARIANCE)]),
 )
 def test_the_milp_equals_exhaustive_search(rows, epsilon, statistics):
-    occupancy = occupancy_of(rows)
-    certified = least_bins_per_user(occupancy, BOUND, epsilon, statistics)
+    counts = counts_of(rows)
+    certified = least_bins_per_user(counts, BOUND, epsilon, statistics)
     assert certified.optimal
-    assert certified.suppression.bins_per_user == exhaustive(occupancy, epsilon, statistics)
+    assert certified.suppression.bins_per_user == exhaustive(counts, epsilon, statistics)
 
 
 @settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.3, 1.0, 4.0]))
 def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
-    occupancy = occupancy_of(rows)
+    counts = counts_of(rows)
     statistics = (Statistic.MEAN, Statistic.VARIANCE)
-    limit = ceiling(occupancy, BOUND, epsilon, statistics)
-    greedy = clip_user(occupancy, BOUND, epsilon, statistics)
-    certified = least_bins_per_user(occupancy, BOUND, epsilon, statistics)
+    limit = ceiling(counts, BOUND, epsilon, statistics)
+    greedy = clip_user(counts, BOUND, epsilon, statistics)
+    certified = least_bins_per_user(counts, BOUND, epsilon, statistics)
     for found in (greedy, certified.suppression):
-        assert within(occupancy, limit, found.kept)
-        left = np.bincount(occupancy.user_index[found.kept], minlength=occupancy.users)
+        assert within(counts, limit, found.kept)
+        left = np.bincount(counts.user_index[found.kept], minlength=counts.users)
         assert left.max() == found.bins_per_user
     assert certified.lower_bound <= certified.suppression.bins_per_user <= greedy.bins_per_user
 
@@ -142,10 +142,10 @@ def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
     bins, users = random.permutation(8), random.permutation(12)
     results = []
     for table in (rows, rows[bins][:, users]):
-        occupancy = occupancy_of(table.tolist())
-        greedy = clip_user(occupancy, BOUND, epsilon)
-        certified = least_bins_per_user(occupancy, BOUND, epsilon)
-        dropped = np.bincount(occupancy.bin_index, np.where(greedy.kept, 0, occupancy.count), 8)
+        counts = counts_of(table.tolist())
+        greedy = clip_user(counts, BOUND, epsilon)
+        certified = least_bins_per_user(counts, BOUND, epsilon)
+        dropped = np.bincount(counts.bin_index, np.where(greedy.kept, 0, counts.count), 8)
         results.append((greedy.bins_per_user, certified.suppression.bins_per_user, dropped))
     (greedy, best, dropped), (renamed_greedy, renamed_best, renamed_dropped) = results
     assert (greedy, best) == (renamed_greedy, renamed_best)
@@ -155,8 +155,8 @@ def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([0.5, 1.0, 3.0]))
 def test_room_is_the_largest_that_fits(samples, cap, epsilon):
     cap = min(cap, samples)
-    occupancy = occupancy_of([[cap, 1, 1], [samples, 2, 2]])
-    limit = ceiling(occupancy, BOUND, epsilon, (Statistic.MEAN, Statistic.VARIANCE))
+    counts = counts_of([[cap, 1, 1], [samples, 2, 2]])
+    limit = ceiling(counts, BOUND, epsilon, (Statistic.MEAN, Statistic.VARIANCE))
     found = int(room(limit, np.array([samples]), np.array([cap]))[0])
     fitting = [
         dropped

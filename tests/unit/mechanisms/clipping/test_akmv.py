@@ -15,7 +15,7 @@ def samples_of(contributions_of):
     def build(values, bound):
         city = contributions_of(values, bound)
         flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        return Samples(city.occupancy, np.array(flat, dtype=np.int64), city.vehicle, bound)
+        return Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
 
     return build
 
@@ -67,7 +67,7 @@ def test_extreme_values_and_epsilons_stay_in_range(statistic, epsilon, value, sa
     samples = samples_of([[[value], []], [[value] * 3, [value]]], bound_of(30))
     found = AKMV().estimate(samples, statistic, np.full(2, epsilon), SimulatedNoise(1))
     assert np.all((found >= 0) & (found <= statistic.largest(30)))
-    event = AKMV().event(samples.occupancy, samples.bound, statistic, np.full(2, epsilon))
+    event = AKMV().event(samples.counts, samples.bound, statistic, np.full(2, epsilon))
     assert float(event.loss.epsilon) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
 
 
@@ -79,8 +79,8 @@ def test_many_vehicles_give_an_accurate_mean(samples_of, bound_of):
     assert found[0] == pytest.approx(np.mean(values), abs=0.3)
 
 
-def test_noise_that_could_not_be_drawn_is_refused_from_counts(occupancy_of, bound_of):
+def test_noise_that_could_not_be_drawn_is_refused_from_counts(counts_of, bound_of):
     with pytest.raises(UsageError, match="drawn exactly"):
-        AKMV().event(occupancy_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16]))
+        AKMV().event(counts_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16]))
     with pytest.raises(UsageError, match="cannot estimate"):
-        AKMV().event(occupancy_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))
+        AKMV().event(counts_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))

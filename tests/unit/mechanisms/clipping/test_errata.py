@@ -77,12 +77,12 @@ def test_too_few_users_for_a_threshold_release_a_constant():
     assert zero.tolist() == [0, 0]
 
 
-def test_the_metric_is_never_worse_than_a_constant(occupancy_of, bound_of):
+def test_the_metric_is_never_worse_than_a_constant(counts_of, bound_of):
     """E11: E >= U/2 is met by the constant U/2 without any data."""
-    occupancy, bound = occupancy_of([[5, 4, 3, 2, 1]]), bound_of(60)
+    counts, bound = counts_of([[5, 4, 3, 2, 1]]), bound_of(60)
     for epsilon in (1e-6, 0.39, 0.4, 1.0):
         for mechanism in (WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)):
-            found = mechanism.expected_error(occupancy, bound, Statistic.MEAN, np.array([epsilon]))[0]
+            found = mechanism.expected_error(counts, bound, Statistic.MEAN, np.array([epsilon]))[0]
             assert found <= 30 * (1 + 1e-12)
 
 

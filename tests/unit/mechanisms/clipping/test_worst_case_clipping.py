@@ -26,7 +26,7 @@ def samples_of(contributions_of):
     def build(values, bound):
         city = contributions_of(values, bound)
         flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        return Samples(city.occupancy, np.array(flat, dtype=np.int64), city.vehicle, bound)
+        return Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
 
     return build
 
@@ -56,7 +56,7 @@ def test_no_vehicle_moves_a_released_total_further_than_it_pays_for(
         used = scales > 0
         change = np.abs(totals[:, None] - totals[None, :])[:, :, used] / scales[used]
         worst = max(worst, float(change.sum(axis=2).max()) if used.any() else 0.0)
-    event = mechanism.event(samples.occupancy, bound, statistic, np.array([epsilon]))
+    event = mechanism.event(samples.counts, bound, statistic, np.array([epsilon]))
     paid = event.loss_per_user[0] / 1e12
     assert worst <= paid * (1 + 1e-9) + 1e-9
     assert event.loss.epsilon <= epsilon * (1 + 1e-9)
@@ -64,20 +64,20 @@ def test_no_vehicle_moves_a_released_total_further_than_it_pays_for(
 
 def totals_of(mechanism, statistic, samples, epsilon):
     """The integers before noise and their scales, computed apart from ``estimate``."""
-    occupancy, bound, eps = samples.occupancy, samples.bound, np.array([epsilon])
+    counts, bound, eps = samples.counts, samples.bound, np.array([epsilon])
     if isinstance(mechanism, DirectClipping):
-        low, _, scale = mechanism._plan(occupancy, bound, statistic, eps)
-        own = np.repeat(low, occupancy.count)
+        low, _, scale = mechanism._plan(counts, bound, statistic, eps)
+        own = np.repeat(low, counts.count)
         x = np.clip(samples.value, own, bound.steps - own)
         return [len(x) * (x**2).sum() - x.sum() ** 2], scale
     totals, scales = [], []
-    for moment, part in mechanism._parts(occupancy, bound, statistic, eps):
-        clipping = mechanism.clipping(occupancy, moment, part)
+    for moment, part in mechanism._parts(counts, bound, statistic, eps):
+        clipping = mechanism.clipping(counts, moment, part)
         y = samples.value if moment == first_moment(bound) else (2 * samples.value - bound.steps) ** 2
         sums = np.add.reduceat(y, samples.start[:-1])
         cut = np.maximum(clipping.cut, 0)
         kept = clipping.cut >= 0
-        totals.append(np.where(kept, np.clip(sums, cut, moment.steps * occupancy.count - cut), 0).sum())
+        totals.append(np.where(kept, np.clip(sums, cut, moment.steps * counts.count - cut), 0).sum())
         scales.append(clipping.scale[0])
     return totals, np.array(scales)
 
@@ -94,7 +94,7 @@ def test_infinite_epsilon_clips_nothing(mechanism, statistic, samples_of, bound_
 def test_a_total_is_clipped_where_it_says(mechanism, samples_of, bound_of):
     bound = bound_of(10)
     samples = samples_of([[[10] * 6, [0], [0], [0]]], bound)
-    clipping = mechanism.clipping(samples.occupancy, first_moment(bound), np.array([1.0]))
+    clipping = mechanism.clipping(samples.counts, first_moment(bound), np.array([1.0]))
     found = mechanism.estimate(samples, MEAN, np.array([1.0]), NoNoise())[0]
     assert clipping.cut[0] > 0
     assert found == pytest.approx((60 - clipping.cut[0]) / 9)
@@ -105,9 +105,9 @@ def test_too_few_vehicles_release_the_middle_without_noise(samples_of, bound_of)
     mechanism = WorstCaseClipping()
     found = mechanism.estimate(samples, MEAN, np.array([0.5]), SimulatedNoise(1))
     assert found[0] == 4.5
-    event = mechanism.event(samples.occupancy, samples.bound, MEAN, np.array([0.5]))
+    event = mechanism.event(samples.counts, samples.bound, MEAN, np.array([0.5]))
     assert event.loss.pico == 0
-    assert mechanism.expected_error(samples.occupancy, samples.bound, MEAN, np.array([0.5]))[0] == 4.5
+    assert mechanism.expected_error(samples.counts, samples.bound, MEAN, np.array([0.5]))[0] == 4.5
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
@@ -125,39 +125,37 @@ def test_the_expected_error_bounds_the_error_of_extreme_values(
     values = [v[:c] for v, c in zip(values, counts, strict=True)]
     runs = 3_000
     samples = samples_of([values] * runs, bound)
-    samples = Samples(_separate(samples.occupancy, len(counts), runs), samples.value, samples.vehicle, bound)
+    samples = Samples(_separate(samples.counts, len(counts), runs), samples.value, samples.vehicle, bound)
     truth = [np.mean, np.var][statistic is VARIANCE](np.concatenate(values))
     for epsilon in (0.3, 1.0, 4.0):
         each = np.full(runs, epsilon)
         found = mechanism.estimate(samples, statistic, each, SimulatedNoise(3))
-        expected = mechanism.expected_error(samples.occupancy, bound, statistic, each)[0]
+        expected = mechanism.expected_error(samples.counts, bound, statistic, each)[0]
         error = np.abs(found - truth)
         assert error.mean() <= expected + 4 * error.std() / np.sqrt(runs)
         assert expected <= statistic.largest(20)
 
 
-def _separate(occupancy, users, runs):
+def _separate(counts, users, runs):
     """The same bins with vehicles of their own."""
     from dataclasses import replace
 
-    return replace(
-        occupancy, user_index=occupancy.user_index + users * occupancy.bin_index, users=users * runs
-    )
+    return replace(counts, user_index=counts.user_index + users * counts.bin_index, users=users * runs)
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
-def test_more_epsilon_never_costs_accuracy_much(mechanism, statistic, occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[9, 3, 2, 2, 1, 1, 1]] * 3), bound_of(20)
+def test_more_epsilon_never_costs_accuracy_much(mechanism, statistic, counts_of, bound_of):
+    counts, bound = counts_of([[9, 3, 2, 2, 1, 1, 1]] * 3), bound_of(20)
     error = [
-        mechanism.expected_error(occupancy, bound, statistic, np.full(3, e))[0] for e in (0.1, 1.0, 10.0, 1e3)
+        mechanism.expected_error(counts, bound, statistic, np.full(3, e))[0] for e in (0.1, 1.0, 10.0, 1e3)
     ]
     assert error == sorted(error, reverse=True)
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
-def test_the_vehicle_with_most_room_pays_epsilon_a_bin(mechanism, statistic, occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[2] * 8, [2] * 7 + [0]]), bound_of(20)
-    event = mechanism.event(occupancy, bound, statistic, np.array([1.0, 2.0]))
+def test_the_vehicle_with_most_room_pays_epsilon_a_bin(mechanism, statistic, counts_of, bound_of):
+    counts, bound = counts_of([[2] * 8, [2] * 7 + [0]]), bound_of(20)
+    event = mechanism.event(counts, bound, statistic, np.array([1.0, 2.0]))
     assert event.loss.pico <= 3 * 10**12
     assert event.loss.pico >= 2.9 * 10**12
     assert not event.idealised
@@ -170,10 +168,10 @@ def test_the_same_seed_gives_the_same_map(mechanism, statistic, samples_of, boun
     assert first.tolist() == second.tolist()
 
 
-def test_statistics_it_cannot_estimate_are_refused(occupancy_of, bound_of):
+def test_statistics_it_cannot_estimate_are_refused(counts_of, bound_of):
     for mechanism, statistic in ((WorstCaseClipping(), Statistic.VEHICLE_MEAN), (DirectClipping(), MEAN)):
         with pytest.raises(UsageError, match="cannot estimate"):
-            mechanism.event(occupancy_of([[1, 1]]), bound_of(9), statistic, np.ones(1))
+            mechanism.event(counts_of([[1, 1]]), bound_of(9), statistic, np.ones(1))
 
 
 def test_the_second_moment_has_a_quarter_of_the_range(bound_of):

@@ -22,17 +22,17 @@ def children_of(cell):
 TOWN = h3.latlng_to_cell(30.27, -97.74, 5)
 
 
-def test_families_are_the_h3_parents_of_each_slot(occupancy_of):
+def test_families_are_the_h3_parents_of_each_slot(counts_of):
     first, second = children_of(TOWN)[:2]
     fine = children_of(h3.int_to_str(first))
     # bins of three resolutions and two slots, in no order
     bins = [(fine[3], 0), (second, 0), (fine[0], 0), (fine[0], 7), (first, 7), (h3.str_to_int(TOWN), 0)]
-    occupancy = replace(
-        occupancy_of([[1]] * len(bins)),
+    counts = replace(
+        counts_of([[1]] * len(bins)),
         cell=np.array([cell for cell, _ in bins], dtype=np.uint64),
         slot=np.array([slot for _, slot in bins], dtype=np.int64),
     )
-    family = h3_families(occupancy).tolist()
+    family = h3_families(counts).tolist()
     above = [(h3.cell_to_parent(h3.int_to_str(cell)), slot) for cell, slot in bins]
     for one, mine in enumerate(above):
         for other, its in enumerate(above):
@@ -40,9 +40,9 @@ def test_families_are_the_h3_parents_of_each_slot(occupancy_of):
     assert sorted(set(family)) == list(range(len(set(above))))
 
 
-def test_cells_without_a_parent_have_no_family(occupancy_of):
+def test_cells_without_a_parent_have_no_family(counts_of):
     coarsest = np.array([h3.str_to_int(each) for each in sorted(h3.get_res0_cells())[:2]], dtype=np.uint64)
-    assert h3_families(replace(occupancy_of([[1], [2]]), cell=coarsest)).tolist() == [-1, -1]
+    assert h3_families(replace(counts_of([[1], [2]]), cell=coarsest)).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("of", [[0, -1], [0, 0, 2, 2], [-2, 0, 0], [0, 0, 1]])
@@ -53,12 +53,12 @@ def test_parents_of_one_bin_or_with_gaps_are_refused(of):
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6))
-def test_parents_count_what_their_children_count(occupancy_of, seed):
+def test_parents_count_what_their_children_count(counts_of, seed):
     random = np.random.default_rng(seed)
     table = random.poisson(0.7, (7, 5)) + np.eye(7, 5, dtype=int)
     table[5:, 0] += 1
     of = random.permutation(np.array([0, 0, 0, 1, 1, -1, -1]))
-    both = Parents(of).beside(occupancy_of(table))
+    both = Parents(of).beside(counts_of(table))
     dense = np.zeros((9, 5), dtype=int)
     dense[both.bin_index, both.user_index] = both.count
     np.testing.assert_array_equal(dense[:7], table)

@@ -13,7 +13,7 @@ from trafficdp.mechanisms.consistent.tree import Tree, half_widths, make_consist
 
 
 def random_tree(random, depth=3):
-    """Two trees with one to four children a node; leaves hold 1 to 30 fixes. Nodes in random order."""
+    """Two trees with one to four children a node; leaves hold 1 to 30 records. Nodes in random order."""
     parent, levels = [-1, -1], [[0, 1]]
     for _ in range(depth - 1):
         level = []

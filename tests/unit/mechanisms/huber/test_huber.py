@@ -19,28 +19,28 @@ PAIRS = [(m, s) for m in ALL for s in m.statistics]
 
 
 @pytest.fixture(scope="module")
-def samples_of(occupancy_of, bound_of):
+def samples_of(counts_of, bound_of):
     def build(table, speeds, seed=0):
-        occupancy, bound = occupancy_of(table), bound_of(65, "1/10")
-        speed = speeds(np.random.default_rng(seed), occupancy)
+        counts, bound = counts_of(table), bound_of(65, "1/10")
+        speed = speeds(np.random.default_rng(seed), counts)
         value = np.clip(np.rint(speed * 10), 0, bound.steps).astype(np.int64)
-        return Samples(occupancy, value, np.arange(occupancy.users), bound)
+        return Samples(counts, value, np.arange(counts.users), bound)
 
     return build
 
 
-def normal(random, occupancy):
-    return random.normal(25, 10, int(occupancy.count.sum()))
+def normal(random, counts):
+    return random.normal(25, 10, int(counts.count.sum()))
 
 
 def truth(samples, statistic):
     c = samples.contributions()
-    index, count = c.occupancy.bin_index, c.occupancy.samples_per_bin
+    index, count = c.counts.bin_index, c.counts.samples_per_bin
     mean = np.bincount(index, weights=c.total) / count / 10
     if statistic is MEAN:
         return mean
     if statistic is BY_VEHICLE:
-        return np.bincount(index, weights=c.total / c.occupancy.count) / c.occupancy.users_per_bin / 10
+        return np.bincount(index, weights=c.total / c.counts.count) / c.counts.users_per_bin / 10
     return np.bincount(index, weights=c.total_of_squares) / count / 100 - mean**2
 
 
@@ -49,11 +49,11 @@ def test_bins_take_huber_by_public_numbers_alone(samples_of):
     table[0], table[1, :50], table[2] = 60, 60, 1
     one, other = samples_of(table, normal), samples_of(table, lambda r, o: r.random(o.count.sum()) * 65, 1)
     epsilon = np.ones(3)
-    chosen = Huber(sigma=12.0).by_huber(one.occupancy, one.bound, MEAN, epsilon)
+    chosen = Huber(sigma=12.0).by_huber(one.counts, one.bound, MEAN, epsilon)
     # many vehicles; too few vehicles; one sample each, so that T reaches U
     np.testing.assert_array_equal(chosen, [True, False, False])
     np.testing.assert_array_equal(
-        Huber(sigma=12.0).by_huber(other.occupancy, other.bound, MEAN, epsilon), chosen
+        Huber(sigma=12.0).by_huber(other.counts, other.bound, MEAN, epsilon), chosen
     )
 
 
@@ -62,7 +62,7 @@ def test_huber_is_within_its_clean_error_and_beats_laplace(samples_of):
     epsilon = np.ones(300)
     mechanism = Huber(sigma=12.0)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(samples.occupancy, samples.bound, MEAN, epsilon)
+    clean = mechanism.clean_error(samples.counts, samples.bound, MEAN, epsilon)
     assert error.mean() < 1.15 * clean[0] < 0.8 * 65 / 400
 
 
@@ -70,10 +70,10 @@ def test_few_vehicles_get_laplace_noise_of_the_stated_size(samples_of):
     samples = samples_of(np.full((4000, 10), 3), normal)
     epsilon = np.ones(4000)
     mechanism = Huber()
-    assert not mechanism.by_huber(samples.occupancy, samples.bound, MEAN, epsilon).any()
+    assert not mechanism.by_huber(samples.counts, samples.bound, MEAN, epsilon).any()
     error = mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(2)) - truth(samples, MEAN)
     assert np.abs(error).mean() == pytest.approx(6.5, rel=0.07)
-    expected = mechanism.expected_error(samples.occupancy, samples.bound, MEAN, epsilon)
+    expected = mechanism.expected_error(samples.counts, samples.bound, MEAN, epsilon)
     assert np.abs(error).mean() <= expected[0] == pytest.approx(6.5, rel=0.02)
 
 
@@ -82,14 +82,14 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
     random = np.random.default_rng(4)
     samples = samples_of(random.integers(0, 9, (30, 50)), normal)
     epsilon = random.uniform(0.1, 2, 30)
-    occupancy = samples.occupancy
-    event = mechanism.event(occupancy, samples.bound, statistic, epsilon)
-    asked = occupancy.total_per_user(epsilon[occupancy.bin_index])
+    counts = samples.counts
+    event = mechanism.event(counts, samples.bound, statistic, epsilon)
+    asked = counts.total_per_user(epsilon[counts.bin_index])
     loss = event.loss_per_user / 1e12
     assert np.all(loss <= asked + 1e-9)
     assert loss.max() > 0
     assert event.idealised is mechanism.idealised
-    one = mechanism.event(occupancy.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
+    one = mechanism.event(counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
     assert float(one.loss.epsilon) == pytest.approx(epsilon[3], rel=1e-8)
 
 
@@ -97,7 +97,7 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
 def test_a_round_epsilon_is_charged_as_that_number(samples_of, epsilon):
     samples = samples_of(np.full((1, 400), 60), normal)
     for mechanism in ALL:
-        event = mechanism.event(samples.occupancy, samples.bound, MEAN, np.array([epsilon]))
+        event = mechanism.event(samples.counts, samples.bound, MEAN, np.array([epsilon]))
         assert float(event.loss.epsilon) == epsilon
 
 
@@ -120,7 +120,7 @@ def test_estimates_of_extreme_bins_stay_in_range(samples_of, mechanism, statisti
     for epsilon in (1e-6, 1.0, 30.0):
         found = mechanism.estimate(samples, statistic, np.full(4, epsilon), SimulatedNoise(6))
         assert np.all((found >= 0) & (found <= statistic.largest(65)))
-        expected = mechanism.expected_error(samples.occupancy, samples.bound, statistic, np.full(4, epsilon))
+        expected = mechanism.expected_error(samples.counts, samples.bound, statistic, np.full(4, epsilon))
         assert np.all((expected >= 0) & (expected <= statistic.largest(65)))
 
 
@@ -129,7 +129,7 @@ def test_the_variance_of_one_sample_is_zero_and_free(samples_of):
     mechanism, epsilon = Huber(), np.array([1.0, 50.0])
     assert mechanism.estimate(samples, VARIANCE, epsilon, SimulatedNoise(7))[0] == 0
     event = mechanism.event(
-        samples.occupancy.select(np.array([True, False])), samples.bound, VARIANCE, epsilon[:1]
+        samples.counts.select(np.array([True, False])), samples.bound, VARIANCE, epsilon[:1]
     )
     assert event.loss.pico == 0
 
@@ -138,7 +138,7 @@ def test_a_hopeless_variance_is_the_constant_and_free(samples_of):
     samples = samples_of([[2, 2, 2]], normal)
     epsilon = np.array([0.1])
     assert Huber().estimate(samples, VARIANCE, epsilon, SimulatedNoise(8))[0] == 65**2 / 8
-    assert Huber().event(samples.occupancy, samples.bound, VARIANCE, epsilon).loss.pico == 0
+    assert Huber().event(samples.counts, samples.bound, VARIANCE, epsilon).loss.pico == 0
 
 
 def test_the_variance_of_many_vehicles_is_close(samples_of):
@@ -148,7 +148,7 @@ def test_the_variance_of_many_vehicles_is_close(samples_of):
     error = np.abs(
         mechanism.estimate(samples, VARIANCE, epsilon, SimulatedNoise(9)) - truth(samples, VARIANCE)
     )
-    assert error.mean() < mechanism.clean_error(samples.occupancy, samples.bound, VARIANCE, epsilon)[0] < 20
+    assert error.mean() < mechanism.clean_error(samples.counts, samples.bound, VARIANCE, epsilon)[0] < 20
 
 
 def test_estimates_do_not_depend_on_other_bins(samples_of):
@@ -156,8 +156,8 @@ def test_estimates_do_not_depend_on_other_bins(samples_of):
     samples = samples_of(table, normal)
     epsilon = np.array([1.0, 4.0, 9.0])
     mechanism = Huber(sigma=12.0)
-    parts = mechanism.parts(samples.occupancy, samples.bound, MEAN, epsilon)[0]
-    mean = samples.contributions().total / samples.occupancy.count / 10
+    parts = mechanism.parts(samples.counts, samples.bound, MEAN, epsilon)[0]
+    mean = samples.contributions().total / samples.counts.count / 10
     shape = parts.shape
     together = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, 3)
     zero = np.zeros(300, dtype=np.int64)
@@ -181,10 +181,10 @@ def test_the_least_number_of_vehicles_is_about_a_hundred_over_epsilon():
 def test_gaussian_huber_states_epsilon_and_delta_and_no_pure_event(samples_of):
     samples = samples_of(np.full((2, 6000), 40), lambda r, o: r.normal(25, 2.5, int(o.count.sum())))
     mechanism, epsilon = GaussianHuber(sigma=3.0), np.ones(2)
-    assert mechanism.by_huber(samples.occupancy, samples.bound, MEAN, epsilon).all()
+    assert mechanism.by_huber(samples.counts, samples.bound, MEAN, epsilon).all()
     with pytest.raises(UsageError, match="pure"):
-        mechanism.event(samples.occupancy, samples.bound, MEAN, epsilon)
-    promised = mechanism.guarantee(samples.occupancy, samples.bound, MEAN, epsilon)
+        mechanism.event(samples.counts, samples.bound, MEAN, epsilon)
+    promised = mechanism.guarantee(samples.counts, samples.bound, MEAN, epsilon)
     assert promised.pico == 2 * 10**12
     assert float(promised.delta) == pytest.approx(2e-6)
     error = mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(3)) - truth(samples, MEAN)
@@ -196,7 +196,7 @@ def test_two_stage_draws_the_interval_that_holds_the_means(samples_of):
     epsilon = np.ones(200)
     mechanism = TwoStage(sigma=12.0)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(samples.occupancy, samples.bound, MEAN, epsilon)
+    clean = mechanism.clean_error(samples.counts, samples.bound, MEAN, epsilon)
     assert clean[0] == pytest.approx(2 * 3 * 6.4 / 400, rel=0.01)
     assert error.mean() == pytest.approx(clean[0], rel=0.3)
 
@@ -204,7 +204,7 @@ def test_two_stage_draws_the_interval_that_holds_the_means(samples_of):
 def test_two_stage_spends_nothing_on_an_interval_as_wide_as_the_range(samples_of):
     samples = samples_of(np.full((2000, 10), 2), normal)
     mechanism, epsilon = TwoStage(), np.ones(2000)
-    assert np.all(mechanism.width(samples.occupancy, samples.bound) == 650)
+    assert np.all(mechanism.width(samples.counts, samples.bound) == 650)
     error = mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN)
     assert np.abs(error).mean() == pytest.approx(6.5, rel=0.1)
 
@@ -214,10 +214,10 @@ def test_an_epsilon_that_is_not_positive_is_refused(samples_of, mechanism):
     samples = samples_of([[2, 2, 2]], normal)
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(UsageError, match="epsilon"):
-            mechanism.event(samples.occupancy, samples.bound, MEAN, np.array([wrong]))
+            mechanism.event(samples.counts, samples.bound, MEAN, np.array([wrong]))
 
 
 def test_two_stage_refuses_a_variance(samples_of):
     samples = samples_of([[2, 2, 2]], normal)
     with pytest.raises(UsageError, match="variance"):
-        TwoStage().event(samples.occupancy, samples.bound, VARIANCE, np.ones(1))
+        TwoStage().event(samples.counts, samples.bound, VARIANCE, np.ones(1))

@@ -27,14 +27,12 @@ def test_the_integers_are_the_sums_they_claim_to_be(contributions_of, bound_of):
     assert baseline.exact_integer(VEHICLE_MEAN, city).tolist() == [7, 10]
 
 
-def test_huge_integers_stay_exact(occupancy_of, bound_of):
+def test_huge_integers_stay_exact(counts_of, bound_of):
     from trafficdp.sensitive.contributions import Contributions
 
-    occupancy = occupancy_of([[4_000_000, 5_000_000]])
+    counts = counts_of([[4_000_000, 5_000_000]])
     steps = 1_000_000
-    city = Contributions(
-        occupancy, occupancy.count * steps, occupancy.count * steps**2, np.arange(2), bound_of(steps)
-    )
+    city = Contributions(counts, counts.count * steps, counts.count * steps**2, np.arange(2), bound_of(steps))
     assert baseline.exact_integer(VARIANCE, city).tolist() == [0]
     assert baseline.exact_integer(MEAN, city).tolist() == [9 * 10**12]
 
@@ -56,7 +54,7 @@ def test_no_change_of_one_vehicle_exceeds_the_stated_sensitivity_and_one_attains
         most = max(abs(integer[o, a] - integer[o, b]) for o in others for a in own for b in own)
         samples = count + (rest if users == 2 else 0)
         unit = {MEAN: samples, VARIANCE: samples**2, VEHICLE_MEAN: users}[statistic]
-        stated = baseline.largest_sensitivity(statistic, city.occupancy, bound)[0]
+        stated = baseline.largest_sensitivity(statistic, city.counts, bound)[0]
         if users == 2 and count < rest and statistic is not VEHICLE_MEAN:
             assert Fraction(most, unit) <= Fraction(stated)
         else:
@@ -158,10 +156,10 @@ def test_rounding_moves_a_statistic_by_at_most_its_stated_bias(statistic, step, 
     assert bias / 2 < worst <= bias * (1 + 1e-12)
 
 
-def test_the_event_states_the_whole_promise(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of([[3, 1, 0], [0, 2, 2]]), bound_of(60)
-    lattices = {s: to_lattice(s, occupancy, bound, np.array([50.0, 80.0])) for s in (MEAN, VARIANCE)}
-    event = baseline.event(occupancy, bound, lattices)
+def test_the_event_states_the_whole_promise(counts_of, bound_of):
+    counts, bound = counts_of([[3, 1, 0], [0, 2, 2]]), bound_of(60)
+    lattices = {s: to_lattice(s, counts, bound, np.array([50.0, 80.0])) for s in (MEAN, VARIANCE)}
+    event = baseline.event(counts, bound, lattices)
     assert event.mechanism == "baseline"
     assert event.relation is NeighbouringRelation.REPLACE_USER_VALUES
     assert event.statistics == (MEAN, VARIANCE)

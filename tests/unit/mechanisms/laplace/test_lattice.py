@@ -13,24 +13,24 @@ TABLE = [[3, 1, 0], [0, 2, 2], [1, 0, 0]]
 
 
 @pytest.fixture
-def city(occupancy_of, bound_of):
-    return occupancy_of(TABLE), bound_of(60, "1/10")
+def city(counts_of, bound_of):
+    return counts_of(TABLE), bound_of(60, "1/10")
 
 
-def exact_steps(statistic, occupancy, bound):
-    per_bin = occupancy.users_per_bin if statistic is VEHICLE_MEAN else occupancy.samples_per_bin
+def exact_steps(statistic, counts, bound):
+    per_bin = counts.users_per_bin if statistic is VEHICLE_MEAN else counts.samples_per_bin
     return [Fraction(int(n)) ** statistic.power / bound.step**statistic.power for n in per_bin]
 
 
 @pytest.mark.parametrize("step", [1, "1/10", "3/10", "1/7", "1/1000"])
 @pytest.mark.parametrize("statistic", list(Statistic))
-def test_scales_reach_the_lattice_without_being_rounded_down(statistic, step, occupancy_of, bound_of):
+def test_scales_reach_the_lattice_without_being_rounded_down(statistic, step, counts_of, bound_of):
     random = np.random.default_rng(1)
-    occupancy, bound = occupancy_of(random.integers(0, 50, (40, 7)) + 1), bound_of(60, step)
-    scale = 10.0 ** random.uniform(-6, 3, occupancy.bins)
-    lattice = to_lattice(statistic, occupancy, bound, scale)
+    counts, bound = counts_of(random.integers(0, 50, (40, 7)) + 1), bound_of(60, step)
+    scale = 10.0 ** random.uniform(-6, 3, counts.bins)
+    lattice = to_lattice(statistic, counts, bound, scale)
     for b, drawn, spacing, steps in zip(
-        scale, lattice.scale, lattice.spacing, exact_steps(statistic, occupancy, bound), strict=True
+        scale, lattice.scale, lattice.spacing, exact_steps(statistic, counts, bound), strict=True
     ):
         exact, got = Fraction(float(b)) * steps, Fraction(float(drawn)) * int(spacing)
         # one float operation in 1/step is not directed; the loss is computed from what is drawn
@@ -81,18 +81,18 @@ def test_noise_that_could_not_be_drawn_is_refused_before_anything_is_charged(cit
         to_lattice(statistic, *city, np.full(3, scale))
 
 
-def test_sums_of_squares_that_could_leave_64_bits_are_refused(occupancy_of, bound_of):
+def test_sums_of_squares_that_could_leave_64_bits_are_refused(counts_of, bound_of):
     fine = bound_of(1_000_000)
     with pytest.raises(UsageError, match="64 bits"):
-        to_lattice(VARIANCE, occupancy_of([[9_000_000, 300_000]]), fine, np.array([1.0]))
-    to_lattice(VARIANCE, occupancy_of([[9_000_000, 200_000]]), fine, np.array([1e9]))
-    to_lattice(MEAN, occupancy_of([[9_000_000, 300_000]]), fine, np.array([1.0]))
+        to_lattice(VARIANCE, counts_of([[9_000_000, 300_000]]), fine, np.array([1.0]))
+    to_lattice(VARIANCE, counts_of([[9_000_000, 200_000]]), fine, np.array([1e9]))
+    to_lattice(MEAN, counts_of([[9_000_000, 300_000]]), fine, np.array([1.0]))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e6, 1e9])
-def test_a_variance_of_huge_bins_is_drawn_on_a_coarser_lattice(occupancy_of, bound_of, scale):
-    occupancy, bound = occupancy_of([[40_000_000, 60_000_000], [2, 3]]), bound_of(100, "1/100")
-    lattice = to_lattice(VARIANCE, occupancy, bound, np.full(2, scale))
+def test_a_variance_of_huge_bins_is_drawn_on_a_coarser_lattice(counts_of, bound_of, scale):
+    counts, bound = counts_of([[40_000_000, 60_000_000], [2, 3]]), bound_of(100, "1/100")
+    lattice = to_lattice(VARIANCE, counts, bound, np.full(2, scale))
     assert np.all(lattice.scale <= LARGEST_SCALE)
     assert np.all(lattice.spacing & (lattice.spacing - 1) == 0)
     assert lattice.spacing[0] > 1
@@ -102,7 +102,7 @@ def test_a_variance_of_huge_bins_is_drawn_on_a_coarser_lattice(occupancy_of, bou
     spacing = int(lattice.spacing[0])
     exact = Fraction(change // spacing + 1) / Fraction(float(lattice.scale[0]))
     lone = Lattice(lattice.scale[:1], lattice.spacing[:1])
-    huge = occupancy.select(np.array([True, False]))
+    huge = counts.select(np.array([True, False]))
     charged = Fraction(int(loss_per_user(huge, bound, {VARIANCE: lone})[0]), 10**12)
     assert exact <= charged <= exact * (1 + Fraction(1, 10**9)) + Fraction(2, 10**9)
 
@@ -114,21 +114,21 @@ def test_flooring_to_a_spacing_adds_at_most_one_step(spacing, change):
     assert steps <= change // spacing + (1 if spacing > 1 else 0)
 
 
-def test_the_step_that_flooring_may_add_is_paid_for(occupancy_of, bound_of):
-    # N = 4: one fix moves N Q - S^2 by 3, three fixes by 4; on multiples of 3 both by up to 2 steps
-    occupancy, bound = occupancy_of([[1, 3]]), bound_of(1)
+def test_the_step_that_flooring_may_add_is_paid_for(counts_of, bound_of):
+    # N = 4: one record moves N Q - S^2 by 3, three records by 4; on multiples of 3 both by up to 2 steps
+    counts, bound = counts_of([[1, 3]]), bound_of(1)
     lattice = Lattice(np.array([10.0]), np.array([3], dtype=np.int64))
-    charged = loss_per_user(occupancy, bound, {VARIANCE: lattice}) / 1e12
+    charged = loss_per_user(counts, bound, {VARIANCE: lattice}) / 1e12
     assert np.all(charged >= 0.2)
     np.testing.assert_allclose(charged, [0.1 * (3 / 3 + 1), 0.1 * (4 / 3 + 1)], rtol=1e-7)
 
 
-def test_more_distinct_scales_than_can_be_drawn_fast_are_rounded_up_together(occupancy_of, bound_of):
+def test_more_distinct_scales_than_can_be_drawn_fast_are_rounded_up_together(counts_of, bound_of):
     random = np.random.default_rng(2)
-    occupancy, bound = occupancy_of(random.integers(1, 9, (6_000, 1))), bound_of(60)
+    counts, bound = counts_of(random.integers(1, 9, (6_000, 1))), bound_of(60)
     scale = random.uniform(1, 100, 6_000)
-    lattice = to_lattice(MEAN, occupancy, bound, scale)
-    wanted = scale * occupancy.samples_per_bin
+    lattice = to_lattice(MEAN, counts, bound, scale)
+    wanted = scale * counts.samples_per_bin
     assert len(np.unique(lattice.scale)) <= 8_000
     assert np.all(lattice.scale >= wanted)
     assert np.all(lattice.scale <= wanted * 1.002)

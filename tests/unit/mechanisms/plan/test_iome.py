@@ -29,14 +29,14 @@ class Recorded(SimulatedNoise):
 
 
 @pytest.fixture
-def city_of(occupancy_of, bound_of):
+def city_of(counts_of, bound_of):
     def build(seed, users=30, bins=6, busy=0.5):
         random = np.random.default_rng(seed)
-        counts = random.geometric(0.3, (bins, users)) * (random.random((bins, users)) < busy)
-        counts[:, 0] = 1
-        occupancy, bound = occupancy_of(counts), bound_of(60, "1/10")
-        value = random.integers(0, bound.steps + 1, int(occupancy.count.sum()))
-        return Samples(occupancy, value, np.arange(users), bound)
+        numbers = random.geometric(0.3, (bins, users)) * (random.random((bins, users)) < busy)
+        numbers[:, 0] = 1
+        counts, bound = counts_of(numbers), bound_of(60, "1/10")
+        value = random.integers(0, bound.steps + 1, int(counts.count.sum()))
+        return Samples(counts, value, np.arange(users), bound)
 
     return build
 
@@ -55,8 +55,8 @@ def test_what_is_drawn_costs_what_is_charged(rho, bins, city_of):
     assert of_sum.shape == (padded_columns(bins),)
     cost += (2 * 2.0**LATTICE_BITS) ** 2 / (2 * of_sum[0] ** 2)
     assert rho * (1 - 1e-9) <= cost <= rho
-    event = IOME().event(samples.occupancy, samples.bound, MEAN, rho)
-    assert np.all(event.loss_per_user[samples.occupancy.bins_per_user > 0] / 1e12 >= cost)
+    event = IOME().event(samples.counts, samples.bound, MEAN, rho)
+    assert np.all(event.loss_per_user[samples.counts.bins_per_user > 0] / 1e12 >= cost)
 
 
 @pytest.mark.parametrize("clip", [0.01, 0.3, 1.0])
@@ -95,30 +95,30 @@ def test_no_vector_is_longer_than_the_public_range(city_of, monkeypatch):
 
     monkeypatch.setattr(iome_module, "mean_in_place", spied)
     samples = city_of(4)
-    occupancy, steps = samples.occupancy, samples.bound.steps
+    counts, steps = samples.counts, samples.bound.steps
     for constant in (0, steps):
-        extreme = Samples(occupancy, np.full_like(samples.value, constant), samples.vehicle, samples.bound)
+        extreme = Samples(counts, np.full_like(samples.value, constant), samples.vehicle, samples.bound)
         IOME().estimate(extreme, MEAN, 1.0, SimulatedNoise(1))
         assert seen["lengths"].max() == pytest.approx(seen["reach"], rel=1e-12)
     IOME().estimate(samples, MEAN, 1.0, SimulatedNoise(1))
     assert np.all(seen["lengths"] <= seen["reach"] * (1 + 1e-12))
-    total = np.bincount(occupancy.bin_index, samples.contributions().total) * 0.1
+    total = np.bincount(counts.bin_index, samples.contributions().total) * 0.1
     # U/2 and the mean of all vectors are the means, exactly
-    np.testing.assert_allclose(30 + seen["mean"][: occupancy.bins], total / occupancy.samples_per_bin)
+    np.testing.assert_allclose(30 + seen["mean"][: counts.bins], total / counts.samples_per_bin)
 
 
-def test_vehicles_that_were_nowhere_are_no_rows(occupancy_of, bound_of):
+def test_vehicles_that_were_nowhere_are_no_rows(counts_of, bound_of):
     counts = np.array([[3, 1, 2], [1, 0, 4]])
     more = np.insert(counts, 1, 0, axis=1)
     value, bound = np.random.default_rng(1).integers(0, 61, counts.sum()), bound_of(60)
-    few = Samples(occupancy_of(counts), value, np.arange(3), bound)
-    many = Samples(occupancy_of(more), value, np.arange(4), bound)
+    few = Samples(counts_of(counts), value, np.arange(3), bound)
+    many = Samples(counts_of(more), value, np.arange(4), bound)
     np.testing.assert_allclose(
         IOME().estimate(few, MEAN, 5.0, SimulatedNoise(1)),
         IOME().estimate(many, MEAN, 5.0, SimulatedNoise(1)),
         rtol=1e-9,
     )
-    assert IOME().event(many.occupancy, bound, MEAN, 5.0).loss_per_user.tolist() == [
+    assert IOME().event(many.counts, bound, MEAN, 5.0).loss_per_user.tolist() == [
         5 * 10**12,
         0,
         5 * 10**12,
@@ -129,10 +129,10 @@ def test_vehicles_that_were_nowhere_are_no_rows(occupancy_of, bound_of):
 def test_a_city_too_large_to_rotate_is_refused_when_it_is_priced(city_of, monkeypatch):
     samples = city_of(1)
     monkeypatch.setattr(iome_module, "LARGEST_CELLS", 30 * 8)
-    IOME().event(samples.occupancy, samples.bound, MEAN, 1.0)
+    IOME().event(samples.counts, samples.bound, MEAN, 1.0)
     monkeypatch.setattr(iome_module, "LARGEST_CELLS", 30 * 8 - 1)
     for call in (
-        lambda: IOME().event(samples.occupancy, samples.bound, MEAN, 1.0),
+        lambda: IOME().event(samples.counts, samples.bound, MEAN, 1.0),
         lambda: IOME().estimate(samples, MEAN, 1.0, SimulatedNoise(1)),
     ):
         with pytest.raises(UsageError, match="too large for iome") as refusal:

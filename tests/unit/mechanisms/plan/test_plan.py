@@ -26,27 +26,27 @@ class Quiet(SimulatedNoise):
 
 
 @pytest.fixture
-def city_of(occupancy_of, bound_of):
+def city_of(counts_of, bound_of):
     def build(seed, users=30, bins=6, busy=0.5):
         random = np.random.default_rng(seed)
-        counts = random.geometric(0.3, (bins, users)) * (random.random((bins, users)) < busy)
-        counts[:, 0] = 1
-        counts[0] = np.maximum(counts[0], 1)
-        occupancy, bound = occupancy_of(counts), bound_of(60, "1/10")
-        value = random.integers(0, bound.steps + 1, int(occupancy.count.sum()))
-        return Samples(occupancy, value, np.arange(users), bound)
+        numbers = random.geometric(0.3, (bins, users)) * (random.random((bins, users)) < busy)
+        numbers[:, 0] = 1
+        numbers[0] = np.maximum(numbers[0], 1)
+        counts, bound = counts_of(numbers), bound_of(60, "1/10")
+        value = random.integers(0, bound.steps + 1, int(counts.count.sum()))
+        return Samples(counts, value, np.arange(users), bound)
 
     return build
 
 
 def means(samples):
     total = samples.contributions().total * float(samples.bound.step)
-    return np.bincount(samples.occupancy.bin_index, total) / samples.occupancy.samples_per_bin
+    return np.bincount(samples.counts.bin_index, total) / samples.counts.samples_per_bin
 
 
-def test_a_vehicle_in_few_bins_pays_less_for_centres(occupancy_of, bound_of):
-    occupancy = occupancy_of([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]])
-    loss = Plan().event(occupancy, bound_of(60), MEAN, 1.0).loss_per_user / 1e12
+def test_a_vehicle_in_few_bins_pays_less_for_centres(counts_of, bound_of):
+    counts = counts_of([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]])
+    loss = Plan().event(counts, bound_of(60), MEAN, 1.0).loss_per_user / 1e12
     np.testing.assert_allclose(loss, [1, 0.25 / 4 + 0.75, 0])
 
 
@@ -80,19 +80,19 @@ class Recorded(SimulatedNoise):
 def test_what_is_drawn_costs_every_vehicle_what_it_is_charged(mechanism, rho, city_of):
     """A quantile of scale 2/eps is eps^2/8-zCDP; the sum moves by 2 * 2^30 steps where C is short."""
     samples, noise = city_of(1), Recorded(2)
-    samples = Samples(samples.occupancy, samples.value // 100 + 300, samples.vehicle, samples.bound)
+    samples = Samples(samples.counts, samples.value // 100 + 300, samples.vehicle, samples.bound)
     mechanism.estimate(samples, MEAN, rho, noise)
-    occupancy = samples.occupancy
+    counts = samples.counts
     *of_bins, of_length = noise.scales
     assert len(of_bins) == (2 if mechanism.scaling is Scaling.PRIVATE else 1)
-    cost = np.zeros(occupancy.users)
+    cost = np.zeros(counts.users)
     for scale in of_bins:
-        np.add.at(cost, occupancy.user_index, (1 / (2 * scale**2))[occupancy.bin_index])
+        np.add.at(cost, counts.user_index, (1 / (2 * scale**2))[counts.bin_index])
     (of_sum,) = noise.sds
     assert len(np.unique(of_sum)) == 1
     cost += 1 / (2 * of_length[0] ** 2) + (2 * 2.0**LATTICE_BITS) ** 2 / (2 * of_sum[0] ** 2)
-    charged = mechanism.event(occupancy, samples.bound, MEAN, rho).loss_per_user / 1e12
-    here = occupancy.bins_per_user > 0
+    charged = mechanism.event(counts, samples.bound, MEAN, rho).loss_per_user / 1e12
+    here = counts.bins_per_user > 0
     assert np.all(cost[here] <= charged[here])
     # whole 10^-12 are charged
     np.testing.assert_allclose(cost[here], charged[here], rtol=1e-9, atol=1e-12)
@@ -110,38 +110,38 @@ def test_no_vehicle_moves_the_noisy_sum_by_more_than_its_noise_covers(mechanism,
     )
     worst = 0.0
     samples = city_of(4, users=8, bins=4)
-    occupancy = samples.occupancy
-    centre, weight = random.uniform(20, 40, occupancy.bins), random.uniform(0.2, 2, occupancy.bins)
-    limit = plan_module.largest_lengths(occupancy, weight, 60.0).max()
+    counts = samples.counts
+    centre, weight = random.uniform(20, 40, counts.bins), random.uniform(0.2, 2, counts.bins)
+    limit = plan_module.largest_lengths(counts, weight, 60.0).max()
     unit = (
         (np.floor(clip * 2.0**plan_module.QUANTILE_BITS) + 1)
         / 2.0**plan_module.QUANTILE_BITS
         * limit
         * 2.0**-LATTICE_BITS
     )
-    for user in range(occupancy.users):
-        mine = occupancy.user_index == user
+    for user in range(counts.users):
+        mine = counts.user_index == user
         for _ in range(12):
             ends = []
             total = samples.contributions().total * 0.1
             for _ in range(2):
-                total = np.where(mine, occupancy.count * 60.0 * random.integers(0, 2, len(mine)), total)
+                total = np.where(mine, counts.count * 60.0 * random.integers(0, 2, len(mine)), total)
                 noise = Quiet(1)
                 shift = mechanism._shift(samples, centre, weight, total, rho, noise)
-                ends.append(shift * weight * occupancy.users / unit)
+                ends.append(shift * weight * counts.users / unit)
             moved = np.linalg.norm(ends[1] - ends[0])
             assert moved <= noise.sd[0] * np.sqrt(2 * rho * mechanism.budget.noise)
             worst = max(worst, moved / (noise.sd[0] * np.sqrt(2 * rho * mechanism.budget.noise)))
     assert worst > 0.3
 
 
-def test_unequal_bins_profit_from_scaling(occupancy_of, bound_of):
+def test_unequal_bins_profit_from_scaling(counts_of, bound_of):
     random = np.random.default_rng(3)
     users, bins = 2_000, 24
-    occupancy, bound = occupancy_of(np.ones((bins, users), dtype=np.int64)), bound_of(600, "1/10")
+    counts, bound = counts_of(np.ones((bins, users), dtype=np.int64)), bound_of(600, "1/10")
     width = np.where(np.arange(bins) < 2, 100.0, 2.0)[:, None]
     speeds = np.clip(300 + random.normal(0, 1, (bins, users)) * width, 0, 600)
-    samples = Samples(occupancy, np.rint(speeds * 10).astype(np.int64).ravel(), np.arange(users), bound)
+    samples = Samples(counts, np.rint(speeds * 10).astype(np.int64).ravel(), np.arange(users), bound)
     truth, error = means(samples), {}
     for mechanism in (Plan(power=1), Plan(Scaling.NONE)):
         found = [mechanism.estimate(samples, MEAN, 0.5, SimulatedNoise(s)) for s in range(12)]

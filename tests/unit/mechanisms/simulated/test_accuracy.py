@@ -1,4 +1,4 @@
-"""Errors are measured against the exact statistic; made-up speeds depend on counts and seed alone."""
+"""Errors are measured against the exact statistic; simulated speeds depend on counts and seed alone."""
 
 import numpy as np
 import pytest
@@ -15,15 +15,15 @@ TABLE = [[3, 1, 2, 1, 4], [1, 1, 0, 2, 0], [0, 2, 6, 1, 1]]
 
 
 @pytest.fixture
-def samples(occupancy_of, bound_of):
-    return synthetic_samples(occupancy_of(TABLE), bound_of(64), 3)
+def samples(counts_of, bound_of):
+    return synthetic_samples(counts_of(TABLE), bound_of(64), 3)
 
 
 def test_the_truth_is_that_of_the_samples(samples):
-    occupancy = samples.occupancy
-    owner = np.repeat(occupancy.bin_index, occupancy.count)
-    person = np.repeat(occupancy.user_index, occupancy.count)
-    for g in range(occupancy.bins):
+    counts = samples.counts
+    owner = np.repeat(counts.bin_index, counts.count)
+    person = np.repeat(counts.user_index, counts.count)
+    for g in range(counts.bins):
         own = samples.value[owner == g].astype(float)
         assert true_statistic(samples, Statistic.MEAN)[g] == pytest.approx(own.mean())
         assert true_statistic(samples, Statistic.VARIANCE)[g] == pytest.approx(own.var())
@@ -45,7 +45,7 @@ def test_errors_shrink_with_epsilon_and_vanish_without_noise(mechanism, samples)
 def test_the_noise_is_averaged_over_the_runs(samples):
     share = np.full(3, 20.0)
     found = absolute_errors(Baseline(), samples, Statistic.MEAN, share, SimulatedNoise(1), 4_000)
-    expected = Baseline().expected_error(samples.occupancy, samples.bound, Statistic.MEAN, share)
+    expected = Baseline().expected_error(samples.counts, samples.bound, Statistic.MEAN, share)
     # at the worst truth, and with the rounding of speeds to a step (0.5), the error is larger
     assert bool(np.all(found < expected))
     assert bool(np.all(found > 0.5 * (expected - 0.5)))
@@ -56,12 +56,12 @@ def test_runs_must_be_a_number_of_runs(samples):
         absolute_errors(Baseline(), samples, Statistic.MEAN, np.ones(3), SimulatedNoise(1), 0)
 
 
-def test_made_up_speeds_depend_on_the_seed_and_keep_the_counts(occupancy_of, bound_of):
-    occupancy, bound = occupancy_of(TABLE), bound_of(64)
-    first, again, other = (synthetic_samples(occupancy, bound, seed) for seed in (1, 1, 2))
+def test_simulated_speeds_depend_on_the_seed_and_keep_the_counts(counts_of, bound_of):
+    counts, bound = counts_of(TABLE), bound_of(64)
+    first, again, other = (synthetic_samples(counts, bound, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.value, again.value)
     assert bool(np.any(first.value != other.value))
-    assert first.occupancy is occupancy
-    assert len(first.value) == occupancy.count.sum()
+    assert first.counts is counts
+    assert len(first.value) == counts.count.sum()
     assert 0 <= first.value.min() <= first.value.max() <= bound.steps
-    assert len(first.vehicle) == occupancy.users
+    assert len(first.vehicle) == counts.users

@@ -19,12 +19,12 @@ class Silent(SimulatedNoise):
         return np.zeros(scale.shape, dtype=np.int64)
 
 
-def city(seed, vehicles=6, bins=4, fixes=300):
+def city(seed, vehicles=6, bins=4, records=300):
     """Pairs (bin * vehicles + vehicle), their bins and vehicles, and samples in the order of arrival."""
     random = np.random.default_rng(seed)
-    pair = random.integers(0, bins * vehicles, fixes)
+    pair = random.integers(0, bins * vehicles, records)
     number = np.arange(bins * vehicles)
-    return pair, number // vehicles, number % vehicles, random.integers(0, STEPS + 1, fixes)
+    return pair, number // vehicles, number % vehicles, random.integers(0, STEPS + 1, records)
 
 
 def test_every_bin_is_algorithm_five_on_its_own_samples():
@@ -53,7 +53,7 @@ def test_publications_are_free_and_the_same_until_samples_come():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_joint_price_is_the_sum_over_elements_of_the_nodes_that_hold_them(seed):
-    pair, pair_bin, pair_vehicle, value = city(seed, fixes=120)
+    pair, pair_bin, pair_vehicle, value = city(seed, records=120)
     scale = np.random.default_rng(seed).uniform(3, 9, (4, 6))
     means = CityMeans(4, 24, STEPS, 5, 2, scale)
     priced = means.append(pair, pair_bin, value)

@@ -54,8 +54,8 @@ def test_blocks_are_independent_and_a_step_moves_only_the_windows_that_hold_it(w
 
 def test_a_vehicle_pays_for_the_hours_in_which_it_drives():
     window = SlidingWindow(12, Tree(3, TreeKind.SIGNED))
-    scale = window.scale(fixes=5, steps=30, epsilon=0.5)
-    # vehicle 0: 5 fixes in the dearest step of two hours; 1: one fix; 2: none
+    scale = window.scale(records=5, steps=30, epsilon=0.5)
+    # vehicle 0: 5 records in the dearest step of two hours; 1: one record; 2: none
     dearest = int(window.touches.argmax()) + 1
     user = np.array([0] * 10 + [1])
     step = np.array([dearest] * 5 + [12 + dearest] * 5 + [1])

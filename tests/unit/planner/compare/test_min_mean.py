@@ -25,9 +25,9 @@ def losses(items, relative):
     return np.bincount(items.user, weights=items.cost / relative[items.of_entry], minlength=items.users)
 
 
-def test_the_golden_scales(occupancy_of, bound_of):
+def test_the_golden_scales(counts_of, bound_of):
     table = [[4, 2, 0, 0], [4, 1, 1, 0], [4, 0, 2, 1], [1, 1, 1, 1]]
-    found = min_mean_scales(items_of(occupancy_of(table), bound_of(65), {MEAN: 1.0}), 1.0, gap=1e-9)
+    found = min_mean_scales(items_of(counts_of(table), bound_of(65), {MEAN: 1.0}), 1.0, gap=1e-9)
     np.testing.assert_allclose(found.relative, [153.32168, 153.32168, 141.94829, 93.88997], rtol=1e-6)
     assert found.total == pytest.approx(542.48161, rel=1e-7)
     assert found.lower_bound == pytest.approx(found.total, rel=1e-8)
@@ -35,8 +35,8 @@ def test_the_golden_scales(occupancy_of, bound_of):
 
 @settings(max_examples=60)
 @given(tables, st.sampled_from([0.5, 1.0, 4.0]), st.integers(0, 2**32 - 1))
-def test_the_scales_are_feasible_and_the_certificate_holds(occupancy_of, bound_of, table, epsilon, seed):
-    items = items_of(occupancy_of(table), bound_of(65), {MEAN: 1.0, VARIANCE: 40.0})
+def test_the_scales_are_feasible_and_the_certificate_holds(counts_of, bound_of, table, epsilon, seed):
+    items = items_of(counts_of(table), bound_of(65), {MEAN: 1.0, VARIANCE: 40.0})
     weight = np.random.default_rng(seed).uniform(0.2, 3, items.number)
     found = min_mean_scales(items, epsilon, weight, gap=1e-4)
     assert losses(items, found.relative).max() <= epsilon * (1 + 1e-12)
@@ -51,9 +51,9 @@ def test_the_scales_are_feasible_and_the_certificate_holds(occupancy_of, bound_o
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_general_solver_agrees(occupancy_of, bound_of, seed):
+def test_a_general_solver_agrees(counts_of, bound_of, seed):
     random = np.random.default_rng(seed)
-    items = items_of(occupancy_of(random.poisson(1.5, (5, 7)) + 1), bound_of(10), {MEAN: 1.0})
+    items = items_of(counts_of(random.poisson(1.5, (5, 7)) + 1), bound_of(10), {MEAN: 1.0})
     found = min_mean_scales(items, 1.0, gap=1e-9)
     start = np.full(items.number, losses(items, np.ones(items.number)).max() * 1.1)
     table = np.zeros((items.users, items.number))
@@ -69,27 +69,27 @@ def test_a_general_solver_agrees(occupancy_of, bound_of, seed):
     assert found.total == pytest.approx(float(answer.fun), rel=1e-5)
 
 
-def test_one_user_has_a_closed_form(occupancy_of, bound_of):
-    items = items_of(occupancy_of([[3, 1], [1, 0], [1, 1]]), bound_of(60), {MEAN: 1.0})
+def test_one_user_has_a_closed_form(counts_of, bound_of):
+    items = items_of(counts_of([[3, 1], [1, 0], [1, 1]]), bound_of(60), {MEAN: 1.0})
     cost = np.array([45.0, 60.0, 30.0])
     found = min_mean_scales(items, 2.0, gap=1e-9)
     assert found.total == pytest.approx(np.sqrt(cost).sum() ** 2 / 2)
     np.testing.assert_allclose(found.relative, np.sqrt(cost) * np.sqrt(cost).sum() / 2, rtol=1e-5)
 
 
-def test_numbering_users_otherwise_and_absent_users_change_nothing(occupancy_of, bound_of):
+def test_numbering_users_otherwise_and_absent_users_change_nothing(counts_of, bound_of):
     table = np.array([[4, 2, 0, 0], [4, 1, 1, 0], [4, 0, 2, 1], [1, 1, 1, 1]])
-    one = min_mean_scales(items_of(occupancy_of(table), bound_of(65), {MEAN: 1.0}), 1.0)
+    one = min_mean_scales(items_of(counts_of(table), bound_of(65), {MEAN: 1.0}), 1.0)
     wider = np.insert(table[:, [2, 0, 3, 1]], 2, 0, axis=1)
-    other = min_mean_scales(items_of(occupancy_of(wider), bound_of(65), {MEAN: 1.0}), 1.0)
+    other = min_mean_scales(items_of(counts_of(wider), bound_of(65), {MEAN: 1.0}), 1.0)
     np.testing.assert_allclose(other.relative, one.relative, rtol=1e-9)
 
 
-def test_impossible_weights_are_refused(occupancy_of, bound_of):
-    items = items_of(occupancy_of([[1, 1]]), bound_of(65), {MEAN: 1.0})
+def test_impossible_weights_are_refused(counts_of, bound_of):
+    items = items_of(counts_of([[1, 1]]), bound_of(65), {MEAN: 1.0})
     with pytest.raises(UsageError, match="weights"):
         min_mean_scales(items, 1.0, np.array([0.0]))
     with pytest.raises(UsageError, match="epsilon is not positive"):
         min_mean_scales(items, 0.0)
     with pytest.raises(UsageError, match="nothing to release"):
-        min_mean_scales(items_of(occupancy_of([[1]]), bound_of(65), {VARIANCE: 1.0}), 1.0)
+        min_mean_scales(items_of(counts_of([[1]]), bound_of(65), {VARIANCE: 1.0}), 1.0)

@@ -4,15 +4,15 @@ SELECT 'a (vehicle, instant) twice' AS problem, count(*) AS found
 FROM (SELECT vehicle_id, time_us FROM fixes GROUP BY ALL HAVING count(*) > 1)
 HAVING count(*) > 0
 UNION ALL
-SELECT 'a fix of an unknown vehicle', count(*)
+SELECT 'a record of an unknown vehicle', count(*)
 FROM fixes ANTI JOIN vehicles USING (vehicle_id)
 HAVING count(*) > 0
 UNION ALL
-SELECT 'a fix of an unknown file', count(*)
+SELECT 'a record of an unknown file', count(*)
 FROM fixes ANTI JOIN ingests USING (ingest_id)
 HAVING count(*) > 0
 UNION ALL
-SELECT 'a fix off the globe or with an unknown unit', count(*)
+SELECT 'a record off the globe or with an unknown unit', count(*)
 FROM fixes
 WHERE NOT (latitude BETWEEN -90 AND 90 AND longitude BETWEEN -180 AND 180)
    OR speed_unit NOT IN ('ms', 'kmh', 'mph')

@@ -48,7 +48,7 @@ CREATE TABLE publications (
 COMMENT ON TABLE publications IS 'One row a publication of a stream: the map as it stood then. No further loss: one epsilon covers all.';
 COMMENT ON COLUMN publications.release_id IS 'The stream.';
 COMMENT ON COLUMN publications.number IS '1, 2, ... in order.';
-COMMENT ON COLUMN publications.as_of IS 'End of the step that it closed: fixes up to then.';
+COMMENT ON COLUMN publications.as_of IS 'End of the step that it closed: records up to then.';
 COMMENT ON COLUMN publications.ledger_sequence IS 'Its entry in the ledger.';
 
 CREATE TABLE cells (
@@ -63,7 +63,7 @@ CREATE TABLE cells (
     slot_end                          TIMESTAMPTZ,
     status                            VARCHAR NOT NULL,
     vehicles                          BIGINT,
-    fixes                             BIGINT,
+    records                           BIGINT,
     speed_mean                        DOUBLE,
     speed_mean_low                    DOUBLE,
     speed_mean_high                   DOUBLE,
@@ -98,15 +98,15 @@ COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
 COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
 COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
 COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
-COMMENT ON COLUMN cells.fixes IS 'GPS fixes; null unless counts are published.';
-COMMENT ON COLUMN cells.speed_mean IS 'Mean speed over fixes, noisy; null when withheld or not released.';
+COMMENT ON COLUMN cells.records IS 'GPS records; null unless counts are published.';
+COMMENT ON COLUMN cells.speed_mean IS 'Mean speed over records, noisy; null when withheld or not released.';
 COMMENT ON COLUMN cells.speed_mean_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over fixes, noisy.';
+COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over records, noisy.';
 COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';

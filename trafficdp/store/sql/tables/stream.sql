@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS streams (
 COMMENT ON TABLE streams IS 'One row a stream that was charged.';
 COMMENT ON COLUMN streams.release_id IS 'Name of the stream: its folder under releases/.';
 COMMENT ON COLUMN streams.sequence IS 'Its charge: ledger.sequence.';
-COMMENT ON COLUMN streams.facts IS 'JSON of the order that was charged.';
+COMMENT ON COLUMN streams.facts IS 'JSON of the specification that was charged.';
 COMMENT ON COLUMN streams.ended IS 'Whether nothing will be added any more.';
 
 CREATE TABLE IF NOT EXISTS stream_state (
@@ -39,7 +39,7 @@ COMMENT ON COLUMN stream_files.release_id IS 'The stream.';
 COMMENT ON COLUMN stream_files.number IS '1, 2, ... in order of reading.';
 COMMENT ON COLUMN stream_files.file_name IS 'Name of the file, without its folder.';
 COMMENT ON COLUMN stream_files.file_digest IS 'Digest of its bytes under the key outside the store: a file is read once.';
-COMMENT ON COLUMN stream_files.rows_taken IS 'How many of its fixes are in the state.';
+COMMENT ON COLUMN stream_files.rows_taken IS 'How many of its records are in the state.';
 COMMENT ON COLUMN stream_files.done IS 'Whether all are.';
 COMMENT ON COLUMN stream_files.report IS 'JSON: rows in, kept, rejected by rule; or why it was not read.';
 COMMENT ON COLUMN stream_files.read_at IS 'When it was begun.';
@@ -50,16 +50,16 @@ CREATE TABLE IF NOT EXISTS stream_counts (
     cell       UBIGINT NOT NULL,
     slot       BIGINT  NOT NULL,
     vehicle_id INTEGER NOT NULL,
-    fixes      BIGINT  NOT NULL,
+    records    BIGINT  NOT NULL,
     position   BIGINT  NOT NULL
 );
-COMMENT ON TABLE stream_counts IS 'One row a (stream, step, bin, vehicle) with accepted fixes: what every vehicle is charged for.';
+COMMENT ON TABLE stream_counts IS 'One row a (stream, step, bin, vehicle) with accepted records: what every vehicle is charged for.';
 COMMENT ON COLUMN stream_counts.release_id IS 'The stream.';
 COMMENT ON COLUMN stream_counts.step IS 'The closed step.';
 COMMENT ON COLUMN stream_counts.cell IS 'H3 index.';
 COMMENT ON COLUMN stream_counts.slot IS 'Slot number, see SlotKind.';
 COMMENT ON COLUMN stream_counts.vehicle_id IS 'The vehicle.';
-COMMENT ON COLUMN stream_counts.fixes IS 'Its accepted fixes in the bin and step.';
+COMMENT ON COLUMN stream_counts.records IS 'Its accepted records in the bin and step.';
 COMMENT ON COLUMN stream_counts.position IS 'Number of the element among those of the bin: decides how many nodes hold it.';
 
 CREATE TABLE IF NOT EXISTS stream_publications (

@@ -1,0 +1,170 @@
+"""Calibrated mechanisms of a zCDP release: exact prices, intervals that hold, one question read back."""
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
+from trafficdp.mechanisms.plan import iome as iome_module
+from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP, ZCDPPart
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.zcdp_allocation import ZCDPRequest, allocate_zcdp, require_zcdp
+from trafficdp.pricing.check import check_calibrated
+from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+OTHERS = [each.name for each in ZCDP_MECHANISMS if each.name != "gaussian_twin"]
+BOTH = CalibratedZCDP({MEAN: ZCDPPart("gaussian_twin", 0.5), VARIANCE: ZCDPPart("gaussian_twin", 0.25)})
+SPEEDS = [
+    [[0, 65, 65], [65, 0], [65], [0, 0]],
+    [[30, 31], [29], [], [33, 28, 30]],
+    [[65], [65], [65, 65], []],
+    [[12]],
+]
+
+
+@pytest.fixture
+def values_of(contributions_of, bound_of):
+    def build(speeds, bound):
+        width = max(len(each) for each in speeds)
+        padded = [[*each, *[[]] * (width - len(each))] for each in speeds]
+        city = contributions_of(padded, bound)
+        flat = [v for of_bin in padded for of_user in of_bin for v in of_user]
+        samples = Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
+        return Values(city, lambda: samples)
+
+    return build
+
+
+def drawn(values, calibrated, seed, level=0.9):
+    noise = SimulatedNoise(np.random.default_rng(seed))
+    return calibrated.estimates(values, noise, interval_level=level, uninformative_above=0.5)
+
+
+def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
+    values = values_of(SPEEDS, bound_of(65))
+    counts, bound = values.contributions.counts, bound_of(65)
+    both = BOTH.event(counts, bound).loss_per_user
+    alone = [CalibratedZCDP({s: part}).event(counts, bound).loss_per_user for s, part in BOTH.parts.items()]
+    np.testing.assert_array_equal(both, alone[0] + alone[1])
+    assert 0.74 < both.max() / 1e12 <= 0.75
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, values_of, bound_of):
+    values = values_of(SPEEDS, bound_of(65))
+    samples = values.read_samples()
+    runs = 1_500
+    bins = np.repeat(samples.counts.bin_index, samples.counts.count)
+    truth = {
+        MEAN: np.array([samples.value[bins == g].mean() for g in range(samples.counts.bins)]),
+        VARIANCE: np.array([samples.value[bins == g].var() for g in range(samples.counts.bins)]),
+    }
+    held = {statistic: np.zeros(samples.counts.bins) for statistic in truth}
+    for seed in range(runs):
+        for statistic, estimate in drawn(values, BOTH, seed, level).items():
+            inside = (estimate.low <= truth[statistic] + 1e-9) & (truth[statistic] <= estimate.high + 1e-9)
+            held[statistic] += inside
+    # four standard deviations of the share that holds
+    slack = 4 * np.sqrt(level * (1 - level) / runs)
+    for statistic in truth:
+        assert np.all(held[statistic] / runs >= level - slack)
+
+
+def test_what_is_published_prices_the_same(values_of, bound_of):
+    values = values_of(SPEEDS, bound_of(65))
+    counts, bound = values.contributions.counts, bound_of(65)
+    columns = {statistic: each.noise for statistic, each in drawn(values, BOTH, 1).items()}
+    again = calibrated_from_published(BOTH.published_facts(), columns)
+    assert again.to_facts() == BOTH.to_facts() == calibrated_from_facts(BOTH.to_facts()).to_facts()
+    np.testing.assert_array_equal(
+        again.event(counts, bound).loss_per_user, BOTH.event(counts, bound).loss_per_user
+    )
+    columns[MEAN]["rho"][0] *= 2
+    with pytest.raises(UsageError, match="one rho"):
+        calibrated_from_published(BOTH.published_facts(), columns)
+
+
+def test_errors_and_widths_are_known_before_the_noise(values_of, bound_of):
+    values = values_of(SPEEDS, bound_of(65))
+    counts, bound = values.contributions.counts, bound_of(65)
+    foreseen = BOTH.expected_errors(counts, bound)
+    for statistic, estimate in drawn(values, BOTH, 3).items():
+        np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
+    assert foreseen[VARIANCE][-1] == 0
+    assert BOTH.half_widths(counts, bound, 0.9)[VARIANCE][-1] == 0
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-7, float("inf"), float("nan")])
+def test_a_rho_out_of_range_is_never_priced(rho, counts_of, bound_of):
+    with pytest.raises(UsageError, match="rho"):
+        CalibratedZCDP({MEAN: ZCDPPart("gaussian_twin", rho)}).event(counts_of([[1, 2]]), bound_of(65))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("rho", [1e-6, 0.3, 4e5])
+def test_plan_and_iome_draw_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
+    calibrated = CalibratedZCDP({statistic: ZCDPPart(name, rho) for statistic in (MEAN, VARIANCE)})
+    silent = [[[0] * len(each) for each in of_bin] for of_bin in SPEEDS]
+    for speeds in (SPEEDS, silent):
+        values = values_of(speeds, bound_of(65))
+        calibrated.event(values.contributions.counts, bound_of(65))
+        mean, variance = drawn(values, calibrated, 5).values()
+        assert np.all((mean.low == 0) & (mean.high == 65))
+        # the variance of a single record is 0, and known to be
+        alone = values.contributions.counts.samples_per_bin == 1
+        assert np.all((variance.low == 0) & (variance.high == np.where(alone, 0, 65**2 / 4)))
+
+
+# the first vehicle loses most by means, where it drives nearly alone, the second by variances
+UNLIKE = [[9, 1, 0], [9, 1, 1], [0, 3, 3], [1, 3, 3], [0, 4, 5]]
+
+
+@pytest.mark.parametrize("table", [[[3, 1, 0], [0, 2, 2], [1, 1, 4]], UNLIKE])
+def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_alike(
+    table, counts_of, bound_of
+):
+    counts, bound = counts_of(table), bound_of(65)
+    for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
+        request = ZCDPRequest(
+            rho=ZCDP.of(text),
+            bound=bound,
+            tolerance={MEAN: 1.0, VARIANCE: 65.0},
+            min_vehicles=2,
+            refuse_above=0.125,
+            interval_level=0.95,
+            mechanism={MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
+        )
+        found = allocate_zcdp(counts, request)
+        assert found.loss <= request.rho
+        # up to a part in 10^9, and 10^-12 a bin and statistic
+        assert found.loss.pico >= request.rho.pico * (1 - 1e-9) - 4 * counts.bins
+        assert len({part.rho for part in found.calibrated.parts.values()}) == 1
+        check_calibrated(found.calibrated, found.counts, bound, found.event.loss_per_user)
+
+
+def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
+    for name in OTHERS:
+        require_zcdp(name, VARIANCE)
+        with pytest.raises(UsageError, match="vehicle mean"):
+            require_zcdp(name, Statistic.VEHICLE_MEAN)
+
+
+def test_a_city_too_large_for_a_mechanism_is_refused_before_it_is_charged(counts_of, bound_of, monkeypatch):
+    monkeypatch.setattr(iome_module, "LARGEST_CELLS", 4)
+    request = ZCDPRequest(
+        rho=ZCDP.of(1),
+        bound=bound_of(65),
+        tolerance={VARIANCE: 65.0},
+        min_vehicles=1,
+        refuse_above=0.125,
+        interval_level=0.95,
+        mechanism={VARIANCE: "iome"},
+    )
+    allocate_zcdp(counts_of([[1, 2], [1, 1]]), request)
+    with pytest.raises(UsageError, match="too large for iome"):
+        allocate_zcdp(counts_of([[1, 2, 1], [1, 1, 1]]), request)

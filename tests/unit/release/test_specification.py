@@ -1,0 +1,122 @@
+"""A specification is frozen text: what is read back is what was written, to the last bit."""
+
+import json
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
+from trafficdp.mechanisms.laplace.lattice import Lattice
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import DayPart, Grid
+from trafficdp.model.json_codec import from_json
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.release.specification import Specification
+
+GRID = Grid(
+    resolution=7,
+    slot_kind=SlotKind.DAY_PART,
+    area=StudyArea(shapely.box(72.7, 21.1, 72.95, 21.28)),
+    period=Period(date(2026, 3, 3), date(2026, 3, 5), "Asia/Kolkata"),
+    day_parts=(DayPart("night", 20, 8), DayPart("day", 8, 20)),
+)
+DISCLOSURE = from_json(
+    Disclosure, json.loads((Path(__file__).parents[1] / "disclosure.json").read_text(encoding="utf-8"))
+)
+SCALES = st.floats(min_value=0.0, max_value=1e300, allow_nan=False, allow_infinity=False)
+
+
+def specification(cell, slot, scale, spacing, **changes):
+    facts = {
+        "release_id": "r0007",
+        "created_at": datetime(2026, 3, 6, 12, 30, 15, tzinfo=UTC),
+        "grid": GRID,
+        "bound": ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR),
+        "ingest_id": 3,
+        "data_version": "ab" * 32,
+        "cell": cell,
+        "slot": slot,
+        "calibrated": CalibratedLattice(
+            {Statistic.MEAN: Lattice(scale, spacing), Statistic.VARIANCE: Lattice(scale / 3, spacing)}
+        ),
+        "display_unit": SpeedUnit.MILES_PER_HOUR,
+        "interval_level": 0.1 + 0.2,
+        "uninformative_above": 1 / 3,
+        "min_vehicles": 5,
+        "publish_counts": False,
+        "disclosure": DISCLOSURE,
+    }
+    return Specification(**{**facts, **changes})
+
+
+@given(
+    data=st.integers(0, 30).flatmap(
+        lambda bins: st.tuples(
+            arrays(np.uint64, bins, elements=st.integers(0, 2**64 - 1)),
+            arrays(np.int64, bins, elements=st.integers(-(2**63), 2**63 - 1)),
+            arrays(np.float64, bins, elements=SCALES),
+            arrays(np.int64, bins, elements=st.integers(1, 2**63 - 1)),
+        )
+    )
+)
+def test_writing_and_reading_keeps_every_bit(data):
+    before = specification(*data)
+    after = Specification.from_json(before.to_json())
+    for name in ("cell", "slot"):
+        ours, theirs = getattr(before, name), getattr(after, name)
+        assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
+    assert list(after.calibrated.lattices) == [Statistic.MEAN, Statistic.VARIANCE]
+    for statistic, lattice in before.calibrated.lattices.items():
+        assert after.calibrated.lattices[statistic].scale.tobytes() == lattice.scale.tobytes()
+        assert after.calibrated.lattices[statistic].spacing.tobytes() == lattice.spacing.tobytes()
+    for name in (
+        "release_id",
+        "created_at",
+        "bound",
+        "ingest_id",
+        "data_version",
+        "display_unit",
+        "interval_level",
+        "uninformative_above",
+        "min_vehicles",
+        "publish_counts",
+        "disclosure",
+    ):
+        assert getattr(after, name) == getattr(before, name), name
+    assert after.grid.key == before.grid.key
+    assert after.to_json() == before.to_json()
+
+
+def test_the_text_is_canonical_ascii():
+    text = specification(
+        *(np.zeros(0, dtype=kind) for kind in (np.uint64, np.int64, np.float64, np.int64))
+    ).to_json()
+    assert text.isascii()
+    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_noise_that_is_no_number_is_never_frozen(odd):
+    one = np.ones(1, dtype=np.int64)
+    with pytest.raises(ValueError, match="JSON"):
+        specification(one.astype(np.uint64), one, np.array([odd]), one).to_json()
+
+
+def test_an_order_of_an_unknown_kind_is_refused():
+    one = np.ones(1, dtype=np.int64)
+    text = specification(one.astype(np.uint64), one, np.array([2.5]), one).to_json()
+    with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
+        Specification.from_json(text.replace('"kind":"lattice"', '"kind":"wishes"'))

@@ -1,0 +1,124 @@
+"""What a release executes: a calibrated mechanism, frozen with its charge. One file a kind, listed in
+``calibrated_kinds``.
+
+A calibrated mechanism answers everything but ``estimates`` without values: what every vehicle loses, what the
+manifest says, which status a number will have. So nothing of a release but its noisy numbers depends on a
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.release import Estimate
+from trafficdp.privacy.zcdp_event import ZCDPEvent
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+Columns = Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]
+"""Published noise columns of every statistic, by their names in NOISE_COLUMNS, over the numbered bins."""
+POST_PROCESSING = {
+    Statistic.MEAN: "means are clamped to the range of the clipped speeds",
+    Statistic.VEHICLE_MEAN: "vehicle means are clamped to the range of the clipped speeds",
+    Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
+    "when there is one (its stated expected error is that before this); a lower end of an interval above "
+    "that value follows it",
+}
+"""What every calibrated mechanism does to a noisy number, in words."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is said of one statistic's noise. Numbers are in the bound's unit, to the statistic's power.
+
+    ``noise_scale`` (shape (G,)): the expected absolute noise before clamping (Laplace noise: its scale), 0
+    where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
+    statistic's part of epsilon, None when priced jointly.
+    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on.
+    """
+
+    mechanism: str
+    citation: str | None
+    sensitivity: str
+    noise_scale: FloatArray
+    worst_case_bias: float
+    share: float | None
+    distribution: str
+    sampler: str
+    interval_basis: str
+    post_processing: str
+    idealised: bool = False
+
+
+class Calibrated(Protocol):
+    """How the numbers of a release are made, over all G bins at once."""
+
+    @property
+    def kind(self) -> str:
+        """Key in ``calibrated_kinds.KINDS``."""
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What it estimates, in the order of Statistic."""
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent | ZCDPEvent:
+        """Return what is promised: every vehicle's exact loss, from counts and this alone.
+
+        Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no
+        noise.
+        """
+
+    def estimates(
+        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Draw the noise once and return the estimates of all bins of ``values``.
+
+        Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.
+        Raises nothing that it would not raise on values that are all 0 (see ``Curator``).
+        """
+
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return the expected errors of ``estimates``, shape (G,) each, which counts alone decide.
+
+        Worst cases over the truth, of noise and bias, in the statistic's unit; 0 where only one number is
+        possible. Statuses follow from them (``publish.status_of``).
+        """
+
+    def half_widths(
+        self, counts: Counts, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return the half width of every interval that ``estimates`` will give, before it is clamped.
+
+        Shape (G,) each, in the statistic's unit; 0 where no noise is needed. From counts alone.
+        """
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says of ``statistic``."""
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as plain JSON values, ``kind`` included; floats keep every bit.
+
+        Two calibrated mechanisms are the same question exactly when these are equal.
+        """
+
+    def published_facts(self) -> dict[str, Any]:
+        """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""
+
+
+class CalibratedPure(Calibrated, Protocol):
+    """A calibrated mechanism whose promise is pure epsilon: all but those of a store that counts in rho."""
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+        """See Calibrated."""

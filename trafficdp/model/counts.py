@@ -1,0 +1,107 @@
+"""How many records each vehicle has in each bin: public by assumption, and all that planning may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.model.stable_order import number_pairs
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Sparse counts m[bin, user] > 0, sorted by bin, then user. Equal to itself alone, so it can be a key.
+
+    ``cell`` (uint64) and ``slot`` (int64) describe the G bins. ``bin_index``, ``user_index`` and
+    ``count`` (int64) describe the P (bin, user) pairs; ``user_index`` runs over 0..users-1 and is a
+    position, not an identifier. Every bin has at least one pair.
+
+    Papers: m_l of 003; G bins, L users.
+    """
+
+    cell: npt.NDArray[np.uint64]
+    slot: IntArray
+    bin_index: IntArray
+    user_index: IntArray
+    count: IntArray
+    users: int
+
+    @property
+    def bins(self) -> int:
+        """Number of bins, G."""
+        return len(self.cell)
+
+    @property
+    def pairs(self) -> int:
+        """Number of (bin, user) pairs with at least one record."""
+        return len(self.count)
+
+    @cached_property
+    def samples_per_bin(self) -> IntArray:
+        """N_g: records in each bin, shape (G,)."""
+        return np.bincount(self.bin_index, weights=self.count, minlength=self.bins).astype(np.int64)
+
+    @cached_property
+    def users_per_bin(self) -> IntArray:
+        """L_g: vehicles seen in each bin, shape (G,)."""
+        return np.bincount(self.bin_index, minlength=self.bins).astype(np.int64)
+
+    @cached_property
+    def largest_count_per_bin(self) -> IntArray:
+        """m*_g: the most records one vehicle has in each bin, shape (G,)."""
+        largest = np.zeros(self.bins, dtype=np.int64)
+        np.maximum.at(largest, self.bin_index, self.count)
+        return largest
+
+    @cached_property
+    def bins_per_user(self) -> IntArray:
+        """G_l: bins each vehicle visits, shape (users,)."""
+        return np.bincount(self.user_index, minlength=self.users).astype(np.int64)
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
+        """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay."""
+        renumber = np.cumsum(keep, dtype=np.int64) - 1
+        pairs = keep[self.bin_index]
+        return Counts(
+            cell=self.cell[keep],
+            slot=self.slot[keep],
+            bin_index=renumber[self.bin_index[pairs]],
+            user_index=self.user_index[pairs],
+            count=self.count[pairs],
+            users=self.users,
+        )
+
+    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Merging:
+        """Return the counts of larger bins, the one that bin g goes to being (``cell[g]``, ``slot[g]``).
+
+        Both have shape (G,). Bins of the result are the different pairs, sorted by cell, then slot; counts
+        of a user in bins that become one are added. User positions stay.
+        """
+        order = np.lexsort((slot, cell))
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
+        bin_of = np.empty(len(order), dtype=np.int64)
+        bin_of[order] = np.cumsum(new) - 1
+        bins, users, pair_of = number_pairs(bin_of[self.bin_index], self.user_index, len(order), self.users)
+        count = np.zeros(len(bins), dtype=np.int64)
+        np.add.at(count, pair_of, self.count)
+        counts = Counts(cell[order][new], slot[order][new], bins, users, count, self.users)
+        return Merging(counts, bin_of, pair_of)
+
+    def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""
+        return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Bins put together. ``bin_of`` (bins before,) and ``pair_of`` (pairs before,): what became of each."""
+
+    counts: Counts
+    bin_of: IntArray
+    pair_of: IntArray

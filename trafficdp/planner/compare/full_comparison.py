@@ -1,0 +1,147 @@
+"""Every accounting at the same worst-case error: what the paper's error costs under ever better planning.
+
+E is the paper's: the largest U m*_g/(N_g eps) over bins when every bin spends eps. At that E a release of
+all means costs, in total,
+
+==============  ====================================================================================
+accounting            epsilon
+==============  ====================================================================================
+basic           G eps
+grid_count      G_1 eps                                      (paper 003, Theorem II.3)
+clip_user       K eps                                        (arXiv 2405.06261)
+suppression     K eps with the best K found; ``least_bins`` proves that no K is smaller
+exact           max_l sum_g loss of l, the paper's own noise (Theorem A)
+suppressed      the same after the best suppression
+equal           max_l sum_g D_{g,l} / E                      (equal scales)
+blocks          the same with l-infinity blocks; ``blocks_bound`` proves that no blocks are smaller
+joint           narrower ranges and scales together, bias + scale <= E (E < U/2 only)
+==============  ====================================================================================
+
+and for comparison the Gaussian twin of equal scales at (epsilon, delta). Nothing is spent: counts alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import positive
+from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
+from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner.compare.gaussian_twin import gaussian_epsilon
+from trafficdp.planner.compare.joint import joint_ranges
+from trafficdp.planner.compare.optimal_suppression import least_bins_per_user
+
+MEANS = {Statistic.MEAN: 1.0}
+DELTA = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is tried: LPs only up to so many pairs, seconds a solver call, moves for blocks."""
+
+    pairs_of_suppression: int = 50_000
+    pairs_of_joint: int = 10_000
+    relaxation_seconds: float = 60.0
+    milp_seconds: float = 10.0
+    joint_steps: int = 8
+    effort: int = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class FullComparison:
+    """Total epsilons at the worst-case error ``error`` (U's unit); None where one was not computed."""
+
+    epsilon_per_bin: float
+    error: float
+    bins: int
+    bins_per_user: int
+    clip_user_bins: int
+    best_bins: int
+    least_bins: int | None
+    basic: float
+    grid_count: float
+    clip_user: float
+    suppression: float
+    exact: float
+    suppressed: float
+    equal: float
+    blocks: float
+    blocks_bound: float
+    joint: float | None
+    gaussian: float
+
+
+def full_comparison(
+    counts: Counts,
+    bound: ContributionBound,
+    epsilon: float,
+    *,
+    limits: Limits | None = None,
+    blocks: Blocks | None = None,
+) -> FullComparison:
+    """Return the accountings for the means of all bins of ``counts`` at ``epsilon`` a bin.
+
+    ``blocks`` may be given, as they do not depend on epsilon. Raises UsageError when there is no bin.
+    """
+    positive(epsilon=epsilon)
+    if not counts.bins:
+        raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
+    within = limits or Limits()
+    accountings = {accounting.name: accounting for accounting in laplace_accountings(counts, bound, MEANS)}
+    error = ceiling(counts, bound, epsilon, (Statistic.MEAN,)).error[0]
+    shared = blocks or best_blocks(counts, bound, MEANS, effort=within.effort)
+    greedy = clip_user(counts, bound, epsilon)
+    best, least = greedy, None
+    if counts.pairs <= within.pairs_of_suppression:
+        certified = least_bins_per_user(
+            counts,
+            bound,
+            epsilon,
+            seconds=within.milp_seconds,
+            relaxation_seconds=within.relaxation_seconds,
+        )
+        best, least = certified.suppression, certified.lower_bound
+    joint = None
+    if error < float(bound.upper) / 2 and counts.pairs <= within.pairs_of_joint:
+        joint = joint_ranges(counts, bound, error, steps=within.joint_steps).epsilon
+    return FullComparison(
+        epsilon_per_bin=epsilon,
+        error=error,
+        bins=counts.bins,
+        bins_per_user=int(counts.bins_per_user.max()),
+        clip_user_bins=greedy.bins_per_user,
+        best_bins=best.bins_per_user,
+        least_bins=least,
+        basic=accountings["basic"].factor * epsilon,
+        grid_count=accountings["grid_count"].factor * epsilon,
+        clip_user=greedy.bins_per_user * epsilon,
+        suppression=best.bins_per_user * epsilon,
+        exact=accountings["exact"].factor * epsilon,
+        suppressed=suppressed_loss(counts, bound, epsilon, best.kept),
+        equal=accountings["equal"].factor / error,
+        blocks=shared.factor / error,
+        blocks_bound=shared.lower_bound / error,
+        joint=joint,
+        gaussian=gaussian_epsilon(shared.items, error, DELTA),
+    )
+
+
+def suppressed_loss(
+    counts: Counts, bound: ContributionBound, epsilon: float, kept: npt.NDArray[np.bool_]
+) -> float:
+    """Return max_l sum_g of exact losses when only ``kept`` pairs (P,) stay and every bin spends epsilon."""
+    count = np.where(kept, counts.count, 0)
+    largest = np.zeros(counts.bins, dtype=np.int64)
+    np.maximum.at(largest, counts.bin_index, count)
+    # noise of the kept: b = U max/(n eps), so a kept user loses eps * m / max
+    loss = mean_sensitivity(count, np.maximum(largest, 1)[counts.bin_index], 1.0) * epsilon
+    return float(counts.total_per_user(loss).max(initial=0.0))

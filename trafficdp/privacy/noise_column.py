@@ -1,0 +1,43 @@
+"""Columns that a published statistic carries so that anyone with the counts can price it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseColumn:
+    """One column a statistic, published as ``STEM_NAME``, exact to the last bit.
+
+    ``withheld`` is what whole numbers hold where the bin is withheld (an integer column has no null);
+    None for a column of floats, which is null there.
+    """
+
+    name: str
+    unit: str | None
+    description: str
+    withheld: int | None = None
+
+
+NOISE_COLUMNS = {
+    column.name: column
+    for column in (
+        NoiseColumn("lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
+        NoiseColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
+        NoiseColumn("product_scale", "lattice steps", "exact scale of the noise of the sum of x (U - x)"),
+        NoiseColumn("product_spacing", "lattice steps", "that noise is a multiple of this integer", 1),
+        NoiseColumn("product_block", None, "number of the block of its sum of x (U - x); -1 for none", -1),
+        NoiseColumn(
+            "product_half_width", "lattice steps", "half width of the noise of that sum; 0 for none", 0
+        ),
+        NoiseColumn("product_shift", None, "that sum is multiplied by 2 to this power before noise", 0),
+        NoiseColumn("block_scale", None, "exact scale s of the noise of its block; 0 for a constant"),
+        NoiseColumn("block", None, "number of its block, whose noise is drawn together; -1 for none", -1),
+        NoiseColumn("half_width", "lattice steps", "half width a of the noise in its block; 0 for none", 0),
+        NoiseColumn("shift", None, "the exact integer is multiplied by 2 to this power before noise", 0),
+        NoiseColumn("noise_terms", None, "draws of that scale whose sum is the noise", 0),
+        NoiseColumn("rho", None, "rho that the mechanism was given for all bins together, exactly"),
+        NoiseColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
+    )
+}
+"""All that there are; a calibrated mechanism uses some of them (``Estimate.noise``)."""

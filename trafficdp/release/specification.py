@@ -1,0 +1,90 @@
+"""A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.json_codec import as_json, from_json
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.ledger import canonical
+from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
+
+    ``calibrated`` says how. ``ingest_id`` and ``data_version`` pin the data. ``disclosure`` is the
+    manifest without ledger and files. ``uninformative_above`` is ``refuse_above``, a share of the range.
+    """
+
+    release_id: str
+    created_at: datetime
+    grid: Grid
+    bound: ContributionBound
+    ingest_id: int
+    data_version: str
+    cell: npt.NDArray[np.uint64]
+    slot: npt.NDArray[np.int64]
+    calibrated: Calibrated
+    display_unit: SpeedUnit
+    interval_level: float
+    uninformative_above: float
+    min_vehicles: int
+    publish_counts: bool
+    disclosure: Disclosure
+
+    def to_json(self) -> str:
+        """Return the canonical JSON text; floats keep every bit."""
+        return canonical(
+            {
+                "release_id": self.release_id,
+                "created_at": self.created_at.isoformat(),
+                "grid": grid_to_facts(self.grid),
+                "bound": bound_to_facts(self.bound),
+                "ingest_id": self.ingest_id,
+                "data_version": self.data_version,
+                "cell": self.cell.tolist(),
+                "slot": self.slot.tolist(),
+                "calibrated": self.calibrated.to_facts(),
+                "display_unit": self.display_unit.value,
+                "interval_level": self.interval_level,
+                "uninformative_above": self.uninformative_above,
+                "min_vehicles": self.min_vehicles,
+                "publish_counts": self.publish_counts,
+                "disclosure": as_json(self.disclosure),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Specification:
+        """Return the specification that ``to_json`` wrote."""
+        facts: dict[str, Any] = json.loads(text)
+        return cls(
+            release_id=facts["release_id"],
+            created_at=datetime.fromisoformat(facts["created_at"]),
+            grid=grid_from_facts(facts["grid"]),
+            bound=bound_from_facts(facts["bound"]),
+            ingest_id=facts["ingest_id"],
+            data_version=facts["data_version"],
+            cell=np.array(facts["cell"], dtype=np.uint64),
+            slot=np.array(facts["slot"], dtype=np.int64),
+            calibrated=calibrated_from_facts(facts["calibrated"]),
+            display_unit=SpeedUnit(facts["display_unit"]),
+            interval_level=facts["interval_level"],
+            uninformative_above=facts["uninformative_above"],
+            min_vehicles=facts["min_vehicles"],
+            publish_counts=facts["publish_counts"],
+            disclosure=from_json(Disclosure, facts["disclosure"]),
+        )
