@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user
+from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user
 from trafficdp.mechanisms.mean_variance.lattice import exact_products, moments_loss_per_user
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import CHARGE_STEP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 PICO = 10**12

@@ -17,11 +17,11 @@ from trafficdp.mechanisms.laplace.accountings import (
     laplace_accountings,
     loss,
 )
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import HAIR, Request, accountings_for, allocate
 from trafficdp.pricing.check import check_calibrated
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
 TOLERANCES = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0, Statistic.VEHICLE_MEAN: 1.0}

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.mechanisms.laplace.accountings import loss
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, to_lattice
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import CHARGE_STEP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 PICO = 10**12

@@ -7,8 +7,9 @@ import pytest
 
 from trafficdp.bounding.sensitivity import joint_cost, mean_sensitivity, variance_sensitivity
 from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import CHARGE_STEP
 
 VECTORS = [
     # U, m, N, mean, variance

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
@@ -18,6 +21,8 @@ from trafficdp.model.privacy_unit import (
 )
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import CHARGE_STEP, sum_per_user
+from trafficdp.privacy.loss_kind import LossKind
 
 ASSUMPTIONS = (
     COUNTS_PUBLIC,
@@ -51,6 +56,19 @@ def promise(
         loss_per_user=loss_per_user,
         idealised=idealised,
     )
+
+
+def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
+    """Return what ``steps`` cost every vehicle together, whole 10^-12, shape (users,).
+
+    Losses of one kind add up. In pure epsilon a vehicle's sum is rounded up to CHARGE_STEP.
+    """
+    total = np.zeros(users, dtype=np.int64)
+    for step in steps:
+        total = sum_per_user(np.concatenate([total, step.loss()]), np.tile(np.arange(users), 2), users)
+    if any(step.kind is LossKind.ZCDP for step in steps):
+        return total
+    return -(-total // CHARGE_STEP) * CHARGE_STEP
 
 
 def require_statistic(name: str, statistic: Statistic, statistics: tuple[Statistic, ...]) -> None:

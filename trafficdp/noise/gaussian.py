@@ -30,13 +30,13 @@ IntArray = npt.NDArray[np.int64]
 enable_features("contrib")
 
 
-def discrete_gaussian(sd: FloatArray) -> IntArray:
-    """Return one independent exact draw for every entry of ``sd`` (shape (G,)); 0 where it is 0.
+def discrete_gaussian(sd: FloatArray, sums: IntArray | None = None) -> IntArray:
+    """Return ``sums`` (None: zeros) plus one independent exact draw for every ``sd``, shape (G,); sd 0: none.
 
     Raises UsageError for an ``sd`` that is negative, infinite, missing or above LARGEST_SD.
     """
     _check(sd)
-    noise = np.zeros(sd.size, dtype=np.int64)
+    noise = np.zeros(sd.size, dtype=np.int64) if sums is None else sums.astype(np.int64).ravel()
     distinct, which = np.unique(sd.ravel(), return_inverse=True)
     order = np.argsort(which, kind="stable")
     sizes = np.bincount(which, minlength=len(distinct))
@@ -45,7 +45,8 @@ def discrete_gaussian(sd: FloatArray) -> IntArray:
         if value > 0:
             space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
             sampler = make_gaussian(*space, scale=float(value))
-            noise[order[start:end]] = np.asarray(sampler([0] * int(end - start)), dtype=np.int64)
+            here = order[start:end]
+            noise[here] = np.asarray(sampler(noise[here].tolist()), dtype=np.int64)
     return noise.reshape(sd.shape)
 
 

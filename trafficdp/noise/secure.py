@@ -1,7 +1,6 @@
 """Noise for releases: OpenDP's exact samplers on integers, fed by the operating system.
 
-The only randomness of a release enters here. Noise is drawn on zeros and added by the caller in exact
-integers: OpenDP's own addition saturates at 64 bits.
+The only randomness of a release enters here.
 """
 
 from __future__ import annotations
@@ -30,23 +29,27 @@ MOST_DISTINCT_SCALES = 5_000
 enable_features("contrib")
 
 
-def discrete_laplace(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return one independent draw for every entry of ``scale`` (shape (G,)); 0 where the scale is 0.
+def discrete_laplace(
+    scale: npt.NDArray[np.float64], sums: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    """Return ``sums`` (None: zeros) plus one independent draw for every ``scale``, shape (G,); scale 0: none.
 
-    P(z) is proportional to exp(-|z| / scale) on the integers, exactly for the float as given.
+    P(z) is proportional to exp(-|z| / scale) on the integers, exactly for the float as given. OpenDP adds in
+    big integers and saturates at 64 bits afterwards, which is post-processing.
     Raises UsageError for a negative, infinite or missing scale, or one above LARGEST_SCALE.
     """
     valid = np.isfinite(scale) & (scale >= 0) & (scale <= LARGEST_SCALE)
     if not bool(valid.all()):
         raise UsageError("noise scale is out of range", expected="0 <= scale <= 2^55")
-    noise = np.zeros(scale.shape, dtype=np.int64)
+    noise = np.zeros(scale.shape, dtype=np.int64) if sums is None else sums.astype(np.int64)
     distinct, which = np.unique(scale, return_inverse=True)
     order = np.argsort(which, kind="stable")
     sizes = np.bincount(which, minlength=len(distinct))
     ends = np.cumsum(sizes)
     for value, start, end in zip(distinct, ends - sizes, ends, strict=True):
         if value > 0:
-            noise[order[start:end]] = _draw(float(value), int(end - start))
+            here = order[start:end]
+            noise[here] = _noisy(float(value), noise[here])
     return noise
 
 
@@ -87,7 +90,7 @@ def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return result.reshape(np.shape(count))
 
 
-def _draw(scale: float, size: int) -> npt.NDArray[np.int64]:
+def _noisy(scale: float, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     sampler = make_laplace(*space, scale=scale)
-    return np.asarray(sampler([0] * size), dtype=np.int64)
+    return np.asarray(sampler(sums.tolist()), dtype=np.int64)

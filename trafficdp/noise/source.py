@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,14 @@ IntArray = npt.NDArray[np.int64]
 class NoiseSource(Protocol):
     """Draws for all bins at once. Integer draws are exact in a release (see ``noise.secure``)."""
 
+    def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
+        """Return ``sums`` plus independent z, P(z) proportional to exp(-|z|/scale); no noise for scale 0."""
+
+    def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
+        """Return ``sums`` plus independent z, P(z) proportional to exp(-z^2/(2 sd^2)); none for sd 0."""
+
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
-        """Return independent integers with P(z) proportional to exp(-|z|/scale); 0 for scale 0."""
+        """Return ``laplace`` of zeros."""
 
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
@@ -35,7 +41,7 @@ class NoiseSource(Protocol):
         """Return independent uniform integers in 0..count-1, one for every entry of ``count``."""
 
     def discrete_gaussian(self, sd: FloatArray) -> IntArray:
-        """Return independent integers with P(z) proportional to exp(-z^2/(2 sd^2)); 0 for sd 0."""
+        """Return ``gaussian`` of zeros."""
 
     def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
         """Return l-infinity block noise, shape (G,); see ``noise.block.secure_block``."""
@@ -43,6 +49,14 @@ class NoiseSource(Protocol):
 
 class SecureNoise:
     """OpenDP's samplers, fed by the operating system. The only source for releases."""
+
+    def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
+        """Give ``sums`` to OpenDP's discrete Laplace: it adds exactly, and only then fits into 64 bits."""
+        return secure.discrete_laplace(scale, sums)
+
+    def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
+        """Give ``sums`` to OpenDP's discrete Gaussian: it adds exactly, and only then fits into 64 bits."""
+        return discrete_gaussian(sd, sums)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """Draw by OpenDP's exact discrete Laplace sampler."""
@@ -67,11 +81,59 @@ class SecureNoise:
         return secure_block(half_width, block, scale)
 
 
+class _Values(Protocol):
+    """A step or selection of the waist (``measurement``), which draws by itself."""
+
+    def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
+        """Return the noisy numbers."""
+
+
+class _Scores(Protocol):
+    """A claimed choice of the waist."""
+
+    def draw(self, source: NoiseSource, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
+        """Return the chosen positions."""
+
+
+class _Floats(Protocol):
+    """A claimed noise of the waist."""
+
+    def draw(self, source: NoiseSource, size: int) -> FloatArray:
+        """Return the draws."""
+
+
 class SimulatedNoise:
-    """Seeded NumPy noise: fast, repeatable, never for a release."""
+    """Seeded NumPy noise: fast, repeatable, never for a release.
+
+    It has the verbs of the waist (``measurement.measure.Measure``) and meters nothing.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = simulate.generator(seed)
+
+    def measure(self, step: _Values, values: npt.NDArray[Any]) -> IntArray:
+        """Return noisy sums."""
+        return step.draw(self, values)
+
+    def select(self, ranks: _Values, values: npt.NDArray[Any]) -> IntArray:
+        """Return quantiles."""
+        return ranks.draw(self, values)
+
+    def select_claimed(self, scores: _Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
+        """Return chosen positions."""
+        return scores.draw(self, cost, weight, start)
+
+    def draw_claimed(self, noise: _Floats, size: int) -> FloatArray:
+        """Return draws of a noise without an exact sampler."""
+        return noise.draw(self, size)
+
+    def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
+        """Add ``discrete_laplace``."""
+        return sums + self.discrete_laplace(scale)
+
+    def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
+        """Add ``discrete_gaussian``."""
+        return sums + self.discrete_gaussian(sd)
 
     def discrete_laplace(self, scale: FloatArray) -> IntArray:
         """Draw the difference of two geometric numbers of the seeded generator."""

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 IntArray = npt.NDArray[np.int64]
 ATTEMPTS = 20

@@ -22,7 +22,6 @@ from trafficdp.mechanisms.laplace.accountings import (
     floor_of_equal_scales,
 )
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import NAME as MOMENT_BLOCKS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -32,7 +31,7 @@ from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
 from trafficdp.planner.trial import Trial
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 

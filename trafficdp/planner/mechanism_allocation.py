@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.mechanisms.separate.calibrated import LARGEST_EPSILON, CalibratedSeparately, Part
@@ -28,7 +27,7 @@ from trafficdp.planner.choose import choose, median_noisy
 from trafficdp.planner.offer import offers
 from trafficdp.planner.trial import Tries
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 AUTO = "auto"

@@ -21,6 +21,10 @@ PICO = 10**12
 LARGEST_LOSS = 10**18
 """More than this many pico-epsilons (one million epsilon) is refused as meaningless."""
 
+CHARGE_STEP = 1_000
+"""A user's loss over a whole release is rounded up to this many pico-epsilons (10^-9): a request for
+epsilon 6 is then charged as 6, not as 5.999999999999."""
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

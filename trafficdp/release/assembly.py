@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.errors import StoreDamagedError
+from trafficdp.measurement.measure import Measure
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
 from trafficdp.release.specification import Specification
@@ -20,9 +20,9 @@ from trafficdp.sensitive.values import Values
 
 
 def carry_out(
-    specification: Specification, everything: Values, noise: NoiseSource, ledger: LedgerReference
+    specification: Specification, everything: Values, measure: Measure, ledger: LedgerReference
 ) -> Release:
-    """Return the release of ``specification`` over all bins of ``everything``, with noise from ``noise``.
+    """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.
 
     Raises StoreDamagedError when the bins are not those that the order was made for.
     """
@@ -41,7 +41,7 @@ def carry_out(
         )
     estimates = specification.calibrated.estimates(
         everything.select(keep),
-        noise,
+        cast("Any", measure),
         interval_level=specification.interval_level,
         uninformative_above=specification.uninformative_above,
     )

@@ -28,6 +28,7 @@ from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageE
 from trafficdp.export.files.columns import FileFacts, unit_label
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
+from trafficdp.measurement.measure import Metered
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -165,7 +166,7 @@ class Curator:
             if analyst is not None:
                 vault_analysts.require_budget(self.vault, vehicle, loss, analyst)
             self._require_unseen(specification.release_id)
-            self._rehearse(specification, contributions)
+            self._rehearse(specification, contributions, loss)
             text = specification.to_json()
             _require_covered(text, contributions.counts, loss)
             entry = vault_ledger.add_entry(
@@ -275,7 +276,8 @@ class Curator:
         charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
         everything = self._values(specification)
         ledger = LedgerReference(charge.sequence, charge.head_hash)
-        release = carry_out(specification, everything, SecureNoise(), ledger)
+        paid = self._paid(stored.sequence, everything.contributions.vehicle)
+        release = carry_out(specification, everything, self._metered(paid), ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
@@ -306,10 +308,23 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _rehearse(self, specification: Specification, contributions: Contributions) -> None:
+    def _paid(self, sequence: int, vehicle: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return what each of ``vehicle`` (rising numbers) was charged, 10^-12, shape (users,)."""
+        charged, loss = vault_ledger.charges_of(self.vault, sequence)
+        paid = np.zeros(len(vehicle), dtype=np.int64)
+        paid[np.searchsorted(vehicle, charged)] = loss
+        return paid
+
+    def _metered(self, charge: npt.NDArray[np.int64]) -> Metered:
+        """Return the way to noise of a release that every vehicle was charged ``charge`` for."""
+        return Metered(SecureNoise(), charge, loss_kind.kind_of(self.vault) or LossKind.PURE)
+
+    def _rehearse(
+        self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
+    ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
         silent = Values(contributions, _unread).silenced()
-        release = carry_out(specification, silent, SecureNoise(), LedgerReference(1, GENESIS))
+        release = carry_out(specification, silent, self._metered(loss), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
     def _swap_released(self) -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
@@ -13,7 +12,7 @@ from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Request, allocate
 from trafficdp.planner.mechanism_allocation import shares
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 from trafficdp.privacy.release import BinStatus
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from trafficdp.errors import AllocationError
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.blocks.lattice import block_loss_per_user, to_block_lattice
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, Lattice, loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, to_lattice
 from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
 from trafficdp.mechanisms.mean_variance.lattice import moments_loss_per_user, to_product_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing import check
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TOLERANCE = {MEAN: 1.0, VARIANCE: 40.0, VEHICLE_MEAN: 1.5}

@@ -17,7 +17,6 @@ from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.quantile import Quantile
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP, ZCDPPart
@@ -27,6 +26,7 @@ from trafficdp.pricing.check import check_calibrated
 from trafficdp.pricing.exact import Losses, require_covered
 from trafficdp.pricing.mechanisms import pure_losses
 from trafficdp.pricing.moves import clipped_change
+from trafficdp.privacy.loss import CHARGE_STEP
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 

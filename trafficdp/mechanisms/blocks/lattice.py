@@ -30,11 +30,11 @@ from trafficdp.bounding.sensitivity import vertex
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.rows import block_rows
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, steps_per_unit
+from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, LARGEST_LOSS, PICO, PureDP
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

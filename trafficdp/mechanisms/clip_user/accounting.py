@@ -25,11 +25,11 @@ from trafficdp.mechanisms.clip_user.calibrated import NAME, CalibratedSuppressio
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.clip_user.estimates import Imputed, imputed, kept_counts, suppressed_error
 from trafficdp.mechanisms.laplace.accountings import HEADROOM, pair_loss
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, to_lattice
+from trafficdp.mechanisms.laplace.lattice import to_lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 EPSILONS_PER_BIN = tuple(2.0**power for power in range(-4, 5))

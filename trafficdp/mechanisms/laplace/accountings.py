@@ -36,11 +36,11 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import CalibratedPure
 from trafficdp.mechanisms.laplace.baseline import expected_error, largest_sensitivity
 from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, to_lattice
+from trafficdp.mechanisms.laplace.lattice import to_lattice
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.model.counts import Counts
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
-from trafficdp.privacy.loss import loss_upper_bound, sum_per_user, to_pico
+from trafficdp.privacy.loss import CHARGE_STEP, loss_upper_bound, sum_per_user, to_pico
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

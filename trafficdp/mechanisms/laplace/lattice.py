@@ -26,17 +26,12 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
-from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import CHARGE_STEP, loss_upper_bound, round_up, sum_per_user, to_pico
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 LARGEST_EXPONENT = 62
 """Spacings are powers of two in 64 bits."""
-
-
-CHARGE_STEP = 1_000
-"""A user's loss over a whole release is rounded up to this many pico-epsilons (10^-9): a request for
-epsilon 6 is then charged as 6, not as 5.999999999999."""
 
 
 @dataclass(frozen=True)

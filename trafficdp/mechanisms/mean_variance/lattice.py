@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP, LARGEST_EXPONENT, Lattice, check_squares
+from trafficdp.mechanisms.laplace.lattice import LARGEST_EXPONENT, Lattice, check_squares
 from trafficdp.mechanisms.mean_variance.price import record_price_bound
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
-from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import CHARGE_STEP, loss_upper_bound, round_up, sum_per_user, to_pico
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions

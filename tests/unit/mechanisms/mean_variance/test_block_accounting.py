@@ -16,7 +16,6 @@ from scipy import stats
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.laplace.lattice import CHARGE_STEP
 from trafficdp.mechanisms.mean_variance.accounting import moments_accounting
 from trafficdp.mechanisms.mean_variance.block_accounting import moment_block_accounting
 from trafficdp.mechanisms.mean_variance.block_lattice import largest_two, moment_block_units
@@ -25,7 +24,7 @@ from trafficdp.mechanisms.mean_variance.price import record_price
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.moment_blocks import check_moment_blocks
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE

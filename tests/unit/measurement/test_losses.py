@@ -1,0 +1,225 @@
+"""Every set and law: the loss is equal to the largest that brute force finds, and values stay inside."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import AllocationError, UsageError
+from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.claims import ClaimedSums
+from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.measure import Metered, Step, plain
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.support import Support
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+
+REPLACE, REMOVE = NeighbouringRelation.REPLACE_USER_VALUES, NeighbouringRelation.ADD_OR_REMOVE_USER
+
+
+def numbers(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def support(*pairs, users, coordinates):
+    coordinate, user = zip(*pairs, strict=True)
+    return Support(numbers(*user), numbers(*coordinate), users, coordinates)
+
+
+def exponent(law, move):
+    """The loss of a move of the sums (Python fractions), by the law's formula written out."""
+    if isinstance(law, Laplace):
+        return sum(Fraction(abs(d)) / Fraction(b) for d, b in zip(move, law.scale.tolist(), strict=True) if d)
+    if isinstance(law, Gaussian):
+        return sum(
+            Fraction(d * d) / (2 * Fraction(s) ** 2) for d, s in zip(move, law.sd.tolist(), strict=True)
+        )
+    units = 0
+    for block in set(law.block.tolist()):
+        inside = np.flatnonzero(law.block == block)
+        units += max(-(-abs(int(move[i])) // int(law.half_width[i])) for i in inside)
+    return Fraction(units) / Fraction(law.scale)
+
+
+def shifted(value, shift):
+    return value << shift if shift >= 0 else value >> -shift
+
+
+def worst(points, law, shift, others):
+    """The largest loss over two vectors of one vehicle and all sums of the others."""
+    most = Fraction(0)
+    for rest in others:
+        sums = [[shifted(r + v, s) for r, v, s in zip(rest, point, shift, strict=True)] for point in points]
+        for a, b in itertools.product(sums, sums):
+            most = max(most, exponent(law, [x - y for x, y in zip(a, b, strict=True)]))
+    return most
+
+
+def near(pico, exact, rounding=3):
+    """Whether whole 10^-12 are ``exact`` rounded up, by a few units at most."""
+    return exact * PICO <= pico <= exact * PICO * (1 + Fraction(1, 10**12)) + rounding
+
+
+LAWS = [
+    Laplace(np.array([2.5, 7.0])),
+    Gaussian(np.array([2.5, 7.0])),
+    Block(numbers(3, 2), numbers(0, 0), 5.5),
+    Block(numbers(3, 2), numbers(1, 0), 5.5),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=["laplace", "gaussian", "one block", "two blocks"])
+@pytest.mark.parametrize("shift", [(0, 0), (2, 0), (-1, -2)], ids=str)
+def test_box_costs_what_brute_force_finds(law, shift):
+    box = Box(support((0, 0), (0, 1), (1, 0), users=2, coordinates=2), numbers(5, 2, 7))
+    points = list(itertools.product(range(6), range(8)))
+    others = [(r, q) for r in range(2) for q in range(4)]
+    loss = Step(box, law, numbers(*shift)).loss()
+    exact = worst(points, law, shift, others)
+    assert near(int(loss[0]), exact)
+    assert int(loss[1]) <= int(loss[0])
+
+
+def sums_of(records, steps):
+    return sum(records), sum(x * (steps - x) for x in records)
+
+
+@pytest.mark.parametrize("steps", [3, 4])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("second", [2.0, 5.0, 40.0])
+def test_pairs_cost_what_records_can_do_and_no_point_of_the_set_does_more(steps, count, second):
+    law = Laplace(np.array([4.0, second]))
+    of = Moments(support((0, 0), users=1, coordinates=1), numbers(count), steps, np.array([True]))
+    loss = int(plain(of, law).loss()[0])
+    attained = [sums_of(r, steps) for r in itertools.product(range(steps + 1), repeat=count)]
+    assert near(loss, worst(attained, law, (0, 0), [(0, 0)]))
+    inside = set()
+    for s, w in itertools.product(range(-2, steps * count + 3), range(-2, count * steps**2)):
+        inside.add(tuple(of.sums(np.array([[s], [w]])).tolist()))
+    assert set(attained) <= inside
+    assert near(loss, worst(sorted(inside), law, (0, 0), [(0, 0)]))
+
+
+@pytest.mark.parametrize("shift", [(0, 0, 0, 0), (1, 0, 2, 0)], ids=str)
+def test_pairs_in_blocks_are_covered(shift):
+    steps, counts = 3, (2, 1)
+    law = Block(numbers(2, 3, 5, 4), numbers(0, 0, 1, 1), 3.0)
+    of = Moments(
+        support((0, 0), (1, 0), users=1, coordinates=2), numbers(*counts), steps, np.array([True, True])
+    )
+    loss = int(Step(of, law, numbers(*shift)).loss()[0])
+    each = [[sums_of(r, steps) for r in itertools.product(range(steps + 1), repeat=m)] for m in counts]
+    points = [(a[0], b[0], a[1], b[1]) for a, b in itertools.product(*each)]
+    exact = worst(sorted(set(points)), law, shift, [(0, 0, 0, 0)])
+    assert exact * PICO <= loss <= (exact + 1 / Fraction(3)) * PICO + 3
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("relation", [REPLACE, REMOVE])
+def test_a_ball_keeps_every_vector_and_costs_its_diameter(norm, relation):
+    entries = support((0, 0), (1, 0), users=1, coordinates=2)
+    most = np.full(2, GRAINS, dtype=np.int64)
+    ball = Ball(entries, norm, 1.5, relation, -most, most)
+    wild = [(0.0, 0.0), (1e300, -1e300), (np.inf, 3.0), (np.nan, -2.0), (1.5, 0.0), (-1.5, 0.0), (0.7, 0.9)]
+    rng = np.random.default_rng(5)
+    wild += [tuple(rng.normal(0, 2, 2)) for _ in range(200)]
+    found = [ball.inside(np.array(v)).tolist() for v in wild]
+    assert all(sum(abs(x) ** norm for x in z) <= GRAINS**norm for z in found)
+    law = (Laplace if norm == 1 else Gaussian)(np.full(2, 3.0 * GRAINS))
+    loss = int(plain(ball, law).loss()[0])
+    pairs = itertools.product(found, found if relation is REPLACE else [[0, 0]])
+    exact = max(exponent(law, [a - b for a, b in zip(x, y, strict=True)]) for x, y in pairs)
+    # extreme vectors among the wild ones lie almost a diameter apart
+    assert exact * PICO <= loss <= exact * PICO * Fraction(1001, 1000)
+
+
+def test_a_narrow_interval_in_a_ball_costs_less():
+    entries = support((0, 0), (1, 0), users=1, coordinates=2)
+    ball = Ball(entries, 1, 1.0, REPLACE, numbers(0, -10), numbers(100, 0))
+    loss = int(plain(ball, Laplace(np.full(2, 50.0))).loss()[0])
+    assert near(loss, Fraction(110, 50))
+    assert ball.inside(np.array([1.0, 1.0])).tolist() == [100, 0]
+
+
+def test_a_private_quantile_costs_what_brute_force_finds():
+    places = support((0, 0), (0, 1), (0, 2), users=3, coordinates=1)
+    ranks = Ranks(places, numbers(4), numbers(1), np.array([2.0]), LossKind.PURE)
+    loss = ranks.loss()
+    assert near(int(loss[0]), Fraction(1))
+
+    def law(values):
+        weight = {t: np.exp(-abs(sum(v < t for v in values) - 1) / 2.0) for t in range(5)}
+        return {t: w / sum(weight.values()) for t, w in weight.items()}
+
+    most = 0.0
+    for rest in itertools.combinations_with_replacement(range(5), 2):
+        for a, b in itertools.product(range(5), repeat=2):
+            one, two = law([a, *rest]), law([b, *rest])
+            most = max(most, *(np.log(one[t] / two[t]) for t in range(5)))
+    assert 0.5 < most <= int(loss[0]) / PICO
+    rho = Ranks(places, numbers(4), numbers(1), np.array([2.0]), LossKind.ZCDP)
+    assert near(int(rho.loss()[0]), Fraction(1, 8))
+
+
+def test_a_private_quantile_is_drawn_by_its_law():
+    many = 60_000
+    places = Support(np.tile(np.arange(3), many), np.repeat(np.arange(many), 3), 3, many)
+    high, rank = np.full(many, 4), np.full(many, 1)
+    ranks = Ranks(places, high, rank, np.full(many, 1.0), LossKind.PURE)
+    values = np.tile(numbers(1, 1, 3), many)
+    drawn = SimulatedNoise(3).select(ranks, values)
+    weight = np.array([np.exp(-abs(sum(v < t for v in (1, 1, 3)) - 1)) for t in range(5)])
+    expected = weight / weight.sum() * many
+    found = np.bincount(drawn, minlength=5)
+    # six standard deviations of each
+    assert np.all(np.abs(found - expected) < 6.5 * np.sqrt(expected))
+
+
+def test_values_beyond_the_set_are_brought_inside_without_an_error():
+    box = Box(support((0, 0), (0, 1), users=2, coordinates=1), numbers(5, 9))
+    for values in ([10**18, -(10**18)], [np.nan, np.inf], [1e300, 2.0], [4], [1, 2, 3], []):
+        assert 0 <= int(box.sums(np.array(values))[0]) <= 14
+
+
+def test_nothing_is_drawn_beyond_the_charge():
+    box = Box(support((0, 0), (0, 1), users=2, coordinates=1), numbers(5, 9))
+    step = plain(box, Laplace(np.array([9.0])))
+    charge = step.loss()
+    metered = Metered(SecureNoise(), charge, LossKind.PURE)
+    metered.measure(step, numbers(1, 2))
+    assert np.array_equal(metered.spent, charge)
+    with pytest.raises(AllocationError):
+        metered.measure(step, numbers(1, 2))
+    with pytest.raises(UsageError, match="kinds"):
+        Metered(SecureNoise(), charge, LossKind.ZCDP).measure(step, numbers(1, 2))
+
+
+def test_sums_are_exact_beneath_their_noise():
+    box = Box(support((0, 0), (0, 1), (1, 1), users=2, coordinates=2), numbers(5, 9, 4))
+    silent = Laplace(np.zeros(2))
+    found = SimulatedNoise(0).measure(Step(box, silent, numbers(3, -1)), numbers(7, 8, 3))
+    assert found.tolist() == [(5 + 8) << 3, 3 >> 1]
+
+
+def test_what_cannot_be_priced_is_refused():
+    entries = support((0, 0), users=1, coordinates=1)
+    with pytest.raises(UsageError, match="in order"):
+        support((1, 0), (0, 0), users=1, coordinates=2)
+    with pytest.raises(UsageError, match="in order"):
+        support((0, 0), (0, 0), users=1, coordinates=1)
+    with pytest.raises(UsageError, match="theorem"):
+        plain(Moments(entries, numbers(2), 3, np.array([True])), Gaussian(np.ones(2))).loss()
+    with pytest.raises(UsageError):
+        plain(Box(entries, numbers(3)), Laplace(np.zeros(1))).loss()
+    with pytest.raises(UsageError, match="no noise"):
+        plain(Box(entries, numbers(3)), Block(numbers(1), numbers(-1), 1.0)).loss()
+    with pytest.raises(UsageError, match="64 bits"):
+        Box(entries, numbers(2**62))
+    with pytest.raises(UsageError):
+        Step(ClaimedSums(entries, numbers(3), "none"), Laplace(np.ones(1)), numbers(1))

@@ -1,0 +1,90 @@
+"""What is no sum over vehicles: the mechanism claims how far one vehicle moves it, and names its theorem.
+
+Arrays of records of several vehicles, projections of their means, smooth sensitivities: nothing here can
+bring one vehicle's part inside a set. The claim is taken at its word, and everything made from it is marked
+as **unenforced** wherever it is shown. What stays enforced: noise is drawn, and the loss metered, from one
+and the same claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.measurement.laws import Law
+from trafficdp.measurement.ranks import choice_loss
+from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss import sum_per_user, to_pico
+from trafficdp.privacy.loss_kind import LossKind
+
+
+@dataclass(frozen=True)
+class ClaimedSums:
+    """Sums that one vehicle moves by at most ``move`` (E,), by ``theorem``. A set like ``Box``."""
+
+    support: Support
+    move: IntArray
+    theorem: str
+
+    @property
+    def size(self) -> int:
+        """How many sums there are, C."""
+        return self.support.coordinates
+
+    def sums(self, values: npt.NDArray[Any]) -> IntArray:
+        """Return ``values`` (C,): they are sums already."""
+        return as_integers(values, self.support.coordinates)
+
+    def largest(self) -> IntArray:
+        """Return 0: nothing is known of the sums, so that none may be multiplied."""
+        return np.zeros(self.support.coordinates, dtype=np.int64)
+
+    def loss(self, law: Law, shift: IntArray) -> IntArray:
+        """Return what every vehicle loses if the claim is true, shape (users,)."""
+        return law.loss(self.support, self.move)
+
+
+@dataclass(frozen=True)
+class ClaimedScores:
+    """A choice by scores of which one vehicle moves each by at most ``change`` (C,), by ``theorem``."""
+
+    support: Support
+    change: FloatArray
+    scale: FloatArray
+    kind: LossKind
+    theorem: str
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        return choice_loss(self.support, self.change, self.scale, self.kind)
+
+    def draw(self, source: NoiseSource, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
+        """Return the chosen positions in ``cost`` (C,): see ``noise.choice.draw``."""
+        return np.asarray(source.choose(cost, weight, start, self.scale)[0])
+
+
+@dataclass(frozen=True)
+class ClaimedNoise:
+    """Noise of floats that costs each entry's vehicle ``loss_per_entry`` (E,), by ``theorem``: idealised.
+
+    ``sampler`` turns a number of draws and a source of uniform numbers (``uniform_below``) into the draws.
+    """
+
+    support: Support
+    loss_per_entry: FloatArray
+    kind: LossKind
+    theorem: str
+    sampler: Callable[[int, Callable[[IntArray], IntArray]], FloatArray]
+
+    def draw(self, source: NoiseSource, size: int) -> FloatArray:
+        """Return ``size`` independent draws, shape (size,)."""
+        return self.sampler(size, source.uniform_below)
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+        return sum_per_user(to_pico(self.loss_per_entry), self.support.user, self.support.users)

@@ -1,0 +1,139 @@
+"""The laws of noise: what each costs a vehicle that moves the sums by known whole numbers.
+
+**Laplace.** P(z) proportional to exp(-|z|/b_c), independently. A move D costs sum_c |D_c|/b_c: the ratio of
+the probabilities of an outcome is at most that much in the exponent, coordinate by coordinate.
+
+**Gaussian.** P(z) proportional to exp(-z^2/(2 s_c^2)), independently. A move D costs sum_c D_c^2/(2 s_c^2) in
+rho (Canonne, Kamath, Steinke, The Discrete Gaussian for Differential Privacy, 2020, Proposition 5).
+
+**Block.** P(z) proportional to exp(-max_c ceil(|z_c|/a_c)/s) over the coordinates of a block, blocks
+independently (``noise.block``). A move D costs sum over blocks of max_c ceil(|D_c|/a_c), divided by s:
+ceil(|z + D|/a) <= ceil(|z|/a) + ceil(|D|/a).
+
+All three attain their price. Losses are whole 10^-12 of epsilon or rho, rounded up, one a vehicle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.support import IntArray, Support
+from trafficdp.model.stable_order import number_pairs
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, loss_upper_bound, round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss_kind import LossKind
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Independent discrete Laplace noise of ``scale`` (C,); 0 where nothing can move."""
+
+    scale: FloatArray
+
+    kind = LossKind.PURE
+
+    def loss(self, support: Support, move: IntArray) -> IntArray:
+        """Return what every vehicle loses, shape (users,), whose entries move by at most ``move`` (E,)."""
+        entry = to_pico(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
+        return sum_per_user(entry, support.user, support.users)
+
+    def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
+        """Return ``sums`` (C,) with one draw each."""
+        return source.laplace(sums, self.scale)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent discrete Gaussian noise of standard deviation ``sd`` (C,); 0 where nothing can move."""
+
+    sd: FloatArray
+
+    kind = LossKind.ZCDP
+
+    def loss(self, support: Support, move: IntArray) -> IntArray:
+        """Return what every vehicle loses, in 10^-12 rho, shape (users,)."""
+        ratio = loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
+        entry = to_pico(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
+        return sum_per_user(entry, support.user, support.users)
+
+    def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
+        """Return ``sums`` (C,) with one draw each."""
+        return source.gaussian(sums, self.sd)
+
+
+@dataclass(frozen=True)
+class Block:
+    """l-infinity noise of half widths a ``half_width`` (C,), one ``scale`` s for all blocks.
+
+    ``block`` (C,) numbers the blocks 0.. without gaps; -1 where nothing can move, and nothing is drawn.
+    Raises UsageError when a half width or the scale is not positive.
+    """
+
+    half_width: IntArray
+    block: IntArray
+    scale: float
+
+    kind = LossKind.PURE
+
+    def __post_init__(self) -> None:
+        drawn = self.block >= 0
+        if int(self.half_width[drawn].min(initial=1)) < 1 or not 0 < self.scale < np.inf:
+            raise UsageError("block noise is out of range", expected="half widths and a scale above 0")
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return int(self.block.max(initial=-1)) + 1
+
+    def loss(self, support: Support, move: IntArray) -> IntArray:
+        """Return what every vehicle loses, shape (users,)."""
+        return self.loss_of_units(self.largest(support, self.units(support, move)))
+
+    def units(self, support: Support, move: IntArray) -> IntArray:
+        """Return ceil(move / a) of every entry, shape (E,). Raises UsageError where a move has no noise."""
+        at = support.coordinate
+        if bool(np.any((self.block[at] < 0) & (move > 0))):
+            raise UsageError("a number that can vary has no noise", expected="a block for it")
+        return np.asarray(-(-move // np.maximum(self.half_width[at], 1)))
+
+    def largest(self, support: Support, units: IntArray) -> IntArray:
+        """Return the sum over blocks of each vehicle's largest of ``units`` (E,), shape (users,)."""
+        at = np.flatnonzero(units)
+        _, user, which = number_pairs(
+            self.block[support.coordinate[at]], support.user[at], max(self.blocks, 1), support.users
+        )
+        most = np.zeros(len(user), dtype=np.int64)
+        np.maximum.at(most, which, units[at])
+        total = np.zeros(support.users, dtype=np.int64)
+        np.add.at(total, user, most)
+        return total
+
+    def loss_of_units(self, units: IntArray) -> IntArray:
+        """Return ``units`` / s in 10^-12, rounded up, exactly, shape (users,)."""
+        scale = Fraction(self.scale) / PICO
+        distinct, which = np.unique(units, return_inverse=True)
+        pico = [-(-each * scale.denominator // scale.numerator) for each in distinct.tolist()]
+        if max(pico, default=0) > LARGEST_LOSS:
+            raise UsageError(
+                "privacy loss is too large to account for", expected="at most one million epsilon"
+            )
+        return np.array(pico, dtype=np.int64)[which.ravel()]
+
+    def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
+        """Return ``sums`` (C,) with one draw each; those of no block as they are."""
+        drawn = self.block >= 0
+        result = sums.copy()
+        if drawn.any():
+            scale = np.full(self.blocks, self.scale)
+            result[drawn] += source.block(self.half_width[drawn], self.block[drawn], scale)
+        return result
+
+
+Law = Laplace | Gaussian | Block

@@ -1,0 +1,141 @@
+"""The verbs: measure, select, and both of what is only claimed. Every one meters before it draws.
+
+**Theorem.** If every step of a release is metered, chosen adaptively or not, and no vehicle's metered losses
+add up to more than its charge, then the release and everything computed from it costs no vehicle more than
+its charge. *Proof.* Each step costs every vehicle at most its metered loss, given what was drawn before
+(``box``, ``moments``, ``ball``, ``ranks``, ``claims``), because it reads of a vehicle nothing but its part of
+the values; losses of one kind add up under adaptive composition (pure epsilon: Theorem A of
+``privacy.loss.sum_per_user``; rho: Bun and Steinke 2016, Lemma 2.3). QED.
+
+Metered losses depend on sets, scales and earlier noisy numbers only; so does an error raised here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import AllocationError, UsageError
+from trafficdp.measurement.ball import Ball
+from trafficdp.measurement.box import Box, shifted_sum
+from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.measurement.laws import Law
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray
+from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss_kind import LossKind
+
+
+@dataclass(frozen=True)
+class Step:
+    """Sums over vehicles of what is in ``of``, times 2^``shift`` (C,), with noise of ``law``.
+
+    Raises UsageError when sums or noise do not fit each other, or 64 bits.
+    """
+
+    of: Box | Moments | Ball | ClaimedSums
+    law: Law
+    shift: IntArray
+
+    def __post_init__(self) -> None:
+        plain = isinstance(self.of, Box | Moments) or not bool(np.any(self.shift))
+        largest = np.ldexp(self.of.largest().astype(np.float64), self.shift).max(initial=0.0)
+        if self.shift.shape != (self.of.size,) or not plain or float(largest) >= LARGEST_SUM:
+            raise UsageError("sums and their noise do not fit", todo="choose a larger speed_step")
+
+    @property
+    def kind(self) -> LossKind:
+        """What the loss is counted in."""
+        return self.law.kind
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses, in whole 10^-12, rounded up, shape (users,)."""
+        return self.of.loss(self.law, self.shift)
+
+    def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
+        """Return the noisy sums, shape (C,), over ``values``, brought into the set first."""
+        return self.law.add(shifted_sum(self.of.sums(values), self.shift), source)
+
+
+Priced = Step | Ranks | ClaimedScores | ClaimedNoise
+"""Whatever has a ``kind`` and a ``loss()``."""
+
+
+def plain(of: Box | Moments | Ball | ClaimedSums, law: Law) -> Step:
+    """Return the step without multiples."""
+    return Step(of, law, np.zeros(of.size, dtype=np.int64))
+
+
+class Measure(Protocol):
+    """All that a mechanism sees of noise. ``SimulatedNoise`` has the verbs too, and meters nothing."""
+
+    def measure(self, step: Step, values: npt.NDArray[Any]) -> IntArray:
+        """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""
+
+    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+        """Return a private quantile of every coordinate, shape (C,)."""
+
+    def select_claimed(
+        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
+    ) -> IntArray:
+        """Return the chosen position of every coordinate, shape (C,); unenforced. See ``noise.choice``."""
+
+    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+        """Return ``size`` draws of a noise that has no exact sampler; unenforced."""
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Return independent uniform whole numbers in 0..``count`` - 1, free: they depend on no value."""
+
+
+class Metered:
+    """A release's way to noise. ``charge`` (users,) is what each vehicle is charged, in whole 10^-12.
+
+    ``kind`` is what it is counted in; ``spent`` (users,) is what was metered so far.
+    """
+
+    def __init__(self, source: NoiseSource, charge: IntArray, kind: LossKind) -> None:
+        self._source, self._charge, self._kind = source, charge, kind
+        self.spent = np.zeros_like(charge)
+
+    def measure(self, step: Step, values: npt.NDArray[Any]) -> IntArray:
+        """Meter, then measure."""
+        self._meter(step)
+        return step.draw(self._source, values)
+
+    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+        """Meter, then select."""
+        self._meter(ranks)
+        return ranks.draw(self._source, values)
+
+    def select_claimed(
+        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
+    ) -> IntArray:
+        """Meter what is claimed, then choose."""
+        self._meter(scores)
+        return scores.draw(self._source, cost, weight, start)
+
+    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+        """Meter what is claimed, then draw."""
+        self._meter(noise)
+        return noise.draw(self._source, size)
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Draw; there is nothing to meter."""
+        return self._source.uniform_below(count)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # until every family measures by steps
+        return getattr(self._source, name)
+
+    def _meter(self, what: Priced) -> None:
+        if what.kind is not self._kind:
+            raise UsageError("losses of different kinds do not add up", got=what.kind, expected=self._kind)
+        self.spent = self.spent + what.loss()
+        if bool(np.any(self.spent > self._charge)):
+            raise AllocationError(
+                "a step of the release would cost a vehicle more than it was charged",
+                todo="report it: the charge and the steps of this mechanism disagree",
+            )
