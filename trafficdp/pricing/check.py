@@ -93,7 +93,7 @@ def check_calibrated(
         check_blocks(counts, bound, calibrated.statistics, calibrated.lattice, charged, calibrated.parents.of)
     elif isinstance(calibrated, CalibratedSeparately):
         require_covered(
-            [
+            lambda: [
                 losses
                 for statistic, part in calibrated.parts.items()
                 for losses in pure_losses(part.named, counts, bound, statistic, part.epsilon)
@@ -102,7 +102,7 @@ def check_calibrated(
         )
     elif isinstance(calibrated, CalibratedZCDP):
         require_covered(
-            [
+            lambda: [
                 losses
                 for statistic, part in calibrated.parts.items()
                 for losses in zcdp_losses(part.named, counts, bound, statistic, part.rho)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -54,10 +54,13 @@ def as_ratio(number: FloatArray) -> tuple[ObjectArray, ObjectArray]:
     return above[which], below[which]
 
 
-def require_covered(losses: Sequence[Losses], charged: IntArray) -> None:
-    """Raise AllocationError if a vehicle's losses add up to more than ``charged`` (10^-12, (users,))."""
+def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -> None:
+    """Raise AllocationError if a vehicle's losses add up to more than ``charged`` (10^-12, (users,)).
+
+    ``losses`` gives them part by part, again for every vehicle that only exact fractions can decide.
+    """
     whole, rest, terms = (np.zeros(len(charged), dtype=np.int64) for _ in range(3))
-    for each in losses:
+    for each in losses():
         scaled = (each.numerator * (PICO << FRACTION_BITS)) // each.denominator
         if len(scaled) and max(scaled) >> FRACTION_BITS >= 1 << 60:
             raise unsound("a loss that is too large to account for")
@@ -72,7 +75,7 @@ def require_covered(losses: Sequence[Losses], charged: IntArray) -> None:
     refuse_undercharged(int(np.count_nonzero(whole > charged)))
     for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
         loss = Fraction(0)
-        for each in losses:
+        for each in losses():
             mine = np.flatnonzero(each.user == user)
             own = map(Fraction, each.numerator[mine].tolist(), each.denominator[mine].tolist())
             loss += sum(own, Fraction(0))

@@ -1,0 +1,247 @@
+"""A second opinion before a charge: every vehicle's loss from the steps alone, in fractions.
+
+Nothing here shares code with the waist's own prices (``measurement``): moves are Python integers, scales the
+exact fractions that their floats are, and a loss is compared with its charge without rounding.
+
+============  =========================================================================================
+set, law      a vehicle loses, D its move of a sum times 2^shift (rounded up where that floors)
+============  =========================================================================================
+any, Laplace  sum D / b
+any, Gaussian sum D^2 / (2 s^2)
+any, Block    sum over blocks of the largest ceil(D / a), over s
+pairs         m times the most over d = 0..K of d/b + d (K - d)/b', plus 1/b' where W is floored
+in blocks     the most over bins g, h of a block of ceil(|dS_g|/a_g) + ceil(|dW_h|/a'_h), over s
+a ball        2^21 grains, or less by its entries' intervals, over b; their square over 2 s^2
+a choice      2 c / scale; in rho an eighth of the square
+============  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.measure import Priced, Step
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.support import Support
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
+from trafficdp.privacy.loss_kind import LossKind
+
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+CHUNK = 500_000
+"""Entries at a time: Python integers take memory."""
+
+
+def check_steps(steps: Sequence[Priced], charged: IntArray) -> None:
+    """Raise AllocationError if ``steps`` cost some vehicle more than ``charged`` (10^-12, shape (users,)).
+
+    Also for a number that could vary without noise, and for a set and law that have no price here.
+    """
+
+    def losses() -> Iterator[Losses]:
+        for step in steps:
+            yield from _losses(step)
+
+    require_covered(losses, charged)
+
+
+def _losses(step: Priced) -> Iterator[Losses]:
+    if isinstance(step, Ranks):
+        yield from _choice(step.support, np.ones(step.support.coordinates), step.scale, step.kind)
+    elif isinstance(step, ClaimedScores):
+        yield from _choice(step.support, step.change, step.scale, step.kind)
+    elif isinstance(step, ClaimedNoise):
+        yield Losses(step.support.user, *as_ratio(step.loss_per_entry))
+    elif isinstance(step.of, Ball):
+        yield _ball(step.of, step)
+    elif isinstance(step.of, Moments):
+        yield from _pairs(step.of, step)
+    else:
+        move = step.of.high if isinstance(step.of, Box) else step.of.move
+        yield from _separate(step.of, move, step)
+
+
+def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Losses]:
+    support, law = of.support, step.law
+    if isinstance(law, Block):
+        units = _units(support, move, step.shift, law.half_width, law.block)
+        yield _of_groups(support.user, law.block[support.coordinate], units, law.scale)
+        return
+    for part in _chunks(support):
+        at, user = support.coordinate[part], support.user[part]
+        change = _moved(move[part], step.shift[at])
+        yield (
+            by_noise(user, change, law.scale[at])
+            if isinstance(law, Laplace)
+            else _squares(user, change, law.sd[at])
+        )
+
+
+def _squares(user: IntArray, change: ObjectArray, sd: npt.NDArray[np.float64]) -> Losses:
+    once = by_noise(user, change, sd)
+    return Losses(once.user, once.numerator**2, 2 * once.denominator**2)
+
+
+def _pairs(of: Moments, step: Step) -> Iterator[Losses]:
+    law, bins = step.law, of.support.coordinates
+    if isinstance(law, Block):
+        yield _pairs_in_blocks(of, law, step.shift)
+        return
+    if not isinstance(law, Laplace) or bool(np.any(step.shift[:bins] != 0)):
+        raise unsound("pairs of sums by a law that has no price")
+    bare = ~(law.scale[:bins] > 0) | (of.second & ~(law.scale[bins:] > 0))
+    if bool(bare.any()):
+        raise unsound("a number that can vary would have no noise")
+    for part in _chunks(of.support):
+        at = of.support.coordinate[part]
+        first, first_over = as_ratio(law.scale[:bins][at])
+        second, second_over = as_ratio(np.where(of.second[at], law.scale[bins:][at], 1.0))
+        spacing = _power(-step.shift[bins:][at])
+        varies = of.second[at]
+        # d/b and d (K - d)/(c b') over the common denominator below
+        linear, bend = first_over * second * spacing, np.where(varies, second_over * first, 0)
+        total = of.count[part].astype(object) * _dearest(of.steps, linear, bend)
+        total = total + np.where(varies & (spacing > 1), second_over * first * spacing, 0)
+        yield Losses(of.support.user[part], total, first * second * spacing)
+
+
+def _pairs_in_blocks(of: Moments, law: Block, shift: IntArray) -> Losses:
+    support, bins, at = of.support, of.support.coordinates, of.support.coordinate
+    block, own = law.block[:bins], law.block[bins:]
+    same = set(zip(block[of.second].tolist(), own[of.second].tolist(), strict=True))
+    one_to_one = len(same) == len({a for a, _ in same}) == len({b for _, b in same})
+    if not one_to_one or bool(np.any(block < 0)) or bool(np.any((own >= 0) != of.second)):
+        raise unsound("pairs of sums in blocks that are not those of their bins")
+    top = of.count * (of.steps // 2) * (of.steps - of.steps // 2)
+    alone = _units(support, of.count * of.steps, shift[:bins], law.half_width[:bins], block)
+    other = _units(support, np.where(of.second[at], top, 0), shift[bins:], law.half_width[bins:], own)
+    both = np.concatenate([_together(of, law, shift, part) for part in _chunks(support)] or [alone])
+    both = np.minimum(np.where(of.second[at], both, alone), alone + other)
+    # of every (vehicle, block): in one bin, or the two dearest of different bins
+    group = _numbered(support.user, block[at])
+    most = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(most, group, both)
+    for first, then in ((alone, other), (other, alone)):
+        order = np.lexsort((-first, group))
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        leader = order[starts][group]
+        beside = np.where(leader == np.arange(len(group)), 0, first[leader] + then)
+        np.maximum.at(most, group, beside)
+    user = np.zeros(len(most), dtype=np.int64)
+    user[group] = support.user
+    return _over(user, most, law.scale)
+
+
+def _together(of: Moments, law: Block, shift: IntArray, part: slice) -> IntArray:
+    """ceil(m p + flooring) + 1 of every pair of a part: both sums of one bin."""
+    bins, at = of.support.coordinates, of.support.coordinate[part]
+    down = [np.maximum(-each[at], 0) for each in (shift[:bins], shift[bins:])]
+    up = [np.maximum(each[at], 0) for each in (shift[:bins], shift[bins:])]
+    wide = [np.maximum(each[at], 1).astype(object) for each in (law.half_width[:bins], law.half_width[bins:])]
+    # 2^up / (a 2^down) of either, over the common denominator below
+    linear = _power(up[0]) * wide[1] * _power(down[1])
+    bend = _power(up[1]) * wide[0] * _power(down[0])
+    below = wide[0] * _power(down[0]) * wide[1] * _power(down[1])
+    floored = np.where(down[0] > 0, wide[1], 0) + np.where(down[1] > 0, wide[0], 0)
+    total = of.count[part].astype(object) * _dearest(of.steps, linear, bend)
+    total = total + floored * _power(down[0]) * _power(down[1])
+    return np.asarray(-(-total // below) + 1, dtype=np.int64)
+
+
+def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
+    """The most over d = 0..K of d linear + d (K - d) bend."""
+    top = np.full(len(linear), steps, dtype=object)
+    best = best_whole(top, top, linear, bend)
+    result: ObjectArray = best * linear + best * (steps - best) * bend
+    return result
+
+
+def _ball(of: Ball, step: Step) -> Losses:
+    removed = of.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+    ends = np.maximum(of.high, -of.low) if removed else of.high - of.low
+    far = np.zeros(of.support.users, dtype=object)
+    np.add.at(far, of.support.user, ends.astype(object) ** of.norm)
+    far = np.minimum(far, ((1 if removed else 2) * GRAINS) ** of.norm)
+    user = np.arange(of.support.users)
+    if of.norm == 1 and isinstance(step.law, Laplace):
+        return by_noise(user, far, np.full(len(user), step.law.scale.min(initial=np.finfo(np.float64).max)))
+    if of.norm == 2 and isinstance(step.law, Gaussian):
+        sd = Fraction(float(step.law.sd.min(initial=np.finfo(np.float64).max)))
+        square = 2 * sd * sd
+        return Losses(user, far * square.denominator, np.full(len(user), square.numerator, dtype=object))
+    raise unsound("a ball by a law that has no price")
+
+
+def _choice(
+    support: Support, change: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], kind: LossKind
+) -> Iterator[Losses]:
+    for part in _chunks(support):
+        at, user = support.coordinate[part], support.user[part]
+        above, below = as_ratio(2.0 * change[at])
+        once = by_noise(user, above, scale[at])
+        kept = above > 0
+        found = Losses(once.user, once.numerator, once.denominator * below[kept])
+        rho = kind is LossKind.ZCDP
+        yield Losses(found.user, found.numerator**2, 8 * found.denominator**2) if rho else found
+
+
+def _units(
+    support: Support, move: IntArray, shift: IntArray, half_width: IntArray, block: IntArray
+) -> IntArray:
+    """ceil(D / a) of every entry; AllocationError where something moves that has no noise."""
+    found = [np.zeros(0, dtype=np.int64)]
+    for part in _chunks(support):
+        at = support.coordinate[part]
+        if bool(np.any((move[part] > 0) & ((block[at] < 0) | (half_width[at] < 1)))):
+            raise unsound("a number that can vary would have no noise")
+        change = _moved(move[part], shift[at])
+        found.append((-(-change // np.maximum(half_width[at], 1).astype(object))).astype(np.int64))
+    return np.concatenate(found)
+
+
+def _of_groups(user: IntArray, block: IntArray, units: IntArray, scale: float) -> Losses:
+    """The largest units of every (vehicle, block), over the scale."""
+    group = _numbered(user, block)
+    most = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(most, group, units)
+    owner = np.zeros(len(most), dtype=np.int64)
+    owner[group] = user
+    return _over(owner, most, scale)
+
+
+def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
+    return by_noise(user, units.astype(object), np.full(len(user), scale))
+
+
+def _numbered(user: IntArray, block: IntArray) -> IntArray:
+    """Which different (vehicle, block) every entry belongs to."""
+    key = np.stack([user, block])
+    return np.asarray(np.unique(key, axis=1, return_inverse=True)[1], dtype=np.int64).ravel()
+
+
+def _moved(move: IntArray, shift: IntArray) -> ObjectArray:
+    """``move`` times 2^shift, rounded up."""
+    wide = move.astype(object) * _power(np.maximum(shift, 0))
+    result: ObjectArray = -(-wide // _power(np.maximum(-shift, 0)))
+    return result
+
+
+def _power(exponent: IntArray) -> ObjectArray:
+    """2^exponent as Python integers; 1 for one below 0."""
+    distinct, which = np.unique(np.maximum(exponent, 0), return_inverse=True)
+    return np.array([1 << each for each in distinct.tolist()] + [0], dtype=object)[:-1][which.ravel()]
+
+
+def _chunks(support: Support) -> Iterator[slice]:
+    for start in range(0, len(support.user), CHUNK):
+        yield slice(start, min(start + CHUNK, len(support.user)))
