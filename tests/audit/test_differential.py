@@ -25,9 +25,9 @@ import pytest
 
 import trafficdp
 from trafficdp.cli.main import run
+from trafficdp.measurement.nodes import SignedCounterBank
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.store import vault_fixes, vault_ledger
-from trafficdp.stream.signed_counter import SignedCounterBank
 
 CONFIG = """\
 store = "city.store"

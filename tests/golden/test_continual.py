@@ -7,7 +7,7 @@ from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.levels import best_plan, paper_plan
 from trafficdp.papers.george_2022.median import activation, collectable
 from trafficdp.papers.george_2022.withhold import level_size
-from trafficdp.stream.counter import bit_length
+from trafficdp.stream.tree import bit_length
 
 ORDER = np.array([1, 1, 2, 1, 1, 2, 3, 1, 2, 2]) - 1
 VALUE = np.array([5, 3, 2, 4, 6, 8, 1, 7, 9, 10])

@@ -21,6 +21,7 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST
 from trafficdp.live.specification import StreamSpecification
 from trafficdp.live.streaming import next_digest
+from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
@@ -30,7 +31,6 @@ from trafficdp.release.examination import Check, Examined, NamedChecks, differin
 from trafficdp.release.publication import published
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
-from trafficdp.stream.signed_counter import signed_nodes_touched
 
 IntArray = npt.NDArray[np.int64]
 

@@ -28,11 +28,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.nodes import SignedCounterBank, append
+from trafficdp.measurement.support import Support
 from trafficdp.noise.source import NoiseSource
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.numbering import Numbering, pack, unpack
-from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
 from trafficdp.stream.window import Window
 
 IntArray = npt.NDArray[np.int64]
@@ -174,11 +176,11 @@ class Stream:
         self._grow()
         position = self.bank.counts()[bins, 0] + 1
         which = np.searchsorted(bins, rows["bin"])
-        per_record = signed_nodes_touched(position, self.allowance.arity, self.allowance.heights)
-        touched = rows["count"] * per_record[which]
-        np.add.at(self.touches, rows["vehicle"], touched)
-        for level, name in enumerate(("total", "squares")[: self.bank.levels]):
-            self.bank.append(bins, np.full(len(bins), level), np.add.reduceat(rows[name], order_first))
+        entries = Support(rows["vehicle"], which, len(self.vehicles), len(bins))
+        squares = np.full(len(bins), self.allowance.squares)
+        of = Moments(entries, rows["count"], self.allowance.value_steps, squares)
+        values = np.stack([rows["total"], rows["squares"]])
+        self.touches = append(self.bank, bins, of, values, self.touches, self.allowance.epsilon)
         self.bank.draw(noise)
         np.add.at(self.records, rows["bin"], rows["count"])
         self._count_vehicles(rows["bin"], rows["vehicle"])

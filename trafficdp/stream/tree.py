@@ -40,6 +40,27 @@ IntArray = npt.NDArray[np.int64]
 ARITIES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 21, 25)
 
 
+def bit_length(number: IntArray | int) -> IntArray:
+    """Return lv(n) = floor(log2 n) + 1, exactly, for whole numbers n >= 1 (0 for 0); any shape."""
+    left = np.asarray(number, dtype=np.int64).copy()
+    length = np.zeros(left.shape, dtype=np.int64)
+    for shift in (32, 16, 8, 4, 2, 1):
+        beyond = left >> shift > 0
+        length += np.where(beyond, shift, 0)
+        left = np.where(beyond, left >> shift, left)
+    return length + (left > 0)
+
+
+def nodes_touched(position: IntArray, heights: int) -> IntArray:
+    """Return how many nodes of a stream of 2^heights - 1 elements hold the element at 1-based ``position``.
+
+    The zeros among the ``heights`` lowest bits of position - 1: at most ``heights``, as for position 1.
+    """
+    before = np.asarray(position, dtype=np.int64) - 1
+    bits = (before[..., None] >> np.arange(heights)) & 1
+    return np.asarray(heights - bits.sum(axis=-1), dtype=np.int64)
+
+
 class TreeKind(StrEnum):
     """How a running sum is put together from nodes; see the module."""
 

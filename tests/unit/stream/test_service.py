@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import FATES, Batch, Stream
-from trafficdp.stream.signed_counter import signed_nodes_touched
 
 S = 10
 

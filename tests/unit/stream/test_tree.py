@@ -5,8 +5,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.stream.counter import bit_length, nodes_touched
-from trafficdp.stream.tree import BINARY, Tree, TreeKind, best_tree, mean_error
+from trafficdp.stream.tree import BINARY, Tree, TreeKind, best_tree, bit_length, mean_error, nodes_touched
 
 TREES = [Tree(k, TreeKind.PLAIN) for k in (2, 3, 4, 7)]
 TREES += [Tree(k, TreeKind.AVERAGED) for k in (2, 3, 5)]
@@ -120,3 +119,9 @@ def test_heights_may_have_noise_of_their_own_unless_they_are_averaged():
     np.testing.assert_allclose(path.var(axis=0), expected, rtol=0.06)
     with pytest.raises(UsageError, match="not averaged"):
         Tree(3, TreeKind.AVERAGED).path(at, 13, scales, SimulatedNoise(1))
+
+
+def test_bit_lengths_are_the_golden_ones():
+    assert bit_length(np.array([1, 7, 8, 1000, 1024])).tolist() == [1, 3, 4, 10, 11]
+    assert bit_length(0) == 0
+    assert bit_length(2**40) == 41

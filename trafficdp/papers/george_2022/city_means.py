@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
+from trafficdp.measurement.nodes import SignedCounterBank, signed_nodes_touched
 from trafficdp.mechanisms.laplace.integer_laplace import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.withhold import WithholdRelease, level_size
 from trafficdp.privacy.loss import loss_upper_bound, to_pico
-from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -34,8 +34,7 @@ from trafficdp._validate import in_range, integer_between, positive
 from trafficdp.mechanisms.laplace.integer_laplace import choice_scale, laplace_scale
 from trafficdp.papers.george_2022.withhold import level_size
 from trafficdp.privacy.loss import PICO, PureDP
-from trafficdp.stream.counter import bit_length
-from trafficdp.stream.tree import BINARY, Tree
+from trafficdp.stream.tree import BINARY, Tree, bit_length
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

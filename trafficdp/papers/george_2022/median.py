@@ -22,7 +22,7 @@ import numpy.typing as npt
 from trafficdp.bounding.interval import Partition
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
-from trafficdp.stream.counter import bit_length
+from trafficdp.stream.tree import bit_length
 
 IntArray = npt.NDArray[np.int64]
 

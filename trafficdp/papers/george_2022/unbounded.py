@@ -21,8 +21,7 @@ from trafficdp.papers.george_2022.doubling import relabelled
 from trafficdp.papers.george_2022.levelled import means_with_noise
 from trafficdp.papers.george_2022.levels import last_level, prior_plan
 from trafficdp.papers.george_2022.withhold import level_size
-from trafficdp.stream.counter import bit_length
-from trafficdp.stream.tree import Tree
+from trafficdp.stream.tree import Tree, bit_length
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

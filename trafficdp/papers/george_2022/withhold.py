@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.stream.counter import bit_length
+from trafficdp.stream.tree import bit_length
 
 IntArray = npt.NDArray[np.int64]
 

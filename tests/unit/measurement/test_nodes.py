@@ -1,11 +1,16 @@
 """The bank of running sums with signed digits: the same promises, less noise."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import AllocationError, UsageError
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.nodes import SignedCounterBank, append, exact_price, signed_nodes_touched
+from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.stream.signed_counter import SignedCounterBank, signed_nodes_touched
+from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.tree import Tree, TreeKind
 
 ZERO = np.array([0])
@@ -113,3 +118,40 @@ def test_a_release_draws_exact_noise():
 def test_what_does_not_fit_is_refused(make):
     with pytest.raises(UsageError):
         make()
+
+
+def town(count, steps=10, second=True):
+    """Two vehicles in two bins: entries (bin 0: both, bin 1: the second)."""
+    entries = Support(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, 2)
+    return Moments(entries, np.array(count), steps, np.array([second, second]))
+
+
+def test_what_is_appended_is_clamped_and_paid_at_the_scales_of_the_bank():
+    bank = SignedCounterBank(2, 2, 3, 2, np.array([30.0, 300.0]))
+    of = town([2, 1, 1])
+    values = np.array([[10**9, -5, 7], [10**9, 3, 10**9]])
+    touches = append(bank, np.array([0, 1]), of, values, np.zeros(2, dtype=np.int64), PureDP.of("1.9"))
+    # a first element lies in both of its heights' nodes
+    assert touches.tolist() == [4, 4]
+    assert bank.total.reshape(2, 2).tolist() == [[20 + 0, 0], [7, 21]]
+    # records cost 10/30 a node: four touches are 4/3, and the second element's two more are 2
+    with pytest.raises(AllocationError, match="than it was charged"):
+        append(bank, np.array([0, 1]), of, values, touches, PureDP.of("1.9"))
+    assert bank.counts().tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("scales", [(15.0, 300.0), (30.0, 75.0)], ids=["sums", "products"])
+def test_a_bank_with_less_noise_than_the_account_says_draws_nothing(scales):
+    bank = SignedCounterBank(2, 2, 3, 2, np.array(scales))
+    nothing = np.zeros(2, dtype=np.int64)
+    charge = PureDP.of(Fraction(4, 3))
+    with pytest.raises(AllocationError):
+        append(bank, np.array([0, 1]), town([2, 1, 1]), np.zeros((2, 3)), nothing, charge)
+
+
+@pytest.mark.parametrize(("steps", "first", "second"), [(10, 30, 300), (10, 30, 40), (7, 3, 5), (1, 2, 9)])
+def test_the_price_of_a_record_is_the_dearest_of_its_moves(steps, first, second):
+    one, two = Fraction(first), Fraction(second)
+    expected = max(d / one + d * (steps - d) / two for d in range(steps + 1))
+    assert exact_price(steps, one, two) == expected
+    assert exact_price(steps, one) == steps / one

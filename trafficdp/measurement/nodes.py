@@ -1,34 +1,67 @@
-"""Running sums of many streams with signed digits: as ``counter``, with less than half of its noise.
+"""The verb of a stream: sums are appended to nodes whose noise is drawn once, and kept.
 
-The tree of ``tree.TreeKind.SIGNED`` (Andersson, Pagh, Torkamani 2024) for bins x levels at once. With arity k
-odd, h = (k - 1)/2, q_0 = t and q_(j+1) = floor((q_j + h)/k), the noise of the running sum of t elements is
-the sum over heights j of the noises of nodes k q_(j+1) .. q_j - 1, or minus those of nodes
-q_j .. k q_(j+1) - 1. The exact sum itself is one number; a node's value never needs to be known, because
-what lies beyond t cancels.
+Running sums with signed digits (Andersson, Pagh, Torkamani 2024) for bins x levels at once; level 0 is S,
+level 1 is W (``moments``). With arity k odd, h = (k - 1)/2, q_0 = t and q_(j+1) = floor((q_j + h)/k), the
+noise of the running sum of t elements is the sum over heights j of the noises of nodes k q_(j+1) .. q_j - 1,
+or minus those of nodes q_j .. k q_(j+1) - 1. The exact sum itself is one number; a node's value never needs
+to be known, because what lies beyond t cancels.
 
-*Privacy.* All that is ever published is a function of the noisy nodes (values of all used nodes of the
-whole stream, plus their noise), so a vehicle's loss is
-    sum over streams of (sum over its elements of W_e * ``nodes_touched``(t_e)) / eta_s
-as in ``counter``, with ``nodes_touched`` the heights at which the element's node is not the middle child of
-its parent, at most H for streams of up to (k^H - 1)/2 elements. The elements must not depend on what was
-published before (see ``tree``).
+**Theorem.** All that is ever published is a function of the noisy nodes (values of all used nodes of the
+whole stream, plus their noise). An element at position t lies in ``signed_nodes_touched``(t) of them: the
+heights at which its node is not the middle child of its parent, at most H for streams of up to (k^H - 1)/2
+elements. A vehicle with m records in an element changes each of these nodes' pair of noisy sums at a price of
+m p(B, C) (``moments``; B and C the scales of this bank; without a second level K/B). So over the whole stream
+it loses the sum of m touched(t) p: its *touches* times p. The elements must not depend on what was published
+before: nodes whose last elements are yet to come cancel.
+
+The account of touches is kept with the stream: ``append`` brings every vehicle's pair into its set, adds it,
+and ends the stream before anything is drawn if a vehicle's touches cost more, at the scales that this bank
+draws with, than it was charged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.bounding.rank import rank_within
-from trafficdp.errors import UsageError
+from trafficdp.errors import AllocationError, UsageError
+from trafficdp.measurement.moments import Moments
 from trafficdp.noise.source import NoiseSource
-from trafficdp.stream.counter import require_room, stream_rows
+from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+def stream_rows(bin_index: IntArray, level: IntArray, bins: int, levels: int) -> IntArray:
+    """Return the row, bin * levels + level, of every element's stream in a bank of ``bins`` x ``levels``.
+
+    Raises UsageError for bins or levels out of range.
+    """
+    bin_of, level_of = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
+    inside = (bin_of >= 0) & (bin_of < bins) & (level_of >= 0) & (level_of < levels)
+    if not bool(np.all(inside)):
+        raise UsageError(
+            "an element is in no stream of the bank", expected=f"bins below {bins} and levels below {levels}"
+        )
+    return bin_of * levels + level_of
+
+
+def require_room(elements: int, most: int) -> None:
+    """Raise UsageError when a stream would hold more ``elements`` than the ``most`` it can."""
+    if elements > most:
+        raise UsageError(
+            "a stream is full",
+            got=f"{elements} elements",
+            expected=f"at most {most}",
+            todo="suppress elements past room(), or declare a longer stream",
+        )
 
 
 def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:
@@ -36,6 +69,49 @@ def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArr
     before = np.asarray(position, dtype=np.int64)[..., None] - 1
     child = before // np.power(np.int64(arity), np.arange(heights)) % arity
     return np.asarray((child != (arity - 1) // 2).sum(axis=-1), dtype=np.int64)
+
+
+def append(
+    bank: SignedCounterBank,
+    bins: IntArray,
+    of: Moments,
+    values: npt.NDArray[Any],
+    touches: IntArray,
+    charge: PureDP,
+) -> IntArray:
+    """Append one element to each of ``bins`` (B,), rising: the sums over vehicles of ``values`` in ``of``.
+
+    ``values`` (2, E) are S and W of its entries, whose coordinates are places in ``bins``; a bank of one
+    level takes S alone. ``touches`` (users,) is what every vehicle has touched so far. Returns the new
+    touches; raises AllocationError where they cost more than ``charge``, from counts and scales alone, and
+    then nothing was appended.
+    """
+    position = bank.counts()[bins, 0] + 1
+    per_record = signed_nodes_touched(position, bank.arity, bank.heights)
+    touches = touches.copy()
+    np.add.at(touches, of.support.user, of.count * per_record[of.support.coordinate])
+    scales = np.unique(bank.scale.reshape(bank.bins, bank.levels)[bins], axis=0)
+    price = max(
+        (exact_price(of.steps, *map(Fraction, pair)) for pair in scales.tolist()), default=Fraction(0)
+    )
+    if int(touches.max(initial=0)) * price > charge.epsilon:
+        raise AllocationError(
+            "a stream's records would cost a vehicle more than it was charged",
+            todo="report it: the stream's account and the noise of its nodes disagree",
+        )
+    sums = of.sums(values).reshape(2, len(bins))
+    for level in range(bank.levels):
+        bank.append(bins, np.full(len(bins), level), sums[level])
+    return touches
+
+
+def exact_price(steps: int, first: Fraction, second: Fraction | None = None) -> Fraction:
+    """Return p(B, C) of ``moments``, exactly: what one record costs in one node; K/B without a second sum."""
+    if second is None:
+        return steps / first
+    top = (steps + second / first) / 2
+    near = {min(steps, int(top)), min(steps, int(top) + 1)}
+    return max(d / first + d * (steps - d) / second for d in near)
 
 
 class SignedCounterBank:
