@@ -79,11 +79,11 @@ def test_the_page_carries_the_published_numbers(rush_hours):
 
 
 def test_counts_are_on_the_page_only_when_they_are_public(city, calendar):
-    assert not {"vehicles_0", "fixes_0"} & columns_of(page_of(city)).keys()
+    assert not {"vehicles_0", "records_0"} & columns_of(page_of(city)).keys()
     columns = columns_of(page_of(calendar))
     rows = calendar.slot == np.unique(calendar.slot)[1]
     np.testing.assert_array_equal(columns["vehicles_1"], calendar.vehicles[rows])
-    np.testing.assert_array_equal(columns["fixes_1"], calendar.records[rows])
+    np.testing.assert_array_equal(columns["records_1"], calendar.records[rows])
 
 
 def test_a_withheld_cell_is_said_to_be_in_the_legend(city):
