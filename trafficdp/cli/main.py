@@ -46,6 +46,7 @@ _DISK = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, err
 
 COMMANDS = {
     "init": "Write a commented configuration; make store and key.",
+    "suggest": "Print a [[source]] for files that you have.",
     "ingest": "Read files into the store, all or none.",
     "status": "Show what the store holds and what is spent.",
     "plan": "Show what a release would cost and say. It is free.",

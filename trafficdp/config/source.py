@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import re
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
 from trafficdp.config.reading import exact_number
-from trafficdp.model.source import FORMATS, SourceDeclaration, UnitPeriod
+from trafficdp.model.source import FORMATS, Dialect, SourceDeclaration, UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.ledger import canonical
 
@@ -59,6 +60,22 @@ def _apart(units: tuple[UnitPeriod, ...]) -> tuple[UnitPeriod, ...]:
                 todo="end the earlier period the day before the later one begins (both days count)",
             )
     return units
+
+
+def _mark(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) == 1 and value not in "\r\n" else None
+
+
+def _maybe_mark(value: object) -> str | None:
+    return "" if value == "" else _mark(value)
+
+
+def _encoding(value: object) -> str | None:
+    try:
+        known = isinstance(value, str) and codecs.lookup(value)._is_text_encoding
+    except LookupError:
+        return None
+    return str(value).lower() if known else None
 
 
 class Columns(t.Table):
@@ -118,6 +135,14 @@ class Source(t.Table):
         Fraction, t.number("a share of rows from 0 to 1, such as 0.9", lambda share: 0 <= share <= 1)
     ] = Fraction(0)
 
+    delimiter: Annotated[str, t.Reads(_mark, 'what separates fields, such as ";" or "\\t"')] = ","
+    quote: Annotated[str, t.Reads(_maybe_mark, 'what surrounds text, such as "\'"; "" for nothing')] = '"'
+    decimal: Annotated[str, t.Reads(_mark, 'the decimal mark of numbers, "." or ","')] = "."
+    thousands: Annotated[str, t.Reads(_maybe_mark, 'what groups digits, such as "."; "" for nothing')] = ""
+    encoding: Annotated[str, t.Reads(_encoding, 'an encoding such as "utf-8", "cp1252" or "utf-16"')] = (
+        "utf-8"
+    )
+
     def declaration(self) -> SourceDeclaration:
         """Return the source as readers know it; raise Refused for keys that do not go together."""
         offsets = {*re.findall(r"%(.)", self.time_format)}
@@ -131,7 +156,15 @@ class Source(t.Table):
         if self.units is None and self.format not in UNIT_BY_SPECIFICATION:
             raise t.Refused("speed_unit", what=t.MISSING)
         units = self.units or (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
-        return SourceDeclaration(**(dict(self) | {"units": units, "columns": self._columns()}))
+        own = dict(self) | {"units": units, "columns": self._columns()}
+        dialect = Dialect(**{each.name: own.pop(each.name) for each in fields(Dialect)})
+        if dialect.decimal == dialect.thousands or dialect.delimiter in (dialect.quote, ""):
+            raise t.Refused(
+                "decimal" if dialect.decimal == dialect.thousands else "delimiter",
+                expected="another mark for each",
+                got=f"{dialect.decimal} {dialect.thousands} {dialect.delimiter} {dialect.quote}",
+            )
+        return SourceDeclaration(**own, dialect=dialect)
 
     def _columns(self) -> dict[str, str]:
         free = self.format in ("csv", "parquet")
@@ -179,7 +212,8 @@ def declaration_json(source: SourceDeclaration) -> str:
         for each in sorted(source.units, key=_start)
     ]
     sentinels = [_plain(value) for value in sorted(set(source.sentinels))]
-    return canonical(facts | {"units": units, "columns": dict(source.columns), "sentinels": sentinels})
+    own = {"columns": dict(source.columns), "sentinels": sentinels, "dialect": asdict(source.dialect)}
+    return canonical(facts | own | {"units": units})
 
 
 def _plain(value: Decimal) -> str:

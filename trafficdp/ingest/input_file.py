@@ -34,22 +34,45 @@ LARGEST_DOCUMENT = 64 << 20
 
 
 class Utf8Stream(io.RawIOBase):
-    """Bytes of ``source`` as they are, checked on the way: reading raises UnicodeDecodeError unless UTF-8."""
+    """Text of ``source`` in UTF-8; reading raises UnicodeDecodeError unless it is written in ``encoding``.
 
-    def __init__(self, source: BinaryIO) -> None:
+    A byte-order mark at the beginning says more than ``encoding``, and is left out.
+    """
+
+    def __init__(self, source: BinaryIO, encoding: str = "utf-8") -> None:
         super().__init__()
-        self._source = source
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._source, self._encoding = source, encoding
+        self._decoder: codecs.IncrementalDecoder | None = None
 
     def readable(self) -> bool:
         """Return True."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, none at the end."""
-        chunk = self._source.read(size)
-        self._decoder.decode(chunk, final=size != 0 and not chunk)
-        return chunk
+        """Return up to about ``size`` bytes, none at the end."""
+        while True:
+            chunk = self._source.read(size)
+            if self._decoder is None:
+                self._decoder = codecs.getincrementaldecoder(self._marked(chunk) or self._encoding)()
+            text = self._decoder.decode(chunk, final=size != 0 and not chunk)
+            # what is read may end within a character
+            if text or not chunk or size == 0:
+                return text.encode()
+
+    def first_line(self, most: int) -> str | None:
+        """Return the first line, without its end, or ``most`` bytes of it; None where there is nothing."""
+        found = b""
+        while b"\n" not in found and len(found) < most:
+            more = self.read(1 << 16)
+            if not more:
+                break
+            found += more
+        return found[:most].decode(errors="ignore").splitlines()[0] if found else None
+
+    @staticmethod
+    def _marked(start: bytes) -> str | None:
+        marks = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+        return next((name for mark, name in marks.items() if start.startswith(mark)), None)
 
 
 class _Unpacked(io.RawIOBase):
@@ -177,7 +200,7 @@ class InputFile:
         try:
             return self.content().decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise self.not_utf8() from None
+            raise self.not_text() from None
 
     def tell_progress(self, position: int | None = None) -> None:
         """Report how far reading got: ``position`` in bytes, else that of the open file."""
@@ -193,8 +216,10 @@ class InputFile:
         """Return the error for a file that the system does not let us read."""
         return DataError(f"cannot read {self.path.name}", got=getattr(error, "strerror", None) or "an error")
 
-    def not_utf8(self) -> DataError:
-        """Return the error for text in another encoding."""
+    def not_text(self, encoding: str = "utf-8") -> DataError:
+        """Return the error for what is not text in ``encoding``."""
+        other = "cp1252" if encoding == "utf-8" else "utf-8"
         return DataError(
-            f"{self.name} is not text in UTF-8", todo="convert it to UTF-8, or declare its true format"
+            f"{self.name} is not text in {encoding.upper()}",
+            todo=f'declare how it is written, such as encoding = "{other}", or its true format',
         )

@@ -24,6 +24,22 @@ class UnitPeriod:
 
 
 @dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV file is written: the usual form, unless it is declared otherwise.
+
+    ``delimiter`` separates fields, ``quote`` surrounds those that hold one. ``decimal`` is the decimal point
+    of numbers, ``thousands`` what groups their digits ("" for nothing). ``encoding`` is a name that Python
+    knows; a byte-order mark is read whatever it says.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
 class SourceDeclaration:
     """One source of records and how to read it.
 
@@ -34,7 +50,7 @@ class SourceDeclaration:
     no offset. ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is
     "reject" or "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal
     vehicle identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0
-    to 1) is kept is refused, where the relation allows that.
+    to 1) is kept is refused, where the relation allows that. ``dialect`` is how CSV files are written.
     """
 
     name: str
@@ -48,3 +64,4 @@ class SourceDeclaration:
     missing_speed: str = "reject"
     namespace: str = ""
     min_kept: Fraction = Fraction(0)
+    dialect: Dialect = Dialect()

@@ -27,6 +27,7 @@ def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal
         "sentinels": ["113.9952", "255"],
         "missing_speed": "derive",
         "namespace": "city",
+        "dialect": {"delimiter": ",", "quote": '"', "decimal": ".", "thousands": "", "encoding": "utf-8"},
     }
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +13,7 @@ import pyarrow.csv
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Utf8Stream
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model.source import Dialect, SourceDeclaration
 
 _BLOCK_BYTES = 2 << 20
 """Arrow reads up to 32 blocks ahead, so small blocks keep memory low and the progress bar honest."""
@@ -22,18 +23,19 @@ _HEADER_BYTES = 1 << 20
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; columns are named by ``source.columns``.
 
-    Raises DataError when the file has no rows, is not UTF-8 text, or lacks a declared column, ConfigError
-    when the source does not declare the columns.
+    Raises DataError when the file has no rows, is not text in the declared encoding, or lacks a declared
+    column, ConfigError when the source does not declare the columns.
     """
     columns = declared_columns(source, ("vehicle", "time", "latitude", "longitude"))
-    for table, malformed in read_columns(file, list(columns.values())):
+    dialect = source.dialect
+    for table, malformed in read_columns(file, list(columns.values()), dialect=dialect):
         yield Records.from_text(
             TextColumns(
                 vehicle=column(table, columns["vehicle"]),
                 time=column(table, columns["time"]),
-                latitude=column(table, columns["latitude"]),
-                longitude=column(table, columns["longitude"]),
-                speed=column(table, columns["speed"]) if "speed" in columns else None,
+                latitude=plain_numbers(column(table, columns["latitude"]), dialect),
+                longitude=plain_numbers(column(table, columns["longitude"]), dialect),
+                speed=plain_numbers(column(table, columns["speed"]), dialect) if "speed" in columns else None,
             ),
             time_format=source.time_format,
             time_zone=source.time_zone,
@@ -58,14 +60,30 @@ def declared_columns(source: SourceDeclaration, required: Sequence[str]) -> dict
     return {name: source.columns[name] for name in (*required, "speed") if name in source.columns}
 
 
+def plain_numbers(text: pa.Array, dialect: Dialect) -> pa.Array:
+    """Return numbers as they are written here: without ``thousands``, with a point.
+
+    A point where the decimal mark is another becomes an unreadable number: nobody can say what it means.
+    """
+    if dialect.thousands:
+        text = pa.compute.replace_substring(text, dialect.thousands, "")
+    if dialect.decimal != ".":
+        text = pa.compute.replace_substring(text, ".", "?")
+        text = pa.compute.replace_substring(text, dialect.decimal, ".")
+    return text
+
+
 def read_columns(
-    file: InputFile, required: Sequence[str], optional: Sequence[str] = ()
+    file: InputFile,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    dialect: Dialect = Dialect(),  # noqa: B008  # frozen
 ) -> Iterator[tuple[pa.Table, int]]:
     """Yield blocks of the named columns as text, with the number of rows that had too many or few fields.
 
     Optional columns are left out where the header has none of that name.
     """
-    found = header(file)
+    found = header(file, dialect)
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     check_columns(file, required, found, optional)
     malformed = 0
@@ -80,9 +98,14 @@ def read_columns(
     with file.open() as stream:
         try:
             with pyarrow.csv.open_csv(
-                Utf8Stream(stream),
+                Utf8Stream(stream, dialect.encoding),
                 read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
-                parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=dialect.delimiter,
+                    quote_char=dialect.quote or False,
+                    newlines_in_values=True,
+                    invalid_row_handler=skip,
+                ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
                 ),
@@ -92,7 +115,7 @@ def read_columns(
                     rows, told = rows + batch.num_rows, malformed
                     file.tell_progress()
         except UnicodeDecodeError:
-            raise file.not_utf8() from None
+            raise file.not_text(dialect.encoding) from None
         except pa.ArrowException as error:
             if "Empty CSV file" in str(error):
                 raise no_rows from None
@@ -101,7 +124,7 @@ def read_columns(
             raise DataError(
                 f"{file.name} cannot be read as CSV",
                 got=f"a row longer than {_BLOCK_BYTES >> 20} MiB" if long else None,
-                expected="rows of comma-separated fields",
+                expected=f"rows of fields separated by {dialect.delimiter!r}",
                 todo="look for a quotation mark that is not closed" if long else None,
             ) from None
     if rows == 0 and malformed:
@@ -115,18 +138,17 @@ def read_columns(
         yield pa.table({name: pa.array([], pa.string()) for name in wanted}), malformed - told
 
 
-def header(file: InputFile) -> list[str]:
+def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa: B008  # frozen
     """Return the column names in the first line, without a byte-order mark."""
     with file.open() as stream:
-        line = stream.readline(_HEADER_BYTES)
-    if not line:
+        try:
+            line = Utf8Stream(stream, dialect.encoding).first_line(_HEADER_BYTES)
+        except UnicodeError:
+            raise file.not_text(dialect.encoding) from None
+    if line is None:
         raise DataError(f"{file.name} is empty", got="0 bytes after unpacking")
     try:
-        text = line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise file.not_utf8() from None
-    try:
-        names = next(csv.reader([text.rstrip("\r\n").split("\r")[0]]), [])
+        names = next(csv.reader([line], delimiter=dialect.delimiter), [])
     except csv.Error:
         names = []
     if not any(names) or any("\x00" in name for name in names):
@@ -143,7 +165,7 @@ def check_columns(
         raise DataError(
             f"{file.name} lacks the column{'s'[: len(missing) > 1]} " + ", ".join(missing),
             got=_names(found),
-            todo="set columns in the source's declaration to the names in the file",
+            todo=_separated(found) or "set columns in the source's declaration to the names in the file",
         )
     repeated = sorted({name for name in (*required, *optional) if found.count(name) > 1})
     if repeated:
@@ -159,10 +181,18 @@ def _names(found: Sequence[str]) -> str:
     """Return the names for a message; a first line that holds values instead is not repeated."""
     if any(re.match(r"\s*[-+.]?\d", name) for name in found):
         return "a first line that holds values, not names"
-    if len(found) == 1 and re.search(r"[;\t|]", found[0]):
-        return "one column only (is the file separated by something else than commas?)"
+    if _separated(found):
+        return "one column only"
     shown = [name[:40] for name in found if name.isprintable() and name][:40]
     return "the columns " + ", ".join(shown)
+
+
+def _separated(found: Sequence[str]) -> str | None:
+    """Return what to declare where the header is one name that holds another separator."""
+    other = re.search(r"[;\t|,]", found[0]) if len(found) == 1 else None
+    if other is None:
+        return None
+    return f"write delimiter = {json.dumps(other.group())} into the source's declaration"
 
 
 def column(table: pa.Table, name: str) -> pa.Array:

@@ -29,12 +29,12 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     latitude = source.columns.get("latitude", "vehicle.position.latitude")
     longitude = source.columns.get("longitude", "vehicle.position.longitude")
     speed = source.columns.get("speed", "vehicle.position.speed")
-    found = header(file)
+    found = header(file, source.dialect)
     for names in (vehicle, time):
         if not set(names) & set(found):
             check_columns(file, names[:1], found)
     required = [latitude, longitude] if source.missing_speed == "derive" else [latitude, longitude, speed]
-    for table, malformed in read_columns(file, required, (*vehicle, *time, speed)):
+    for table, malformed in read_columns(file, required, (*vehicle, *time, speed), source.dialect):
         yield Records.from_text(
             TextColumns(
                 vehicle=coalesce_columns(table, vehicle),

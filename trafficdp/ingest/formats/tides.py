@@ -46,7 +46,7 @@ def _read_table(file: InputFile, source: SourceDeclaration) -> Iterator[Records]
     speed = columns["speed"]
     if source.missing_speed != "derive":
         required.append(speed)
-    for table, malformed in read_columns(file, required, (speed,)):
+    for table, malformed in read_columns(file, required, (speed,), source.dialect):
         yield Records.from_text(
             TextColumns(
                 vehicle=coalesce_columns(table, [columns["vehicle"]]),

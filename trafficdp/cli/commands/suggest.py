@@ -1,0 +1,32 @@
+"""`trafficdp suggest`: a commented [[source]] for files that one has, from their headers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trafficdp.cli.words.settings import Settings
+from trafficdp.ingest import suggest as declarations
+from trafficdp.ingest.input_file import InputFile
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to look at; nothing is written.")]
+
+
+def suggest(context: typer.Context, files: Files) -> None:
+    """Print what to write into the configuration for these files; CHOOSE stands where only you know."""
+    settings: Settings = context.obj
+    found: dict[str, dict[str, object]] = {}
+    for path in files:
+        file = InputFile(path)
+        name = path.name.split(".")[0].strip() or "source"
+        pattern = "*" + path.name[len(path.name.split(".")[0]) :]
+        suggestion = declarations.suggest(file)
+        text = declarations.in_toml(suggestion, name, pattern)
+        if text in {each["toml"] for each in found.values()}:
+            continue
+        found[str(path)] = {**asdict(suggestion), "toml": text}
+        settings.output.say(text)
+    settings.output.result({"sources": found})

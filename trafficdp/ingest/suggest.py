@@ -1,0 +1,172 @@
+"""What a file seems to be, from its name, its header and how its first rows are written.
+
+For the curator's eyes: names of columns are repeated, values are not. Where only a person can know (the unit
+of speeds, the zone of clocks), the answer is None and the declaration says CHOOSE.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow.parquet
+
+from trafficdp.errors import DataError
+from trafficdp.ingest.input_file import InputFile, Utf8Stream
+from trafficdp.model.source import Dialect
+
+START = 1 << 16
+ROWS = 100
+NAMES = {
+    "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
+    r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?|id",
+    "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|fecha|hora|heure|horodatage|observed|"
+    r"recorded|gps)([ _.-]?(at|time|utc|stamp))?|ts",
+    "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
+    "longitude": r"lon(gitude)?|lng|l[aä]nge(ngrad)?|longitud|x",
+    "speed": r"(gps[ _.-]?)?(speed|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
+    r"([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
+}
+"""What columns are called: the whole name, in any case."""
+UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
+ENCODINGS = ("utf-8", "cp1252")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A declaration as far as a file tells it; None where a person must choose."""
+
+    format: str
+    dialect: Dialect
+    columns: dict[str, str | None]
+    header: tuple[str, ...]
+    time_format: str | None
+    offset: bool
+    speed_unit: str | None
+
+
+def suggest(file: InputFile) -> Suggestion:
+    """Return what ``file`` seems to be. Raises DataError for one that is neither table nor known by name."""
+    name = file.name.lower().removesuffix(".gz")
+    if name.endswith(".pb"):
+        return Suggestion("gtfs_rt", Dialect(), {}, (), "iso8601", offset=True, speed_unit="m/s")
+    if name.endswith((".json", ".jsonl", ".ndjson")):
+        raise DataError(
+            f"{file.name} holds JSON",
+            expected="a table with columns",
+            todo='declare it by hand: format = "mds" or "iudx"',
+        )
+    if name.endswith(".parquet"):
+        try:
+            schema = pyarrow.parquet.read_schema(file.path)
+        except (pyarrow.ArrowException, OSError):
+            raise DataError(f"{file.name} cannot be read as Parquet") from None
+        return _of_columns("parquet", Dialect(), schema.names, [])
+    return _of_csv(file)
+
+
+def _of_csv(file: InputFile) -> Suggestion:
+    encoding, text = _decoded(file)
+    lines = text.splitlines()
+    # the last line may be cut off
+    lines = lines[: max(len(lines) - 1, 1)][: ROWS + 1]
+    if not lines:
+        raise DataError(f"{file.name} is empty", got="no first line")
+    delimiter = max(",;\t|", key=lines[0].count)
+    names, *rows = csv.reader(lines, delimiter=delimiter)
+    numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
+    comma = delimiter != "," and any(re.fullmatch(r"[-+]?[\d. ']*,\d+", each) for each in numbers)
+    grouped = comma and any(re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?", each) for each in numbers)
+    dialect = Dialect(
+        delimiter=delimiter,
+        decimal="," if comma else ".",
+        thousands="." if grouped else "",
+        encoding=encoding,
+    )
+    return _of_columns("csv", dialect, names, rows)
+
+
+def _decoded(file: InputFile) -> tuple[str, str]:
+    """The encoding and the beginning of a file; the last of ENCODINGS fits whatever the others do not."""
+    for encoding in ENCODINGS:
+        with file.open() as stream:
+            try:
+                text = Utf8Stream(stream, encoding).read(START).decode()
+            except UnicodeError:
+                continue
+            return encoding, text
+    raise file.not_text(ENCODINGS[-1])
+
+
+def _of_columns(
+    kind: str, dialect: Dialect, header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Suggestion:
+    columns: dict[str, str | None] = {}
+    for ours, pattern in NAMES.items():
+        fits = (name for name in header if re.fullmatch(pattern, name.strip(), re.IGNORECASE))
+        columns[ours] = next((name for name in fits if name not in columns.values()), None)
+    speed, time = columns["speed"], columns["time"]
+    unit = next(
+        (unit for unit, pattern in UNITS.items() if speed and re.search(pattern, speed, re.IGNORECASE)), None
+    )
+    at = None if time is None else list(header).index(time)
+    times = [row[at] for row in rows if at is not None and len(row) > at and row[at]]
+    form, offset = _time_format(times) if kind == "csv" else ("iso8601", True)
+    return Suggestion(kind, dialect, columns, tuple(header), form, offset, unit)
+
+
+def _time_format(times: Sequence[str]) -> tuple[str | None, bool]:
+    """How instants are written, and whether they bear an offset."""
+    for form, pattern in (("epoch_s", r"\d{9,10}(\.\d+)?"), ("epoch_ms", r"\d{12,13}")):
+        if times and all(re.fullmatch(pattern, each) for each in times):
+            return form, True
+    if times and all(re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", each) for each in times):
+        return "iso8601", all(re.search(r"(Z|[+-]\d\d:?\d\d)$", each) for each in times)
+    found = itertools.product(("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"), (" %H:%M:%S", " %H:%M"))
+    fits = [day + clock for day, clock in found if times and all(_fits(each, day + clock) for each in times)]
+    # 03/04/2026 may be April or March
+    return (fits[0] if len(fits) == 1 else None), False
+
+
+def _fits(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text, form)  # only whether it fits
+    except ValueError:
+        return False
+    return True
+
+
+def in_toml(found: Suggestion, name: str, pattern: str) -> str:
+    """Return a commented ``[[source]]`` table; CHOOSE stands where a person must decide."""
+    dialect, usual = found.dialect, Dialect()
+    columns = ", ".join(f"{ours} = {_text(theirs or 'CHOOSE')}" for ours, theirs in found.columns.items())
+    lines = [
+        "[[source]]",
+        f"name = {_text(name)}",
+        f"format = {_text(found.format)}",
+        f"files = [{_text(pattern)}]",
+        *(f"# the columns of the file: {', '.join(found.header)}" for _ in found.header[:1]),
+        *(f"columns = {{ {columns} }}" for _ in found.header[:1]),
+        *(
+            f"{key} = {_text(getattr(dialect, key))}"
+            for key in ("delimiter", "decimal", "thousands", "encoding")
+            if getattr(dialect, key) != getattr(usual, key)
+        ),
+        f"time_format = {_text(found.time_format or 'CHOOSE')}"
+        + ("" if found.time_format else '  # such as "%d/%m/%Y %H:%M:%S"'),
+    ]
+    if not found.offset:
+        lines.append('time_zone = "CHOOSE"  # of the clock that wrote the times, such as "Europe/Berlin"')
+    if found.format != "gtfs_rt":
+        unit = found.speed_unit or "CHOOSE"
+        lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+    return f'"{escaped}"'
