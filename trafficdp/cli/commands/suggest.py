@@ -28,5 +28,6 @@ def suggest(context: typer.Context, files: Files) -> None:
         if text in {each["toml"] for each in found.values()}:
             continue
         found[str(path)] = {**asdict(suggestion), "toml": text}
-        settings.output.say(text)
+        for line in (*text.splitlines(), ""):
+            settings.output.say(line)
     settings.output.result({"sources": found})

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from trafficdp.cli.main import run
 from trafficdp.config.file import load_config
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import csv
@@ -161,3 +162,12 @@ def in_toml_of(folder):
     path = folder / "a.csv"
     path.write_text("vehicle_id,timestamp,lat,lon,speed_mph\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n2\n")
     return in_toml(suggest(InputFile(path)), "a", "*.csv")
+
+
+def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
+    path = tmp_path / "buses.csv"
+    path.write_bytes(GERMAN.encode("cp1252"))
+    assert run(["suggest", str(path)]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == in_toml(suggest(InputFile(path)), "buses", "*.csv").rstrip(
+        "\n"
+    )
