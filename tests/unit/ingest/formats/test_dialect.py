@@ -168,6 +168,5 @@ def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
     path = tmp_path / "buses.csv"
     path.write_bytes(GERMAN.encode("cp1252"))
     assert run(["suggest", str(path)]) == 0
-    assert capsys.readouterr().out.rstrip("\n") == in_toml(suggest(InputFile(path)), "buses", "*.csv").rstrip(
-        "\n"
-    )
+    expected = in_toml(suggest(InputFile(path)), "buses", "*.csv")
+    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
