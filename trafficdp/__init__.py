@@ -15,17 +15,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+    from trafficdp.simulation.city import CityModel
+    from trafficdp.simulation.write import SimulatedFiles, simulate
     from trafficdp.workspace import Workspace
     from trafficdp.workspace import open_workspace as open
 else:
     _HOME = {
+        "CityModel": ("trafficdp.simulation.city", "CityModel"),
         "IngestedFile": ("trafficdp.release.outcomes", "IngestedFile"),
         "Plan": ("trafficdp.release.outcomes", "Plan"),
         "ReleaseSummary": ("trafficdp.release.outcomes", "ReleaseSummary"),
         "ReleasedMap": ("trafficdp.release.outcomes", "ReleasedMap"),
+        "SimulatedFiles": ("trafficdp.simulation.write", "SimulatedFiles"),
         "Status": ("trafficdp.release.outcomes", "Status"),
         "Workspace": ("trafficdp.workspace", "Workspace"),
         "open": ("trafficdp.workspace", "open_workspace"),
+        "simulate": ("trafficdp.simulation.write", "simulate"),
     }
 
     def __getattr__(name: str) -> object:
@@ -37,4 +42,15 @@ else:
         return globals()[name]
 
 
-__all__ = ["IngestedFile", "Plan", "ReleaseSummary", "ReleasedMap", "Status", "Workspace", "open"]
+__all__ = [
+    "CityModel",
+    "IngestedFile",
+    "Plan",
+    "ReleaseSummary",
+    "ReleasedMap",
+    "SimulatedFiles",
+    "Status",
+    "Workspace",
+    "open",
+    "simulate",
+]

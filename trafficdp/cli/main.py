@@ -62,6 +62,7 @@ COMMANDS = {
     "doctor": "Say what of the store is whole; change nothing.",
     "verify": "Recompute a release's losses, hashes and charge.",
     "audit": "Bound a mechanism's epsilon from below by draws.",
+    "simulate": "Make a city of any size, with its truth.",
     "demo": "Make a map from simulated buses, in seconds.",
 }
 """Each is the function of its name in the module of its name, in this folder; in the order of the help."""

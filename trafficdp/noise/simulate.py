@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+Generator = np.random.Generator
+"""What draws: named here, because only this room may name NumPy's."""
 
-def generator(seed: int) -> np.random.Generator:
-    """Return a NumPy generator for simulations and tests."""
+
+def generator(seed: int | tuple[int, ...]) -> Generator:
+    """Return a NumPy generator for simulations and tests; a tuple names one of many independent ones."""
     return np.random.default_rng(seed)
 
 

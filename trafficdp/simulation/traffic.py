@@ -1,0 +1,211 @@
+"""Who drives when, and the records that are sent: one call makes a stretch of the fleet's day.
+
+A vehicle's trips of a day begin where the last one ended, never before it has ended. Within a trip time runs
+on through its blocks: driving, then perhaps standing. A record is sent every so many seconds, so slow places
+get more records, and distance over time agrees with the speeds. Nothing loops over vehicles, trips or
+records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.noise.simulate import Generator, generator
+from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, mean_one
+from trafficdp.simulation.streets import BLOCK, SPREAD, Blocks, Streets
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DAY = 86_400
+SENTINEL = 113.9952
+"""What a broken sensor sends for a speed: 255 mph in m/s."""
+TURNAROUND = 60.0
+"""Seconds at least between two trips of a vehicle."""
+_GPS_METRES = 4.0
+_SLOWEST = 0.3
+"""m/s: nothing that moves is slower."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All vehicles, shape (vehicles,) each: where they live, how much, how fast and how often they send."""
+
+    home: IntArray
+    """Blocks east and north, shape (vehicles, 2)."""
+    trips: FloatArray
+    """Mean number of trips a day."""
+    interval: FloatArray
+    """Seconds between records."""
+    pace: FloatArray
+    """Speed over that of a mean vehicle."""
+    records: FloatArray
+    """About how many records a day are to be expected; sums of it say how large a stretch is."""
+
+    @classmethod
+    def of(cls, streets: Streets, vehicles: int, seed: int) -> Fleet:
+        """Return the fleet of a city; the same arguments give the same.
+
+        Numbers of records are log-normal. A vehicle that sends w times the mean makes sqrt(w) times as
+        many trips as a mean one, and waits 1/sqrt(w) times as long between records.
+        """
+        model, random = streets.model, generator((seed, 2))
+        home = streets.side * (0.5 + SPREAD * random.standard_normal((vehicles, 2)))
+        weight = np.exp(model.fleet_sigma * random.standard_normal(vehicles) - model.fleet_sigma**2 / 2)
+        root, mean_root = np.sqrt(weight), np.exp(-(model.fleet_sigma**2) / 8)
+        rate = 1000 * model.trip_km / model.level / model.interval
+        return cls(
+            home=np.clip(np.rint(home), 0, streets.side).astype(np.int64),
+            trips=model.trips_a_day * root / mean_root,
+            interval=np.clip(model.interval / (root * mean_root), 1.0, 3600.0),
+            pace=mean_one(random.standard_normal(vehicles), model.vehicle_spread),
+            records=np.minimum(model.trips_a_day * weight * rate, DAY),
+        )
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows of a feed, vehicle by vehicle in the order of time, shape (n,) each.
+
+    ``centi`` is the true speed in 0.01 m/s; ``speed`` (m/s, NaN where none was sent) and the position are
+    what is sent. ``counts``: whether a row is one of the records that the truth is taken of, as it is
+    neither flawed nor a repeat. ``late``: whether it arrives with the next day's file.
+    """
+
+    vehicle: IntArray
+    millisecond: IntArray
+    """Of the day."""
+    latitude: FloatArray
+    longitude: FloatArray
+    speed: FloatArray
+    centi: IntArray
+    counts: npt.NDArray[np.bool_]
+    late: npt.NDArray[np.bool_]
+
+
+def records_of(streets: Streets, fleet: Fleet, part: slice, day: int, seed: int) -> Records:
+    """Return what the vehicles of ``part`` (positions in the fleet) send on day number ``day``.
+
+    The same arguments give the same rows; another day, other trips.
+    """
+    random = generator((seed, 3, day, part.start))
+    vehicle, wish, blocks = _trips(streets, fleet, part, random)
+    trips, trip, model = len(vehicle), blocks.trip, streets.model
+    hour = np.minimum(wish // 3600, 23).astype(np.int64)
+    pace = fleet.pace[vehicle] * model.by_hour(hour)
+    speed = np.clip(blocks.speed * pace[trip], _SLOWEST, model.top_speed)
+    drive = BLOCK / speed
+    # one block in two has a stop
+    stop = 2 * blocks.stop * random.standard_exponential(len(trip)) * (random.uniform(size=len(trip)) < 0.5)
+    end = np.cumsum(drive + stop)
+    of_trip = np.bincount(trip, minlength=trips)
+    last = np.cumsum(of_trip)
+    whole = np.concatenate([[0.0], end])
+    before, duration = whole[last - of_trip], whole[last] - whole[last - of_trip]
+    end -= before[trip]
+    begin = whole[:-1] - before[trip]
+    start = _one_after_another(vehicle, wish, duration + TURNAROUND)
+
+    # the j-th record of a trip is sent ``phase + j interval`` seconds after its start
+    interval = fleet.interval[vehicle]
+    phase = interval * random.uniform(size=trips)
+    first = np.ceil((begin - phase[trip]) / interval[trip]).astype(np.int64)
+    after = np.ceil((end - phase[trip]) / interval[trip]).astype(np.int64)
+    np.maximum(first, 0, out=first)
+    number = np.maximum(after - first, 0)
+    block = np.repeat(np.arange(len(trip)), number)
+    step = np.arange(len(block)) + np.repeat(first - (np.cumsum(number) - number), number)
+    of = trip[block]
+    time = phase[of] + step * interval[of]
+    millisecond = ((start[of] + time) * 1000).astype(np.int64)
+    today = np.flatnonzero(millisecond < DAY * 1000)
+    if len(today) < len(block):
+        block, of, time, millisecond = block[today], of[today], time[today], millisecond[today]
+    done = (time - begin[block]) / drive[block]
+    moves = done < 1
+    np.minimum(done, 1, out=done)
+    latitude, longitude = _positions(streets, blocks, block, done, random)
+    sent = speed[block] * mean_one(random.standard_normal(len(block)), model.record_spread)
+    centi = np.where(moves, np.rint(100 * np.minimum(sent, model.top_speed)), 0).astype(np.int64)
+    late = random.uniform(size=part.stop - part.start) < model.late
+    sender = vehicle[of]
+    return _with_flaws(
+        Records(
+            sender, millisecond, latitude, longitude, centi / 100, centi, moves, late[sender - part.start]
+        ),
+        model,
+        random,
+    )
+
+
+def _trips(
+    streets: Streets, fleet: Fleet, part: slice, random: Generator
+) -> tuple[IntArray, FloatArray, Blocks]:
+    """Return vehicle and wished second of the start of every trip of a day, and all their blocks."""
+    model = streets.model
+    number = random.poisson(fleet.trips[part])
+    vehicle = np.repeat(np.arange(part.start, part.stop), number)
+    share = np.concatenate([[0.0], np.cumsum(TRIPS_BY_HOUR)]) / sum(TRIPS_BY_HOUR)
+    second = np.interp(random.uniform(size=len(vehicle)), share, 3600.0 * np.arange(25))
+    # in order within each vehicle; vehicles are in order already
+    wish = np.sort(vehicle * float(DAY) + second) - vehicle * float(DAY)
+    # two normal places differ by 2 / sqrt(pi) deviations, in each of two directions
+    reach = model.trip_km * 1000 / BLOCK / (4 / np.sqrt(np.pi))
+    place = fleet.home[vehicle] + np.rint(reach * random.standard_normal((len(vehicle), 2))).astype(np.int64)
+    end = np.clip(place, 0, streets.side)
+    start = np.roll(end, 1, axis=0)
+    opening = np.ones(len(vehicle), dtype=np.bool_)
+    opening[1:] = vehicle[1:] != vehicle[:-1]
+    start[opening] = fleet.home[vehicle[opening]]
+    return vehicle, wish, streets.ways(start, end, random.uniform(size=len(vehicle)) < 0.5)
+
+
+def _one_after_another(vehicle: IntArray, wish: FloatArray, duration: FloatArray) -> FloatArray:
+    """Return the start of every trip: as wished, or when the vehicle's trip before has ended.
+
+    start_i = max over j <= i of wish_j + (durations of j to i - 1): a running maximum of wish_j minus the sum
+    of the durations before j. A constant a vehicle, larger than any day, keeps vehicles apart.
+    """
+    before = np.cumsum(duration) - duration
+    if not len(before):
+        return wish
+    apart = (vehicle - vehicle[0]) * (before[-1] + duration[-1] + DAY)
+    start: FloatArray = np.maximum.accumulate(wish - before + apart) + before - apart
+    return start
+
+
+def _positions(
+    streets: Streets, blocks: Blocks, block: IntArray, done: FloatArray, random: Generator
+) -> tuple[FloatArray, FloatArray]:
+    east = blocks.east[block] + blocks.step_east[block] * done
+    north = blocks.north[block] + blocks.step_north[block] * done
+    error = _GPS_METRES * random.standard_normal((2, len(block)))
+    return streets.positions(BLOCK * east + error[0], BLOCK * north + error[1])
+
+
+def _with_flaws(records: Records, model: CityModel, random: Generator) -> Records:
+    """Return the rows with the flaws of real feeds: each row has at most one, whatever its speed is."""
+    chance = random.uniform(size=len(records.vehicle))
+    bounds = np.cumsum([model.repeats, model.sentinels, model.missing, model.lost])
+    fate = np.searchsorted(bounds, chance, side="right")
+    lost = fate == 3
+    speed = np.where(fate == 1, SENTINEL, np.where(fate == 2, np.nan, records.speed))
+    latitude = np.where(lost, 0.0, records.latitude)
+    longitude = np.where(lost, 0.0, records.longitude)
+    counts = (fate == 0) | (fate == 4)
+    row = np.repeat(np.arange(len(fate)), np.where(fate == 0, 2, 1))
+    again = np.zeros(len(row), dtype=np.bool_)
+    again[1:] = row[1:] == row[:-1]
+    return Records(
+        records.vehicle[row],
+        records.millisecond[row],
+        latitude[row],
+        longitude[row],
+        speed[row],
+        records.centi[row],
+        counts[row] & ~again,
+        records.late[row],
+    )
