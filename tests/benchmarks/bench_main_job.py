@@ -4,14 +4,14 @@
 
 For every city the same raw files go two ways, each step in fresh processes:
 
-* ``plain``: DuckDB reads the CSV files into a table (load); DuckDB with H3 as a function takes count,
+* ``plain``: DuckDB reads the files into a table (load); DuckDB with H3 as a function takes count,
   distinct vehicles, mean and variance a hexagon from it and writes them as CSV (query);
 * ``trafficdp``: ``ingest`` (cleaning, pseudonyms, unit check, one transaction) and ``release`` (plan,
   ledger, noise, six files, `released.duckdb`).
 
 Time is the best of three processes, after imports; memory is the largest peak of a process, imports
-included, and the plain processes import no more than DuckDB, Arrow and H3. The cities: the
-sample, its buses replicated under new plates; and Austin's four days when TRAFFICDP_REAL_DATA is set.
+included, and the plain processes import no more than DuckDB, Arrow and H3. The cities: simulated ones
+(`trafficdp simulate`), four days in Parquet; and Austin's four days when TRAFFICDP_REAL_DATA is set.
 """
 
 from __future__ import annotations
@@ -36,24 +36,18 @@ import pyarrow as pa
 from h3ronpy.vector import coordinates_to_cells
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "data" / "sample"
 AUSTIN_DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
 REPEATS = 3
-REPLICATE = """
-COPY (
-    SELECT
-        CASE WHEN license_plate = 'NA' THEN 'NA' ELSE license_plate || 'COPY' || copy END AS license_plate,
-        observationDateTime, latitude, longitude, speed
-    FROM read_csv($file, all_varchar = true), range($copies) AS copies(copy)
-) TO '{}' (HEADER, COMPRESSION gzip)
-"""
+SIMULATED_DAYS, ROWS_A_DAY = 4, 110
+"""Of a simulated city, and about how many rows a vehicle of it sends a day."""
 LOAD = """
 CREATE TABLE fixes AS
 SELECT
     "{vehicle}"::VARCHAR AS vehicle, "{time}"::TIMESTAMPTZ AS time,
     "{latitude}"::DOUBLE AS latitude, "{longitude}"::DOUBLE AS longitude, "{speed}"::DOUBLE AS speed
-FROM read_csv($files, all_varchar = true)
+FROM {rows}
 """
+CSV, PARQUET = "read_csv($files, all_varchar = true)", "read_parquet($files)"
 QUERY = """
 COPY (
     SELECT
@@ -101,18 +95,13 @@ def city_of(name: str, path: Path, files: list[Path], rows: int) -> City:
     )
 
 
-def sample_city(folder: Path, rows: int) -> City:
-    """Write the sample city, its buses replicated until there are about ``rows`` rows."""
-    folder.mkdir(parents=True)
-    shutil.copy(SAMPLE / "trafficdp.toml", folder / "city.toml")
-    originals = sorted(SAMPLE.glob("*.csv.gz"))
-    with duckdb.connect(":memory:") as connection:
-        once = sum(_rows(connection, [path]) for path in originals)
-        copies = max(1, round(rows / once))
-        for path in originals:
-            connection.execute(REPLICATE.format(folder / path.name), {"file": str(path), "copies": copies})
-    files = [folder / path.name for path in originals]
-    return city_of("sample city", folder / "city.toml", files, once * copies)
+def simulated_city(folder: Path, rows: int) -> City:
+    """Write a simulated city of about ``rows`` rows, at a resolution that passes."""
+    import trafficdp
+
+    vehicles = max(1, round(rows / SIMULATED_DAYS / ROWS_A_DAY))
+    made = trafficdp.simulate(folder, vehicles=vehicles, days=SIMULATED_DAYS, seed=1, resolution=5)
+    return city_of("simulated city", made.config, list(made.feeds), made.rows)
 
 
 def austin(folder: Path, feeds: Path) -> City:
@@ -123,19 +112,19 @@ def austin(folder: Path, feeds: Path) -> City:
     config.write_text(re.sub(r"(?m)^resolution = 7$", "resolution = 5", text), encoding="utf-8")
     files = [feeds / "capmetro" / f"{day}.csv.gz" for day in AUSTIN_DAYS]
     with duckdb.connect(":memory:") as connection:
-        return city_of("Austin, 4 days", config, files, _rows(connection, files))
+        query = f"SELECT count(*) FROM {CSV}"
+        found = connection.execute(query, {"files": [str(path) for path in files]}).fetchone()
+    return city_of("Austin, 4 days", config, files, 0 if found is None else int(found[0]))
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> int:
-    query = "SELECT count(*) FROM read_csv($files, all_varchar = true)"
-    found = connection.execute(query, {"files": [str(path) for path in files]}).fetchone()
-    return 0 if found is None else int(found[0])
+def _reader(city: City) -> str:
+    return PARQUET if city.files[0].endswith(".parquet") else CSV
 
 
 def load(city: City, folder: Path) -> int:
     """Read the raw files into a table; return its rows."""
     with duckdb.connect(str(folder / "plain.duckdb")) as connection:
-        connection.execute(LOAD.format(**city.columns), {"files": city.files})
+        connection.execute(LOAD.format(rows=_reader(city), **city.columns), {"files": city.files})
         found = connection.execute("SELECT count(*) FROM fixes").fetchone()
     return 0 if found is None else int(found[0])
 
@@ -263,7 +252,7 @@ def main() -> None:
         if feeds:
             _in_new_folder(folder / "austin", lambda place: austin(place, Path(feeds)))
         for rows in options.rows:
-            _in_new_folder(folder / f"sample{rows}", lambda place, rows=rows: sample_city(place, rows))
+            _in_new_folder(folder / f"simulated{rows}", lambda place, rows=rows: simulated_city(place, rows))
 
 
 def _in_new_folder(folder: Path, make: Callable[[Path], City]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import trafficdp
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
+from trafficdp.mechanisms.simulated.trial import simulated_samples
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 
@@ -37,7 +37,7 @@ def accuracy():
 def samples(counts_of, bound_of):
     table = np.random.default_rng(3).integers(0, 5, (12, 9))
     table[4, 4:] = 0
-    return synthetic_samples(counts_of(table), bound_of(64), 3)
+    return simulated_samples(counts_of(table), bound_of(64), 3)
 
 
 def test_bins_of_few_vehicles_are_left_out_with_their_samples(accuracy, samples):

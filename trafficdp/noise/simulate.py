@@ -34,8 +34,3 @@ def bits(random: np.random.Generator, size: int) -> npt.NDArray[np.int64]:
 def uniform_below(random: np.random.Generator, count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return uniform integers in 0..count-1, one for every entry."""
     return random.integers(0, count, dtype=np.int64)
-
-
-def normal(random: np.random.Generator, spread: float, size: int) -> npt.NDArray[np.float64]:
-    """Return ``size`` normal draws of mean 0 and standard deviation ``spread``: values, not noise."""
-    return random.normal(0.0, spread, size)

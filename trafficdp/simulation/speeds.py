@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.binning.cells import centres_of
+from trafficdp.errors import DataError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.noise.simulate import Generator, generator
@@ -123,7 +124,7 @@ class _Places:
     dwell: FloatArray
     """Records a vehicle, as a logarithm; weighted by records, of mean 0 and standard deviation 1."""
     away: FloatArray
-    """From -1 (where most records are) to 1 (farthest)."""
+    """From -1 (in the middle of the records) to 1 (farthest); 0 where places are no H3 cells."""
     records: FloatArray
 
     @classmethod
@@ -132,18 +133,25 @@ class _Places:
         pair = np.unique(of_bin[counts.bin_index] * counts.users + counts.user_index)
         vehicles = np.bincount(pair // max(counts.users, 1), minlength=len(cell)).astype(np.float64)
         records = np.bincount(of_bin, counts.samples_per_bin, len(cell)).astype(np.float64)
-        latitude, longitude = centres_of(cell)
-        # longitudes beside that of one cell, so that no city is cut at the antimeridian
-        east = (longitude - longitude[:1] + 180) % 360 * np.cos(np.radians(latitude))
-        away = np.hypot(_centred(latitude, records), _centred(east, records))
         return cls(
             of_bin=of_bin.astype(np.int64),
             slots=len(np.unique(counts.slot)),
             vehicles=vehicles,
             dwell=_standard(np.log(records / vehicles), records),
-            away=2 * away / max(float(away.max(initial=0.0)), 1e-12) - 1,
+            away=_away(cell, records),
             records=records,
         )
+
+
+def _away(cell: npt.NDArray[np.uint64], records: FloatArray) -> FloatArray:
+    try:
+        latitude, longitude = centres_of(cell)
+    except DataError:
+        return np.zeros(len(cell))
+    # longitudes beside that of one cell, so that no city is cut at the antimeridian
+    east = (longitude - longitude[:1] + 180) % 360 * np.cos(np.radians(latitude))
+    away = np.hypot(_centred(latitude, records), _centred(east, records))
+    return 2 * away / max(float(away.max(initial=0.0)), 1e-12) - 1
 
 
 def _centred(value: FloatArray, weight: FloatArray) -> FloatArray:

@@ -11,8 +11,7 @@ from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.promise import promise
 from trafficdp.mechanisms.registry import PURE_MECHANISMS
-from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import choose as choose_module
@@ -232,7 +231,7 @@ def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
         }
     assert "sensitive" not in inspect.getsource(choose_module)
     # two cities that differ in every value have the same counts, and one choice
-    samples = [synthetic_samples(*city, seed) for seed in (1, 2)]
+    samples = [simulated_samples(*city, seed) for seed in (1, 2)]
     assert bool(np.any(samples[0].value != samples[1].value))
     reasons = {
         choose(one.counts, one.bound, MEAN, PureDP.of(4), tries=SimulatedCities(one.counts, one.bound)).reason

@@ -161,3 +161,12 @@ def test_no_counts_are_no_city_and_no_error():
 def test_numbers_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError):
         truths(**wrong)
+
+
+def test_places_that_are_no_hexagons_have_no_gradient():
+    zones = Counts(
+        np.arange(1, COUNTS.bins + 1, dtype=np.uint64), COUNTS.slot, COUNTS.bin_index, COUNTS.user_index,
+        COUNTS.count, COUNTS.users,
+    )  # fmt: skip
+    usual, level = (truths(name, counts=zones, cities=2) for name in ("usual", "no_gradient"))
+    np.testing.assert_array_equal(usual.total, level.total)

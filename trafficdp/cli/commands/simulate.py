@@ -17,7 +17,7 @@ from trafficdp.simulation.write import simulate as write_city
 def simulate(
     context: typer.Context,
     vehicles: Annotated[
-        int, typer.Option(help="How many vehicles; each sends about 120 records a day.")
+        int, typer.Option(help="How many vehicles; each sends about 110 records a day.")
     ] = 200,
     days: Annotated[int, typer.Option(help="How many days, from 2026-03-02 on.")] = 4,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 1,

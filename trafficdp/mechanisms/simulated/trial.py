@@ -1,7 +1,7 @@
-"""Trying mechanisms on simulated cities: two public models of speeds on the counts of the real one.
+"""Trying mechanisms on simulated cities: two of ``simulation.city``'s models on the counts of the real one.
 
-In one city traffic flows: every bin has a level, every vehicle a habit. In the other, three records of ten
-are of vehicles that stand still. What is reported is the larger error of the two.
+In one hexagons differ as they usually do, in the other four times as much. What is reported is the larger
+error of the two.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
-from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.samples import Samples
+from trafficdp.simulation.city import CityModel, variations
+from trafficdp.simulation.speeds import simulated_records
 
 FloatArray = npt.NDArray[np.float64]
-STANDING = (0.0, 0.3)
+CITIES = ("usual", "four_times_cell_spread")
 SEED = 1
 MOST_BINS = 1_000
 """Of more bins, those of every k-th cell are tried: bins are independent, but for blocks within a cell."""
 ESTIMATES = 2_000
 """So many estimates in all, over bins and runs, where there are few bins."""
+
+
+def simulated_samples(
+    counts: Counts, bound: ContributionBound, seed: int, model: CityModel | None = None
+) -> Samples:
+    """Return speeds of ``model`` (the usual city if None) that depend on ``counts`` and ``seed`` alone."""
+    value = simulated_records(counts, bound, CityModel() if model is None else model, seed=seed)
+    return Samples(counts, value, np.arange(1, counts.users + 1, dtype=np.int64), bound)
 
 
 @dataclass(frozen=True)
@@ -48,15 +57,17 @@ class SimulatedCities:
 
     @cached_property
     def _cities(self) -> list[Samples]:
-        chosen = self.counts.select(self._tried)
-        return [synthetic_samples(chosen, self.bound, self.seed, standing=share) for share in STANDING]
+        return self._made(self.counts.select(self._tried))
+
+    def _made(self, counts: Counts) -> list[Samples]:
+        models = variations()
+        return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
 
     def joint_error(self, mechanism: ZCDPMechanism, statistic: Statistic, rho: float) -> float:
         """Return the same of a mechanism that looks at all bins together: tried on all of them."""
         runs = int(np.clip(ESTIMATES // max(1, self.counts.bins), 3, 50))
         found = []
-        for share in STANDING:
-            samples = synthetic_samples(self.counts, self.bound, self.seed, standing=share)
+        for samples in self._made(self.counts):
             truth, noise = true_statistic(samples, statistic), SimulatedNoise(self.seed)
             errors = [
                 np.abs(mechanism.estimate(samples, statistic, rho, noise) - truth).mean() for _ in range(runs)

@@ -7,7 +7,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
-from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
+from trafficdp.mechanisms.simulated.trial import simulated_samples
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 
@@ -16,7 +16,7 @@ TABLE = [[3, 1, 2, 1, 4], [1, 1, 0, 2, 0], [0, 2, 6, 1, 1]]
 
 @pytest.fixture
 def samples(counts_of, bound_of):
-    return synthetic_samples(counts_of(TABLE), bound_of(64), 3)
+    return simulated_samples(counts_of(TABLE), bound_of(64), 3)
 
 
 def test_the_truth_is_that_of_the_samples(samples):
@@ -58,7 +58,7 @@ def test_runs_must_be_a_number_of_runs(samples):
 
 def test_simulated_speeds_depend_on_the_seed_and_keep_the_counts(counts_of, bound_of):
     counts, bound = counts_of(TABLE), bound_of(64)
-    first, again, other = (synthetic_samples(counts, bound, seed) for seed in (1, 1, 2))
+    first, again, other = (simulated_samples(counts, bound, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.value, again.value)
     assert bool(np.any(first.value != other.value))
     assert first.counts is counts
