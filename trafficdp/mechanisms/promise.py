@@ -71,6 +71,27 @@ def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
     return -(-total // CHARGE_STEP) * CHARGE_STEP
 
 
+def event_of(
+    name: str,
+    statistics: tuple[Statistic, ...],
+    counts: Counts,
+    bound: ContributionBound,
+    steps: Sequence[Priced],
+) -> PrivacyEvent:
+    """Return what is promised of ``steps``: every vehicle's loss is theirs."""
+    return PrivacyEvent(
+        mechanism=name,
+        statistics=statistics,
+        relation=NeighbouringRelation.REPLACE_USER_VALUES,
+        unit="vehicle",
+        bins=counts.bins,
+        sensitivity={},
+        bound=bound,
+        assumptions=ASSUMPTIONS,
+        loss_per_user=loss_of(steps, counts.users),
+    )
+
+
 def require_statistic(name: str, statistic: Statistic, statistics: tuple[Statistic, ...]) -> None:
     """Raise UsageError unless the mechanism ``name`` can estimate ``statistic``."""
     if statistic not in statistics:

@@ -1,0 +1,136 @@
+"""Partial pooling and the flat map: what is paid, what leaks, and that the map is nearer than one number."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.design import Design
+from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.pricing.steps import check_steps
+from trafficdp.privacy.loss import CHARGE_STEP, PICO
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Values
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+BOTH = (MEAN, VARIANCE)
+
+
+def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
+    """A random town: each vehicle in some bins, speeds by cell, or all 0 and U."""
+    rng = np.random.default_rng(seed)
+    bins = cells * slots
+    on = rng.random((bins, users)) < 0.3
+    on[:, 0] = True
+    place, user = np.nonzero(on)
+    count = rng.choice([1, 2, 5, 40], len(user))
+    counts = Counts(
+        np.repeat(np.arange(cells, dtype=np.uint64) + 7, slots),
+        np.tile(np.arange(slots), cells),
+        place.astype(np.int64),
+        user.astype(np.int64),
+        count.astype(np.int64),
+        users,
+    )
+    level = rng.normal(0.25, 0.1, cells).clip(0.05, 0.9)[counts.bin_index // slots]
+    share = rng.choice([0.0, 1.0], len(user)) if extreme else level
+    value = np.rint(share * bound.steps).astype(np.int64)
+    return Contributions(counts, count * value, count * value**2, np.arange(users), bound)
+
+
+def values_of(contributions):
+    return Values(contributions, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "statistics"),
+    [
+        (make, kind, statistics)
+        for make in (CalibratedPooling, CalibratedFlat)
+        for kind in LossKind
+        for statistics in ((MEAN,), BOTH)
+        # a flat variance has no price in rho
+        if (make, kind, statistics) != (CalibratedFlat, LossKind.ZCDP, BOTH)
+    ],
+)
+@pytest.mark.parametrize("slots", [1, 3])
+def test_no_vehicle_is_metered_beyond_its_charge_nor_charged_beyond_the_total(
+    bound_of, kind, statistics, make, slots
+):
+    bound = bound_of(30, step="0.1")
+    for seed in range(4):
+        data = town(bound, seed=seed, slots=slots, extreme=seed % 2 == 1)
+        calibrated = make(statistics, kind, 2 * PICO)
+        steps = calibrated.steps(data.counts, bound)
+        charge = calibrated.event(data.counts, bound).loss_per_user
+        check_steps(steps, charge)
+        assert 2 * PICO - CHARGE_STEP <= int(charge.max()) <= 2 * PICO
+        metered = Metered(SecureNoise(), charge, kind)
+        found = calibrated.estimates(values_of(data), metered, interval_level=0.95, uninformative_above=0.5)
+        assert np.all(metered.spent <= charge)
+        assert int(metered.spent.max()) > 1.5 * PICO
+        for each in statistics:
+            estimate = found[each]
+            assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))
+            assert np.all((estimate.value >= 0) & (estimate.value <= each.largest(bound.upper)))
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_cells_are_told_apart_where_there_is_budget(bound_of, kind):
+    bound = bound_of(30, step="0.1")
+    data = town(bound, users=300, cells=25)
+    counts = data.counts
+    truth = np.bincount(counts.bin_index, data.total, counts.bins) / counts.samples_per_bin * 0.1
+    design = Design(counts, bound, kind, 8 * PICO, variance=False)
+    error = [np.abs(pooled(design, data, SimulatedNoise(s)).mean - truth).mean() for s in range(8)]
+    flat = np.abs(truth.mean() - truth).mean()
+    assert np.mean(error) < 0.6 * flat
+    covered = [
+        np.mean((each.low <= truth) & (truth <= each.high))
+        for each in (pooled(design, data, SimulatedNoise(s)) for s in range(8))
+    ]
+    assert np.mean(covered) > 0.95
+
+
+def test_the_weights_are_what_they_say(bound_of):
+    bound = bound_of(30, step="0.1")
+    design = Design(town(bound).counts, bound, LossKind.PURE, PICO, variance=False)
+    np.testing.assert_allclose(np.bincount(design.row, design.share), 1)
+    weight = np.bincount(design.counts.bin_index, design.share, design.counts.bins)
+    gram = (design.dwell * weight[:, None]).T @ design.dwell
+    np.testing.assert_allclose(gram, np.eye(2) * design.vehicles, atol=1e-6 * design.vehicles)
+    assert sum(design.parts) == PICO
+
+
+def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=300, cells=25).counts
+    errors = [
+        expected_error(Design(counts, bound, LossKind.PURE, int(e * PICO), variance=False)).mean()
+        for e in (0.5, 2, 8, 32)
+    ]
+    assert all(more > less for more, less in itertools.pairwise(errors))
+    assert errors[-1] < flat_error(Design(counts, bound, LossKind.PURE, PICO, variance=False)).mean()
+
+
+def test_facts_come_back(bound_of):
+    for make in (CalibratedPooling, CalibratedFlat):
+        one = make(BOTH, LossKind.PURE, 3 * PICO)
+        assert make.from_facts(one.to_facts()) == one
+        assert make.from_published(one.published_facts(), {}) == one
+
+
+def test_other_statistics_are_refused(bound_of):
+    bound = bound_of(30, step="0.1")
+    with pytest.raises(UsageError, match="means and variances"):
+        CalibratedPooling((Statistic.VEHICLE_MEAN,), LossKind.PURE, PICO).steps(town(bound).counts, bound)
+    nothing = town(bound).counts.select(np.zeros(12, dtype=np.bool_))
+    with pytest.raises(UsageError, match="nothing to pool"):
+        CalibratedPooling((MEAN,), LossKind.PURE, PICO).steps(nothing, bound)

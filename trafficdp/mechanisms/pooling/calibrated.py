@@ -1,0 +1,285 @@
+"""The calibrated mechanisms ``partial_pooling`` and ``flat``: maps that lean on the whole city."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement.measure import Measure, Priced, Step, plain
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.pooling.design import Design
+from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.publish import rounding_bias, status_of
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.release import Estimate
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
+SENSITIVITY = (
+    "a vehicle's whole vector of weighted deviations is clipped to one length, before it is added up"
+)
+DISTRIBUTION = (
+    "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
+)
+INTERVALS = (
+    "calibrated: covers at least 95 % of bins on average on days of Austin that chose none of its constants; "
+    "no theorem holds for a single bin"
+)
+SAMPLERS = {
+    LossKind.PURE: "OpenDP make_laplace (discrete Laplace on integers)",
+    LossKind.ZCDP: "OpenDP make_gaussian (discrete Gaussian on integers)",
+}
+
+
+@dataclass(frozen=True)
+class CalibratedPooling:
+    """Partial pooling (``design``, ``estimates``) of all bins, for ``pico`` 10^-12 of ``loss_kind``."""
+
+    statistics: tuple[Statistic, ...]
+    loss_kind: LossKind
+    pico: int
+
+    kind: ClassVar[str] = "partial_pooling"
+
+    def design(self, counts: Counts, bound: ContributionBound) -> Design:
+        """Return what is asked; raises UsageError for a statistic that is not pooled."""
+        if not set(self.statistics) <= {Statistic.MEAN, Statistic.VARIANCE}:
+            raise UsageError(
+                "partial pooling releases means and variances",
+                got=", ".join(each.value for each in self.statistics),
+                todo="leave the other statistics out, or choose another mechanism for them",
+            )
+        return Design(counts, bound, self.loss_kind, self.pico, Statistic.VARIANCE in self.statistics)
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """Return the askings at their dearest."""
+        return self.design(counts, bound).dearest_steps()
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+        """Return what every vehicle loses at most, by the steps."""
+        return event_of(self.kind, self.statistics, counts, bound, self.steps(counts, bound))
+
+    def estimates(
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
+        contributions = values.contributions
+        counts, bound = contributions.counts, contributions.bound
+        found = pooled(self.design(counts, bound), contributions, measure)
+        errors = self.expected_errors(counts, bound)
+        column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
+        numbers = {Statistic.MEAN: (found.mean, found.low, found.high)}
+        if found.variance is not None:
+            whole = np.full(counts.bins, Statistic.VARIANCE.largest(bound.upper))
+            numbers[Statistic.VARIANCE] = (found.variance, np.zeros(counts.bins), whole)
+        return {
+            each: Estimate(
+                statistic=each,
+                value=numbers[each][0],
+                low=numbers[each][1],
+                high=numbers[each][2],
+                noise_scale=np.full(counts.bins, np.nan),
+                expected_error=errors[each],
+                status=status_of(errors[each], each, bound, uninformative_above),
+                noise=column,
+            )
+            for each in self.statistics
+        }
+
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return what is expected if cities differ as guessed (no worst case), shape (G,) each, from counts.
+
+        Of a variance: U times that of the mean, at most a quarter of its range.
+        """
+        return _errors(expected_error(self.design(counts, bound)), self.statistics, bound)
+
+    def half_widths(
+        self, counts: Counts, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return about 2.2 expected root mean squares: the intervals themselves follow the level found."""
+        errors = self.expected_errors(counts, bound)
+        return {each: 2.2 * np.sqrt(np.pi / 2) * errors[each] for each in self.statistics}
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says."""
+        return Statement(
+            mechanism=self.kind,
+            citation=CITATION,
+            sensitivity=SENSITIVITY,
+            noise_scale=np.full(counts.bins, np.nan),
+            worst_case_bias=statistic.largest(bound.upper),
+            share=None,
+            distribution=DISTRIBUTION,
+            sampler=SAMPLERS[self.loss_kind],
+            interval_basis=INTERVALS,
+            post_processing=POST_PROCESSING[statistic],
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "kind": self.kind,
+            "loss_kind": self.loss_kind.value,
+            "pico": self.pico,
+            "statistics": [each.value for each in self.statistics],
+        }
+
+    published_facts = to_facts
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedPooling:
+        """Return what ``to_facts`` wrote."""
+        statistics = tuple(Statistic(each) for each in facts["statistics"])
+        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedPooling:
+        """Return the same from a manifest: its facts are the whole."""
+        return cls.from_facts(facts)
+
+
+@dataclass(frozen=True)
+class CalibratedFlat:
+    """One private number for the whole city, painted on every bin: the yardstick of every map.
+
+    The mean over all records, from one sum with noise for the vehicle that has most of them.
+    """
+
+    statistics: tuple[Statistic, ...]
+    loss_kind: LossKind
+    pico: int
+
+    kind: ClassVar[str] = "flat"
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """Return the one sum, or both sums where a variance is asked for."""
+        return (self._step(counts, bound),)
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+        """Return what every vehicle loses, by the step."""
+        return event_of(self.kind, self.statistics, counts, bound, self.steps(counts, bound))
+
+    def estimates(
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Measure the city and paint it. An interval of a bin is the whole range: nothing less is proved."""
+        contributions = values.contributions
+        counts, bound = contributions.counts, contributions.bound
+        many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
+        own = [np.bincount(counts.user_index, contributions.total, counts.users)]
+        squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
+        own.append(bound.steps * own[0] - squares)
+        there = counts.bins_per_user > 0
+        given = np.stack(own)[:, there] if self._paired else own[0][there]
+        noisy = measure.measure(self._step(counts, bound), given).astype(np.float64)
+        mean = float(np.clip(noisy[0] * unit / many, 0.0, upper))
+        value = {Statistic.MEAN: mean, Statistic.VEHICLE_MEAN: mean}
+        if self._paired:
+            found = mean * (upper - mean) - noisy[1] * unit**2 / many
+            value[Statistic.VARIANCE] = float(np.clip(found, 0.0, mean * (upper - mean)))
+        errors = self.expected_errors(counts, bound)
+        column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
+        return {
+            each: Estimate(
+                statistic=each,
+                value=np.full(counts.bins, value[each]),
+                low=np.zeros(counts.bins),
+                high=np.full(counts.bins, each.largest(bound.upper)),
+                noise_scale=np.full(counts.bins, np.nan),
+                expected_error=errors[each],
+                status=status_of(errors[each], each, bound, uninformative_above),
+                noise=column,
+            )
+            for each in self.statistics
+        }
+
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return what is expected if cities differ as guessed: noise, and how far bins lie from the city."""
+        design = Design(counts, bound, self.loss_kind, self.pico, variance=False)
+        return _errors(flat_error(design), self.statistics, bound)
+
+    def half_widths(
+        self, counts: Counts, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return the whole range."""
+        return {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says."""
+        pooling = CalibratedPooling(self.statistics, self.loss_kind, self.pico)
+        return replace(
+            pooling.statement(statistic, counts, bound),
+            mechanism=self.kind,
+            citation=None,
+            sensitivity="U M / N (M records of the busiest vehicle among the N of the city)",
+            distribution="one noisy mean over all records, painted on every bin",
+            interval_basis="the whole range of the statistic: one number for all says nothing of a bin",
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        pooling = CalibratedPooling(self.statistics, self.loss_kind, self.pico)
+        return {**pooling.to_facts(), "kind": self.kind}
+
+    published_facts = to_facts
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedFlat:
+        """Return what ``to_facts`` wrote."""
+        pooling = CalibratedPooling.from_facts(facts)
+        return cls(pooling.statistics, pooling.loss_kind, pooling.pico)
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedFlat:
+        """Return the same from a manifest: its facts are the whole."""
+        return cls.from_facts(facts)
+
+    @cached_property
+    def _paired(self) -> bool:
+        return Statistic.VARIANCE in self.statistics
+
+    def _step(self, counts: Counts, bound: ContributionBound) -> Step:
+        user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
+        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
+        one = Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1)
+        loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
+        change = most * bound.steps
+        if not self._paired:
+            scale = np.array([np.nextafter(change / loss, np.inf)])
+            sd = np.array([np.nextafter(change / np.sqrt(2 * loss), np.inf)])
+            law: Laplace | Gaussian = Laplace(scale) if self.loss_kind is LossKind.PURE else Gaussian(sd)
+            return plain(Box(one, records * bound.steps), law)
+        if self.loss_kind is not LossKind.PURE:
+            raise UsageError("a flat variance has no price in rho", todo="release the mean alone")
+        # from W's scale K times S's on, variances are free
+        pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
+        return plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair))
+
+
+def _errors(
+    error: FloatArray, statistics: tuple[Statistic, ...], bound: ContributionBound
+) -> dict[Statistic, FloatArray]:
+    """Expected errors from that of the mean; of a variance U times it, at most a quarter of the range."""
+    upper = float(bound.upper)
+    mean = np.minimum(error + rounding_bias(Statistic.MEAN, bound), upper)
+    variance = np.minimum(mean * upper, upper**2 / 16)
+    return {each: variance if each is Statistic.VARIANCE else mean for each in statistics}

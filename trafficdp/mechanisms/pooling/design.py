@@ -1,0 +1,305 @@
+"""All that counts decide before a speed is read: weights of vehicles, what is asked, at which price.
+
+Partial pooling [N] asks three times, each time for one vector a vehicle, clipped as a whole
+(``measurement.ball``); everything else is a function of counts or of earlier noisy numbers.
+
+A. Where the city lies. A vehicle's number is the average of its bins' means x_ug with weights f1_ug,
+   proportional to its share of the bin's records, m_ug / N_g, and adding up to 1. No clipping: all lie in
+   [0, U]. c0 is the posterior mean under N(U/5, (U/6)^2).
+B. Level and slope on dwell: sum_g f1_ug (x_ug - c0) X_g, X_g = (1, log(N_g / L_g)) centred and scaled so that
+   sum W X X' = n I. Many records a vehicle mean slow traffic: this covariate is the largest single gain.
+C. Cells: sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is the map so far
+   and s its level over U/5. Weights f_uc follow the shares of records, every vehicle rescaled to expected l1
+   (zCDP: l2) length 1; where the data is thin, ten multiplicative steps move them to where they earn most.
+
+**Loss.** In each asking a vehicle loses at most the asking's share of the budget, and at most that times the
+lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
+interval contains 0 (``measurement.ball``).
+
+Constants, in units of U: level 1/5, sd of single records 1/5, sd of a cell of 30 vehicles 1/15, bound of B
+1/5; T = 1.2 max(1, r/12)^0.4 without unit, r = n epsilon / C (zCDP: n sqrt(2 rho) / (0.22 C)). They were
+chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement.measure import Step, plain
+from trafficdp.measurement.support import Support
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.stable_order import number_pairs
+from trafficdp.privacy.loss import PICO, round_up
+from trafficdp.privacy.loss_kind import LossKind
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+LEVEL = RECORD_SD = SLOPE_BOUND = 1 / 5
+CELL_SD = 1 / 15
+LEAST_UNIT = 1 / 3
+"""s, the city's level over U/5, counts as at least this: the charge of asking C is computed with it."""
+ROUNDS = 4
+"""Rounds of C with Gaussian noise; with Laplace noise one."""
+THIN, MULTIPLICATIVE_STEPS = 6.0, 10
+VARIANCE_SHARE = 0.3
+THICK = 12.0
+"""From this r on a variance is asked for in cells, below for the whole city."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
+
+    Raises UsageError when there is no bin, or the budget is too small to be shared out.
+    """
+
+    counts: Counts
+    bound: ContributionBound
+    kind: LossKind
+    total: int
+    variance: bool
+
+    def __post_init__(self) -> None:
+        if not self.counts.bins or min(self.parts) <= 0:
+            raise UsageError(
+                "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
+            )
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is Laplace, for pure epsilon."""
+        return self.kind is LossKind.PURE
+
+    @property
+    def norm(self) -> int:
+        """Of the vehicles' vectors."""
+        return 1 if self.pure else 2
+
+    @property
+    def upper(self) -> float:
+        """U."""
+        return float(self.bound.upper)
+
+    @cached_property
+    def row(self) -> IntArray:
+        """The number 0..n-1 of every pair's vehicle, among those that are anywhere, shape (P,)."""
+        found: IntArray = np.cumsum(self.counts.bins_per_user > 0) - 1
+        return found[self.counts.user_index]
+
+    @cached_property
+    def vehicles(self) -> int:
+        """n."""
+        return int(np.count_nonzero(self.counts.bins_per_user))
+
+    @cached_property
+    def cell(self) -> IntArray:
+        """The number of every bin's cell, shape (G,)."""
+        return np.unique(self.counts.cell, return_inverse=True)[1].ravel().astype(np.int64)
+
+    @cached_property
+    def cells(self) -> int:
+        """C."""
+        return int(self.cell.max()) + 1
+
+    @cached_property
+    def strength(self) -> float:
+        """r: how much may be learnt of a cell."""
+        loss = self.means / PICO
+        return self.vehicles * (loss if self.pure else (2 * loss) ** 0.5 / 0.22) / self.cells
+
+    @property
+    def means(self) -> int:
+        """What the means are given, 10^-12."""
+        return int(self.total * (1 - VARIANCE_SHARE)) if self.variance else self.total
+
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """Shares of the total, 10^-12: A, B, C, and with a variance its one number and its cells.
+
+        In pure epsilon A and B take less where there are many vehicles: their noise falls with n.
+        """
+        means = self.means
+        first, second = 0.1 * means, 0.25 * means
+        if self.pure:
+            first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
+            second = min(second, 60 * PICO / self.vehicles)
+        found = [int(first), int(second), means - int(first) - int(second)]
+        if self.variance:
+            rest = self.total - means
+            level = int(0.3 * rest) if self.thick else rest
+            found += [level, rest - level] if self.thick else [level]
+        return tuple(found)
+
+    @property
+    def thick(self) -> bool:
+        """Whether a variance is asked for in cells."""
+        return self.strength >= THICK
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """f1_ug of every pair, shape (P,): a vehicle's add up to 1."""
+        counts = self.counts
+        share = counts.count / counts.samples_per_bin[counts.bin_index]
+        return np.asarray(share / np.bincount(self.row, share, self.vehicles)[self.row])
+
+    @cached_property
+    def dwell(self) -> FloatArray:
+        """X of every bin, shape (G, 2): 1, and the centred and scaled logarithm of records a vehicle."""
+        counts = self.counts
+        weight = np.bincount(counts.bin_index, self.share, counts.bins)
+        log = np.log(counts.samples_per_bin / counts.users_per_bin)
+        log = log - np.average(log, weights=weight)
+        spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
+        return np.stack([np.ones(counts.bins), log / spread], axis=1)
+
+    @cached_property
+    def _entries(self) -> tuple[IntArray, IntArray, IntArray]:
+        return number_pairs(
+            self.cell[self.counts.bin_index], self.counts.user_index, self.cells, self.counts.users
+        )
+
+    @cached_property
+    def support(self) -> Support:
+        """Which vehicle was in which cell: E entries."""
+        cell, user, _ = self._entries
+        return Support(user, cell, self.counts.users, self.cells)
+
+    @property
+    def entry(self) -> IntArray:
+        """The entry of every pair, shape (P,)."""
+        return self._entries[2]
+
+    @cached_property
+    def records(self) -> FloatArray:
+        """m_uc of every entry, shape (E,)."""
+        return np.bincount(self.entry, self.counts.count, len(self.support.user)).astype(np.float64)
+
+    @cached_property
+    def cell_sd(self) -> FloatArray:
+        """The guess of how far cells lie from the regression, shape (C,): rarely driven ones further."""
+        many = np.bincount(self.support.coordinate, minlength=self.cells) / 30
+        return np.asarray(CELL_SD * self.upper * np.clip(many**-0.5, 0.3, 3.0))
+
+    @cached_property
+    def reach(self) -> float:
+        """T, the bound of a vehicle's vector of cells."""
+        return 1.2 * float(max(1.0, self.strength / THICK) ** 0.4)
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
+        user, place, users = self.support.user, self.support.coordinate, self.support.users
+        whole = np.bincount(place, self.records, self.cells)
+        spread = (RECORD_SD * self.upper) ** 2
+        expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
+        share = self.records / whole[place]
+        if not self.pure:
+            length = np.sqrt(np.bincount(user, (share * expected) ** 2, users))
+            return np.asarray(share / length[user])
+        expected = 0.8 * expected
+        part = share * expected
+        part = part / np.bincount(user, part, users)[user]
+        noise = self.asked_sd(self.reach, self.parts[2]) ** 2
+        bins: FloatArray = np.bincount(self.cell, minlength=self.cells).astype(np.float64)
+        for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
+            gain = self._gain(part / expected, noise, bins, whole, spread) / expected
+            part = part * np.sqrt(np.maximum(gain, 1e-30))
+            part = np.maximum(part / np.bincount(user, part, users)[user], 1e-12)
+            part = part / np.bincount(user, part, users)[user]
+        return np.asarray(part / expected)
+
+    def _gain(
+        self, weight: FloatArray, noise: float, bins: FloatArray, whole: FloatArray, spread: float
+    ) -> FloatArray:
+        """The fall of sum B_c (posterior sd)_c for a little more of every weight, shape (E,)."""
+        place = self.support.coordinate
+        total = np.bincount(place, weight, self.cells) + 1e-9
+        both = noise + np.bincount(place, weight**2 * spread / self.records, self.cells)
+        left = np.maximum(both / total**2 - spread / whole, 1e-6)
+        prior = self.cell_sd**2
+        worth = bins * prior**1.5 / np.sqrt(left) / (prior + left) ** 1.5
+        slope = (both / total**3)[place] - weight * spread / self.records / total[place] ** 2
+        return np.asarray(worth[place] * slope)
+
+    @cached_property
+    def cell_weight(self) -> FloatArray:
+        """e_c, the sum of the vehicles' weights, shape (C,)."""
+        found = np.bincount(self.support.coordinate, self.weight, self.cells)
+        return np.maximum(found, 1e-9)
+
+    @cached_property
+    def sampling(self) -> FloatArray:
+        """q_c: what a cell's weighted mean is off its records' mean, a variance, shape (C,)."""
+        place = self.support.coordinate
+        squares = np.bincount(place, self.weight**2 / self.records, self.cells) / self.cell_weight**2
+        spread = (RECORD_SD * self.upper) ** 2
+        rest = squares - 1 / np.bincount(place, self.records, self.cells)
+        return np.asarray(np.maximum(rest * spread, 1e-3))
+
+    def law(self, part: int, coordinates: int) -> Laplace | Gaussian:
+        """Return noise for the move 2 * GRAINS that costs ``part`` 10^-12 and no more."""
+        loss = part / PICO * (1 - 2.0**-40)
+        if self.pure:
+            return Laplace(round_up(np.full(coordinates, 2 * GRAINS / loss)))
+        return Gaussian(round_up(np.full(coordinates, 2 * GRAINS / np.sqrt(2 * loss))))
+
+    def asked_sd(self, bound: float, part: int) -> float:
+        """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
+        law = self.law(part, 1)
+        grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
+        return float(grains * bound / GRAINS)
+
+    def step(self, support: Support, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
+        """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
+
+        What lies beyond the bound is of no use and not promised.
+        """
+        relation = NeighbouringRelation.REPLACE_USER_VALUES
+        ends = [np.clip(np.abs(each) / bound * GRAINS, 0, GRAINS).astype(np.int64) for each in (low, high)]
+        ball = Ball(support, self.norm, bound, relation, -ends[0], ends[1])
+        return plain(ball, self.law(part, support.coordinates))
+
+    def everyone(self, coordinates: int) -> Support:
+        """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
+        user = np.flatnonzero(self.counts.bins_per_user > 0).astype(np.int64)
+        place = np.repeat(np.arange(coordinates), len(user))
+        return Support(np.tile(user, coordinates), place, self.counts.users, coordinates)
+
+    def dearest_steps(self) -> tuple[Step, ...]:
+        """Return every asking with the longest intervals that earlier numbers can make of them.
+
+        What is drawn later costs every vehicle as much or less: bounds only grow with the level of the city,
+        and s is at least LEAST_UNIT.
+        """
+        upper, one = self.upper, self.everyone(1)
+        half = np.full(self.vehicles, upper / 2)
+        first = self.step(one, upper / 2, half, half, self.parts[0])
+        moved = self.share[:, None] * np.abs(self.dwell[self.counts.bin_index]) * upper
+        ends = np.concatenate([np.bincount(self.row, each, self.vehicles) for each in moved.T])
+        slope = SLOPE_BOUND * upper
+        second = self.step(self.everyone(2), slope, *_around(ends, slope), self.parts[1])
+        long = self.weight * upper / LEAST_UNIT
+        rounds = 1 if self.pure else ROUNDS
+        third = self.step(self.support, self.reach, *_around(long, self.reach), self.parts[2] // rounds)
+        found = [first, second, *([third] * rounds)]
+        if self.variance:
+            found.append(self.step(one, 1.0, np.ones(self.vehicles), np.ones(self.vehicles), self.parts[3]))
+        if self.variance and self.thick:
+            far = np.full(len(self.support.user), self.reach)
+            found.append(self.step(self.support, self.reach, far, far, self.parts[4]))
+        return tuple(found)
+
+
+def _around(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
+    """Return an interval that is at least as long, in grains, as any of this length that holds 0."""
+    half = length / 2 * (1 + 2.0**-30) + bound / GRAINS
+    return half, half

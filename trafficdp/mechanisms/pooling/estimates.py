@@ -1,0 +1,229 @@
+"""Three askings, and what is made of their answers: a map of means, its intervals, and a variance.
+
+C's answer y_c = s (noisy sum) / e_c has the noise's variance and q_c about the cell's distance from the map
+so far; under the fixed prior N(0, (s tau_c)^2) the cell moves by k_c y_c, k_c = prior/(prior + both). With
+Gaussian noise four rounds ask about the newest map each time, and their answers are averaged.
+
+**Interval.** reach(w)^2 = ((1 - k A(w)) w s tau)^2 + k^2 (noise + q) + X' var(beta) X, and for slots
+(w s tau / 2)^2 + (s U/5)^2 / N more: the mean square error of this very estimator if cells differ w times as
+much as guessed, A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and 2.2 reach(4)
+upwards: rare cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on days that
+chose nothing), not a theorem: counts cannot bound what clipping and shrinking do.
+
+**Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
+base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
+for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.measurement.ball import GRAINS
+from trafficdp.measurement.measure import Measure
+from trafficdp.mechanisms.pooling.design import (
+    LEAST_UNIT,
+    LEVEL,
+    RECORD_SD,
+    ROUNDS,
+    SLOPE_BOUND,
+    Design,
+)
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
+
+FloatArray = npt.NDArray[np.float64]
+WIDE = (1.5, 4.0)
+"""How much more than guessed cells may differ, downwards and upwards."""
+REACH = 2.2
+VARIANCE_UNIT = 1 / 30
+"""Of U^2, at the level U/5: 30 (m/s)^2 at 6 m/s."""
+VARIANCE_POWER = 4.6 / 30
+"""What a unit of relative variance counts for in the cells' vector."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Numbers over G bins, in the bound's unit: means with both ends, and a variance if one was asked for."""
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    variance: FloatArray | None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A posterior of cells: ``move`` (C,), ``pull`` k, ``noise`` the variance of the answer before q."""
+
+    move: FloatArray
+    pull: FloatArray
+    noise: FloatArray
+
+
+def pooled(design: Design, contributions: Contributions, measure: Measure) -> Pooled:
+    """Ask and return the map. The numbers are functions of counts and of what ``measure`` gives back."""
+    counts, upper = design.counts, design.upper
+    x = contributions.total * float(design.bound.step) / counts.count
+    centre, doubt = _centre(design, x, measure)
+    base, beta, slope_variance = _base(design, x, centre, doubt, measure)
+    unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
+    cells = _cells(design, x, base, unit, measure)
+    mean = np.clip(base + cells.move[design.cell], 0.0, upper)
+    around = design.dwell**2 @ slope_variance
+    low, high = (REACH * _reach(design, cells, unit, around, wide) for wide in WIDE)
+    variance = None
+    if design.variance:
+        variance = _variance(design, contributions, mean, (centre + beta[0]) / (LEVEL * upper), measure)
+    return Pooled(mean, np.clip(mean - low, 0.0, upper), np.clip(mean + high, 0.0, upper), variance)
+
+
+def expected_error(design: Design) -> FloatArray:
+    """Return the error that is expected before anything is asked, shape (G,): from counts and the guesses.
+
+    The mean absolute value of a normal error of mean square reach(1)^2 at the level U/5.
+    """
+    noise = (design.asked_sd(design.reach, design.parts[2]) / design.cell_weight) ** 2
+    prior = design.cell_sd**2
+    pull = prior / (prior + noise + design.sampling)
+    around = np.full(
+        design.counts.bins, (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
+    )
+    cells = Cells(np.zeros(design.cells), pull, noise)
+    return np.asarray(np.sqrt(2 / np.pi) * _reach(design, cells, 1.0, around, 1.0))
+
+
+def flat_error(design: Design) -> FloatArray:
+    """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
+    nothing = np.zeros(design.cells)
+    noise = (design.asked_sd(design.upper / 2, design.means) / design.vehicles) ** 2
+    cells = Cells(nothing, nothing, nothing)
+    around = np.full(design.counts.bins, noise)
+    return np.asarray(np.sqrt(2 / np.pi) * _reach(design, cells, 1.0, around, 1.0))
+
+
+def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
+    """Asking A: the posterior mean of the city's level, and its variance."""
+    upper, part = design.upper, design.parts[0]
+    own = np.bincount(design.row, design.share * x, design.vehicles) - upper / 2
+    ends = np.full(design.vehicles, upper / 2)
+    step = design.step(design.everyone(1), upper / 2, ends, ends, part)
+    found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
+    noise, prior = (design.asked_sd(upper / 2, part) / design.vehicles) ** 2, (upper / 6) ** 2
+    level = LEVEL * upper
+    centre = float(np.clip(level + (found - level) * prior / (prior + noise), 0.0, upper))
+    return centre, prior * noise / (prior + noise) + (upper / 30) ** 2
+
+
+def _base(
+    design: Design, x: FloatArray, centre: float, doubt: float, measure: Measure
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Asking B: the map by level and slope (G,), their posterior means and variances (2,)."""
+    upper, part, counts = design.upper, design.parts[1], design.counts
+    grown = max(centre / (LEVEL * upper), 1.0)
+    bound = SLOPE_BOUND * upper * grown
+    lean = design.share[:, None] * design.dwell[counts.bin_index]
+
+    def of_vehicles(values: FloatArray) -> FloatArray:
+        return np.concatenate([np.bincount(design.row, each, design.vehicles) for each in values.T])
+
+    below = of_vehicles(np.where(lean > 0, centre * lean, (centre - upper) * lean))
+    above = of_vehicles(np.where(lean > 0, (upper - centre) * lean, -centre * lean))
+    step = design.step(design.everyone(2), bound, below, above, part)
+    answer = measure.measure(step, of_vehicles(lean * (x - centre)[:, None])) * (bound / GRAINS)
+    noise = (design.asked_sd(bound, part) / design.vehicles) ** 2
+    noise = noise + (grown * upper / 30) ** 2 / design.vehicles
+    prior = np.array([doubt, (grown * upper / 10) ** 2])
+    beta = answer / design.vehicles * prior / (prior + noise)
+    base = np.clip(centre + design.dwell @ beta, 0.0, upper)
+    return base, beta, prior * noise / (prior + noise)
+
+
+def _cells(design: Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
+    """Asking C, in rounds."""
+    place, upper = design.counts.bin_index, design.upper
+    rounds = 1 if design.pure else ROUNDS
+    part = design.parts[2] // rounds
+    of_pair = design.weight[design.entry] * design.counts.count / design.records[design.entry] / unit
+    noise = (design.asked_sd(design.reach, part) * unit / design.cell_weight) ** 2
+    prior, sampling = (unit * design.cell_sd) ** 2, unit**2 * design.sampling
+    precision, told, move = (np.zeros(design.cells) for _ in range(3))
+    pull = move
+    entries = len(design.support.user)
+    for _ in range(rounds):
+        map_now = np.clip(base + move[design.cell], 0.0, upper)[place]
+        values, below, above = (
+            np.bincount(design.entry, of_pair * each, entries).astype(np.float64)
+            for each in (x - map_now, map_now, upper - map_now)
+        )
+        step = design.step(design.support, design.reach, below, above, part)
+        answer = measure.measure(step, values) * (design.reach / GRAINS) * unit / design.cell_weight + move
+        precision, told = precision + 1 / noise, told + answer / noise
+        pull = prior / (prior + 1 / precision + sampling)
+        move = pull * told / precision
+    return Cells(move, pull, 1 / precision)
+
+
+def _reach(design: Design, cells: Cells, unit: float, around: FloatArray, wide: float) -> FloatArray:
+    """reach(w) of every bin, shape (G,)."""
+    prior = wide * unit * design.cell_sd
+    left = (1 - cells.pull * _left_by_clipping(design, wide)) * prior
+    square = left**2 + cells.pull**2 * (cells.noise + unit**2 * design.sampling)
+    found = square[design.cell] + around
+    if design.counts.bins > design.cells:
+        slots = (prior[design.cell] / 2) ** 2
+        found = found + slots + (unit * RECORD_SD * design.upper) ** 2 / design.counts.samples_per_bin
+    return np.asarray(np.sqrt(found))
+
+
+def _left_by_clipping(design: Design, wide: float) -> FloatArray:
+    """A(w): the share of a cell's deviation that the bound T leaves, shape (C,), from counts."""
+    user, place = design.support.user, design.support.coordinate
+    spread = (RECORD_SD * design.upper) ** 2 / design.records
+    own = np.sqrt((wide * design.cell_sd[place]) ** 2 + spread) * design.weight
+    length = np.bincount(user, own**design.norm, design.support.users) ** (1 / design.norm)
+    length = np.maximum(length * (0.8 if design.pure else 1.0), 1e-9)
+    kept = np.mean([np.minimum(1.0, design.reach / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0)
+    return np.asarray(np.bincount(place, design.weight * kept[user], design.cells) / design.cell_weight)
+
+
+def _variance(
+    design: Design, contributions: Contributions, mean: FloatArray, level: float, measure: Measure
+) -> FloatArray:
+    """The variance of every bin, a function of its mean; shape (G,)."""
+    counts, upper = design.counts, design.upper
+    place, step, part = counts.bin_index, float(design.bound.step), design.parts[3]
+    level = max(level, LEAST_UNIT)
+    relative = np.clip(mean / (level * LEVEL * upper), 0.2, 3.0) ** 0.25
+    base = VARIANCE_UNIT * upper**2 * level * relative
+    squares = contributions.total_of_squares * step**2 - 2 * mean[place] * contributions.total * step
+    own = (squares / counts.count + mean[place] ** 2) / base[place]
+    ends = np.ones(design.vehicles)
+    ask = design.step(design.everyone(1), 1.0, ends, ends, part)
+    one = np.bincount(design.row, design.share * own, design.vehicles) - 1
+    answer = float(measure.measure(ask, one)[0]) / GRAINS / design.vehicles
+    noise, prior = (design.asked_sd(1.0, part) / design.vehicles) ** 2, 0.25
+    city = max(1 + answer * prior / (prior + noise), 0.0)
+    found = city * base
+    if design.thick:
+        found = found * (1 + _variance_cells(design, own / max(city, 0.1) - 1, measure)[design.cell])
+    return np.clip(found, 0.0, np.minimum(upper**2 / 4, mean * (upper - mean)))
+
+
+def _variance_cells(design: Design, own: FloatArray, measure: Measure) -> FloatArray:
+    """How much more a cell varies than the function says, as a share, shape (C,)."""
+    part, factor = design.parts[4], VARIANCE_POWER * design.upper
+    share = design.counts.count / design.records[design.entry]
+    entries = len(design.support.user)
+    values = design.weight * np.bincount(design.entry, share * own, entries) * factor
+    far = np.full(entries, design.reach)
+    step = design.step(design.support, design.reach, far, far, part)
+    answer = measure.measure(step, values) * (design.reach / GRAINS) / design.cell_weight
+    noise = (design.asked_sd(design.reach, part) / design.cell_weight) ** 2
+    prior = design.cell_sd**2
+    return np.maximum(answer * prior / (prior + noise + design.sampling) / factor, -0.9)
