@@ -198,7 +198,7 @@ class Design:
     def weight(self) -> FloatArray:
         """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
         user, place, users = self.support.user, self.support.coordinate, self.support.users
-        whole = np.bincount(place, self.records, self.cells)
+        whole: FloatArray = np.bincount(place, self.records, self.cells).astype(np.float64)
         spread = (RECORD_SD * self.upper) ** 2
         expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
         share = self.records / whole[place]
