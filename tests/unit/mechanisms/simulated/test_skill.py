@@ -1,0 +1,63 @@
+"""What a map is promised to say beside one number for the city."""
+
+import numpy as np
+import pytest
+
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.simulated.skill import Skill, skill_of, true_values
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+
+
+def table(bins=12, users=60):
+    rng = np.random.default_rng(4)
+    counts = rng.choice([0, 0, 1, 3, 9], (bins, users))
+    counts[:, 0] = 2
+    return counts.tolist()
+
+
+def test_more_budget_promises_more(counts_of, bound_of):
+    counts, bound = counts_of(table()), bound_of(30, step="0.1")
+    found = []
+    for epsilon in (0.2, 4, 400):
+        pico = int(epsilon * PICO)
+        calibrated = CalibratedPooling((MEAN,), LossKind.PURE, pico)
+        found.append(skill_of(calibrated, counts, bound, LossKind.PURE, pico)[MEAN])
+    assert found[0].expected < found[1].expected < found[2].expected
+    assert found[2].expected > 0.3
+    assert found[2].worse <= found[0].worse
+    again = skill_of(calibrated, counts, bound, LossKind.PURE, pico)[MEAN]
+    np.testing.assert_array_equal(again.error, found[2].error)
+
+
+def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
+    counts, bound = counts_of(table()), bound_of(30, step="0.1")
+    flat = CalibratedFlat((MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
+    found = skill_of(flat, counts, bound, LossKind.PURE, 1000 * PICO)
+    for each in (MEAN, VARIANCE):
+        assert found[each].expected == pytest.approx(0, abs=0.02)
+
+
+def test_a_promise_is_a_sentence():
+    flat = np.full(20, 2.0)
+    assert Skill(np.full(20, 1.0), flat).in_words() == (
+        "expected 50 % nearer to the truth than one number for the city (19 times in 20 at least 50 %)"
+    )
+    mixed = np.array([1.0] * 18 + [3.0] * 2)
+    assert "(but worse than it in 10 % of all draws)" in Skill(mixed, flat).in_words()
+    assert Skill(np.full(20, 2.5), flat).in_words() == (
+        "expected no nearer to the truth than one number for the city"
+    )
+
+
+def test_the_truth_is_that_of_the_records(contributions_of, bound_of):
+    data = contributions_of([[[1, 2, 9], [4], []], [[7], [], [3, 3]]], bound_of(30))
+    counts, step = data.counts, float(data.bound.step)
+    mean, own = true_values(MEAN, data), true_values(Statistic.VEHICLE_MEAN, data)
+    for place in range(counts.bins):
+        mine = counts.bin_index == place
+        assert mean[place] == pytest.approx(data.total[mine].sum() * step / counts.count[mine].sum())
+        assert own[place] == pytest.approx((data.total[mine] * step / counts.count[mine]).mean())
