@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
+from trafficdp.mechanisms.simulated.accuracy import absolute_errors
 from trafficdp.mechanisms.simulated.synthetic import synthetic_samples
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,31 +48,27 @@ class SimulatedCities:
 
     @cached_property
     def _cities(self) -> list[Samples]:
-        chosen = self.counts.select(self._tried)
-        return [synthetic_samples(chosen, self.bound, self.seed, standing=share) for share in STANDING]
+        return self._simulated(self.counts.select(self._tried))
 
-    def joint_error(self, mechanism: ZCDPMechanism, statistic: Statistic, rho: float) -> float:
-        """Return the same of a mechanism that looks at all bins together: tried on all of them."""
-        runs = int(np.clip(ESTIMATES // max(1, self.counts.bins), 3, 50))
-        found = []
-        for share in STANDING:
-            samples = synthetic_samples(self.counts, self.bound, self.seed, standing=share)
-            truth, noise = true_statistic(samples, statistic), SimulatedNoise(self.seed)
-            errors = [
-                np.abs(mechanism.estimate(samples, statistic, rho, noise) - truth).mean() for _ in range(runs)
-            ]
-            found.append(float(np.mean(errors)))
-        return max(found)
+    @cached_property
+    def _whole_cities(self) -> list[Samples]:
+        return self._simulated(self.counts)
 
-    def error(self, mechanism: Mechanism, statistic: Statistic, epsilon: FloatArray) -> float:
-        """See Tries."""
-        chosen = epsilon[self._tried]
-        runs = int(np.clip(ESTIMATES // max(1, len(chosen)), 1, 100))
+    def _simulated(self, counts: Counts) -> list[Samples]:
+        return [synthetic_samples(counts, self.bound, self.seed, standing=share) for share in STANDING]
+
+    def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
+        """See Tries. A mechanism that looks at all bins together is tried on all of them."""
+        joint = mechanism.kind is LossKind.ZCDP
+        tried = np.ones_like(self._tried) if joint else self._tried
+        least, most = (3, 50) if joint else (1, 100)
+        runs = int(np.clip(ESTIMATES // max(1, int(tried.sum())), least, most))
+        given = loss if joint else loss[tried]
         return max(
             float(
                 np.mean(
-                    absolute_errors(mechanism, samples, statistic, chosen, SimulatedNoise(self.seed), runs)
+                    absolute_errors(mechanism, samples, statistic, given, SimulatedNoise(self.seed), runs)
                 )
             )
-            for samples in self._cities
+            for samples in (self._whole_cities if joint else self._cities)
         )
