@@ -28,7 +28,7 @@ from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
@@ -41,6 +41,7 @@ from trafficdp.planner.offer import offers
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 from trafficdp.store.vault_fixes import data_version
 
@@ -135,13 +136,16 @@ def city_mean(samples: Samples) -> Row:
 
 def pure_rows(samples: Samples) -> list[Row]:
     """Every mechanism of the registry at its total epsilon, split among the bins as `compare` would."""
-    rows = {mechanism.name: Row(_label(mechanism.name, mechanism.idealised)) for mechanism in PURE_MECHANISMS}
+    rows = {
+        mechanism.name: Row(_label(mechanism.name, mechanism.idealised))
+        for mechanism in mechanisms_of(LossKind.PURE)
+    }
     tries = SimulatedCities(samples.counts, samples.bound)
     for statistic in STATISTICS:
         for epsilon in EPSILONS:
             found = [
                 offer
-                for mechanism in PURE_MECHANISMS
+                for mechanism in mechanisms_of(LossKind.PURE)
                 for offer in offers(
                     samples.counts,
                     samples.bound,
@@ -158,7 +162,7 @@ def pure_rows(samples: Samples) -> list[Row]:
                 if offer.fit is None:
                     continue
                 errors = absolute_errors(
-                    pure_mechanism_named(offer.mechanism),
+                    mechanism_named(offer.mechanism, LossKind.PURE),
                     samples,
                     statistic,
                     offer.fit.epsilon,
@@ -174,7 +178,7 @@ def pure_rows(samples: Samples) -> list[Row]:
 def zcdp_rows(samples: Samples) -> list[Row]:
     """Every Gaussian mechanism at (epsilon, DELTA): a weaker promise than pure epsilon."""
     rows = []
-    for mechanism in ZCDP_MECHANISMS:
+    for mechanism in mechanisms_of(LossKind.ZCDP):
         row = Row(_label(mechanism.name, mechanism.idealised), runs=RUNS)
         for statistic in STATISTICS:
             if statistic not in mechanism.statistics:
@@ -182,7 +186,7 @@ def zcdp_rows(samples: Samples) -> list[Row]:
             truth = true_statistic(samples, statistic)
             for epsilon in EPSILONS:
                 promise = ApproxDP(PureDP.of(epsilon).pico, Fraction(DELTA))
-                rho = float(approx_to_zcdp_budget(promise).rho)
+                rho = np.array(float(approx_to_zcdp_budget(promise).rho))
                 noise = SimulatedNoise(SEED)
                 try:
                     found = [

@@ -28,7 +28,7 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
 from trafficdp.live.streaming import LiveStream
 from trafficdp.live.verification import verify_stream
-from trafficdp.mechanisms.registry import pure_mechanism_named
+from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
@@ -36,6 +36,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import Reach
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
@@ -219,7 +220,7 @@ class Workspace:
     def _idealised(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
         settings = self.config.map
-        known = pure_mechanism_named(mechanism).statistics
+        known = mechanism_named(mechanism, LossKind.PURE).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
         if not named:
             raise UsageError(

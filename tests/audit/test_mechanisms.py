@@ -17,19 +17,15 @@ from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
-from trafficdp.mechanisms.registry import (
-    APPROX_MECHANISMS,
-    PURE_MECHANISMS,
-    ZCDP_MECHANISMS,
-    zcdp_mechanism_named,
-)
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.zcdp import ZCDP
 
 CERTAIN = 1 - 1e-9
-CASES = [(m, s) for m in PURE_MECHANISMS for s in m.statistics]
+CASES = [(m, s) for m in mechanisms_of(LossKind.PURE) for s in m.statistics]
 KEEPS_SHARP = {"baseline", "pooled", "array_averaging_best_fit", "array_averaging_wrap_around"}
 
 
@@ -47,7 +43,7 @@ def test_no_draws_refute_the_claim(mechanism, statistic, bound_of):
 
 @pytest.mark.parametrize(
     ("mechanism", "statistic"),
-    [(m, s) for m in ZCDP_MECHANISMS for s in m.statistics],
+    [(m, s) for m in mechanisms_of(LossKind.ZCDP) for s in m.statistics],
     ids=lambda case: getattr(case, "name", str(case)),
 )
 def test_no_draws_refute_the_epsilon_that_follows_from_rho(mechanism, statistic, bound_of):
@@ -55,7 +51,7 @@ def test_no_draws_refute_the_epsilon_that_follows_from_rho(mechanism, statistic,
     assert found.epsilon <= claim, found
 
 
-@pytest.mark.parametrize("name", ["gaussian_twin", "plan_public_scaling", "iome"])
+@pytest.mark.parametrize("name", ["gaussian_twin", "plan_public_scaling"])
 def test_draws_refute_the_same_with_a_fortieth_of_the_noise(name, bound_of):
     """So that the audit of so few draws could find a mechanism wrong."""
 
@@ -66,7 +62,7 @@ def test_draws_refute_the_same_with_a_fortieth_of_the_noise(name, bound_of):
         def choose(self, cost, weight, start, scale, runs=1):
             return super().choose(cost, weight, start, scale / 40, runs)
 
-    claim, found = whole_run(zcdp_mechanism_named(name), Statistic.MEAN, bound_of(64), Quieter(1))
+    claim, found = whole_run(mechanism_named(name, LossKind.ZCDP), Statistic.MEAN, bound_of(64), Quieter(1))
     assert found.epsilon > 2 * claim, found
 
 

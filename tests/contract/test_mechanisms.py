@@ -13,19 +13,18 @@ import pytest
 
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.registry import (
-    APPROX_MECHANISMS,
-    MECHANISMS,
-    PURE_MECHANISMS,
-    ZCDP_MECHANISMS,
-    pure_mechanism_named,
-    zcdp_mechanism_named,
-)
-from trafficdp.model.counts import Counts
+from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, mechanism_named, mechanisms_of
+from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP as Rho
 from trafficdp.sensitive.samples import Samples
+
+PURE, ZCDP = (mechanisms_of(kind) for kind in (LossKind.PURE, LossKind.ZCDP))
 
 
 def cases_of(mechanisms):
@@ -37,10 +36,8 @@ def cases_of(mechanisms):
     return pytest.mark.parametrize(("mechanism", "statistic"), found)
 
 
-every_case = cases_of(PURE_MECHANISMS)
-every_case_by_bin = cases_of((*PURE_MECHANISMS, *APPROX_MECHANISMS))
-"""Mechanisms that treat bins by themselves, each at its own epsilon."""
-every_case_of_all_kinds = cases_of(MECHANISMS)
+every_case = cases_of(MECHANISMS)
+every_pure_case, every_zcdp_case = cases_of(PURE), cases_of(ZCDP)
 UPPER = 60
 # one bin that a vehicle dominates, one of equals, one vehicle alone, one record alone
 COUNTS = [[9, 3, 2, 1, 1], [2, 2, 2, 2, 2], [0, 4, 0, 0, 0], [0, 0, 0, 0, 1]]
@@ -71,32 +68,14 @@ def truth(samples, statistic):
     return np.array(found)
 
 
-def side_by_side(samples, times):
-    """The same bins ``times`` times: one estimate is ``times`` independent ones."""
-    one = samples.counts
-    again = np.arange(times)[:, None]
-    counts = Counts(
-        cell=np.arange(1, times * one.bins + 1, dtype=np.uint64),
-        slot=np.tile(one.slot, times),
-        bin_index=(one.bin_index + again * one.bins).ravel(),
-        user_index=np.tile(one.user_index, times),
-        count=np.tile(one.count, times),
-        users=one.users,
-    )
-    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
-
-
 def asked(mechanism, counts, amount):
     """What the mechanism is asked for in its own kind: a rho for all bins, or an epsilon a bin."""
-    return amount if mechanism in ZCDP_MECHANISMS else np.full(counts.bins, amount)
+    return np.array(amount) if mechanism.kind is LossKind.ZCDP else np.full(counts.bins, amount)
 
 
 def promised(mechanism, counts, bound, statistic, amount):
-    """The most that a vehicle loses, in 10^-12 of the mechanism's own kind."""
-    given = asked(mechanism, counts, amount)
-    if mechanism in APPROX_MECHANISMS:
-        return mechanism.guarantee(counts, bound, statistic, given).pico
-    return mechanism.event(counts, bound, statistic, given).loss.pico
+    """The event at ``amount``, of the mechanism's own kind."""
+    return event_of(mechanism, counts, bound, statistic, asked(mechanism, counts, amount))
 
 
 class Silent(SimulatedNoise):
@@ -121,24 +100,24 @@ def larger_city(counts_of, bound_of):
 def test_names_are_unique_and_lead_to_their_mechanism():
     names = [mechanism.name for mechanism in MECHANISMS]
     assert len(set(names)) == len(names)
-    for named, known in ((pure_mechanism_named, PURE_MECHANISMS), (zcdp_mechanism_named, ZCDP_MECHANISMS)):
-        for mechanism in MECHANISMS:
-            if mechanism in known:
-                assert named(mechanism.name) is mechanism
+    for mechanism in MECHANISMS:
+        for kind in LossKind:
+            if mechanism.kind is kind:
+                assert mechanism_named(mechanism.name, kind) is mechanism
             else:
                 # kinds never mix
                 with pytest.raises(UsageError, match="unknown"):
-                    named(mechanism.name)
+                    mechanism_named(mechanism.name, kind)
     for mechanism in MECHANISMS:
         assert mechanism.name == mechanism.name.lower().replace(" ", "_").replace("-", "_")
         assert len(mechanism.citation) > 20
         assert mechanism.statistics
     with pytest.raises(UsageError, match="unknown mechanism"):
-        pure_mechanism_named("guess")
+        mechanism_named("guess", LossKind.PURE)
 
 
 def test_every_mechanism_of_the_room_is_listed():
-    listed = {type(mechanism) for mechanism in MECHANISMS}
+    listed = {type(mechanism) for mechanism in (*MECHANISMS, *APPROX_MECHANISMS)}
     listed |= {type(mechanism.means) for mechanism in MECHANISMS if hasattr(mechanism, "means")}
     there = set()
     for file in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
@@ -165,10 +144,10 @@ def test_its_file_states_theorem_relation_and_sensitivity(mechanism):
         assert inspect.getdoc(getattr(type(mechanism), question))
 
 
-@every_case
+@every_pure_case
 def test_the_promise_needs_no_values_and_says_what_it_is(mechanism, statistic, city):
     counts, bound = city.counts, city.bound
-    event = mechanism.event(counts, bound, statistic, np.full(counts.bins, 0.7))
+    event = promised(mechanism, counts, bound, statistic, 0.7)
     assert event.mechanism == mechanism.name
     assert event.statistics == (statistic,)
     assert event.relation is NeighbouringRelation.REPLACE_USER_VALUES
@@ -185,12 +164,12 @@ def test_the_promise_needs_no_values_and_says_what_it_is(mechanism, statistic, c
     assert np.all((error >= 0) & (error <= statistic.largest(UPPER) * (1 + 1e-12)))
 
 
-@every_case
+@every_pure_case
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 7.3])
 def test_one_bin_costs_what_was_asked(mechanism, statistic, epsilon, larger_city):
     for bin_ in range(3):
         counts = larger_city.counts.select(np.arange(larger_city.counts.bins) == bin_)
-        event = mechanism.event(counts, larger_city.bound, statistic, np.array([epsilon]))
+        event = promised(mechanism, counts, larger_city.bound, statistic, epsilon)
         # never more, in whole charges of 10^-9
         assert int(event.loss.pico) <= round(epsilon * 1e12) + 1_000
         # a mechanism may decline a bin in public, at no cost
@@ -199,15 +178,15 @@ def test_one_bin_costs_what_was_asked(mechanism, statistic, epsilon, larger_city
         assert np.all(event.loss_per_user[absent] == 0)
 
 
-@every_case
+@every_pure_case
 def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     epsilon = np.linspace(0.3, 1.2, counts.bins)
-    together = mechanism.event(counts, bound, statistic, epsilon).loss_per_user
+    together = event_of(mechanism, counts, bound, statistic, epsilon).loss_per_user
     apart = np.zeros_like(together)
     for bin_ in range(counts.bins):
         chosen = np.arange(counts.bins) == bin_
-        event = mechanism.event(counts.select(chosen), bound, statistic, epsilon[chosen])
+        event = event_of(mechanism, counts.select(chosen), bound, statistic, epsilon[chosen])
         apart += event.loss_per_user
     # apart, every bin is rounded up to a charge
     assert np.all(together <= apart)
@@ -217,7 +196,7 @@ def test_bins_add_up_and_no_vehicle_pays_for_bins_it_was_not_in(mechanism, stati
     assert np.all(together <= np.round(visits * 1e12) + 1_000)
 
 
-@every_case_of_all_kinds
+@every_case
 def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, larger_city):
     counts, bound = larger_city.counts, larger_city.bound
     errors = [
@@ -231,7 +210,7 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
 
 
 @pytest.mark.slow
-@every_case_by_bin
+@every_pure_case
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000
     extremes = [samples_of(city.counts, city.bound, constant=c) for c in (0, city.bound.steps)]
@@ -240,14 +219,14 @@ def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city)
         share = np.full(city.counts.bins, epsilon)
         stated = mechanism.expected_error(city.counts, city.bound, statistic, share)
         for samples in (city, halves, *extremes):
-            many = side_by_side(samples, runs)
+            many = repeated(samples, runs)
             found = mechanism.estimate(many, statistic, np.tile(share, runs), SimulatedNoise(17))
             error = np.abs(found.reshape(runs, -1) - truth(samples, statistic))
             spread = error.std(axis=0) / np.sqrt(runs)
             assert np.all(error.mean(axis=0) <= stated + 6 * spread + 1e-9)
 
 
-@every_case_of_all_kinds
+@every_case
 def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city):
     for amount in (0.02, 1.0, 50.0):
         for seed in range(5):
@@ -257,18 +236,18 @@ def test_estimates_lie_in_the_range_of_the_statistic(mechanism, statistic, city)
             assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
 
 
-@every_case_of_all_kinds
+@every_case
 def test_the_same_seed_gives_the_same_output_and_another_another(mechanism, statistic, larger_city):
     share = asked(mechanism, larger_city.counts, 1.0)
     first, again, other = (
         mechanism.estimate(larger_city, statistic, share, SimulatedNoise(seed)) for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, again)
-    lost = promised(mechanism, larger_city.counts, larger_city.bound, statistic, 1.0)
+    lost = promised(mechanism, larger_city.counts, larger_city.bound, statistic, 1.0).loss.pico
     assert lost == 0 or np.any(first != other)
 
 
-@every_case_of_all_kinds
+@every_case
 def test_infinite_epsilon_leaves_the_clipped_statistic(mechanism, statistic, city):
     share = asked(mechanism, city.counts, np.inf)
     first, again = (mechanism.estimate(city, statistic, share, SimulatedNoise(seed)) for seed in (5, 5))
@@ -292,20 +271,19 @@ def test_vehicles_are_exchangeable(mechanism, statistic, bound_of, counts_of):
         value = np.concatenate([speeds[b, u] for b in range(2) for u in users])
         return Samples(counts, value, np.arange(1, 6), bound)
 
-    share = np.full(2, 1.0)
     straight, mixed = build(np.arange(5)), build(order)
     losses = [
-        mechanism.event(each.counts, bound, statistic, share).loss_per_user for each in (straight, mixed)
+        promised(mechanism, each.counts, bound, statistic, 1.0).loss_per_user for each in (straight, mixed)
     ]
     np.testing.assert_array_equal(losses[0][order], losses[1])
     estimates = [
-        mechanism.estimate(each, statistic, np.full(2, np.inf), SimulatedNoise(6))
+        mechanism.estimate(each, statistic, asked(mechanism, each.counts, np.inf), SimulatedNoise(6))
         for each in (straight, mixed)
     ]
     np.testing.assert_allclose(*estimates, rtol=1e-12, atol=1e-9)
 
 
-@every_case
+@every_pure_case
 def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_of, counts_of):
     """Without noise the output may move by the stated sensitivity at most: all corners, one bin."""
     bound = bound_of(UPPER)
@@ -314,7 +292,7 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
     clips_by_epsilon = mechanism.name.startswith(("worst_case_clipping", "direct_clipping"))
     for numbers in ([3, 2, 1], [4, 1, 1], [2, 2, 2], [5]):
         counts = counts_of([numbers])
-        stated = mechanism.event(counts, bound, statistic, np.array([1.0])).sensitivity[statistic][0]
+        stated = promised(mechanism, counts, bound, statistic, 1.0).sensitivity[statistic][0]
         size, most = sum(numbers), 0.0
         corners = np.array([[(k >> i) & 1 for i in range(size)] for k in range(2**size)])
         found = np.array(
@@ -340,7 +318,7 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
         assert most <= stated * (1 + 1e-9)
 
 
-@every_case_of_all_kinds
+@every_case
 @pytest.mark.parametrize("constant", ["zero", "upper"])
 def test_constant_speeds_and_lone_vehicles_are_no_trouble(mechanism, statistic, constant, city):
     value = 0 if constant == "zero" else city.bound.steps
@@ -351,26 +329,24 @@ def test_constant_speeds_and_lone_vehicles_are_no_trouble(mechanism, statistic, 
         assert np.all(np.isfinite(found))
 
 
-@every_case_of_all_kinds
+@every_case
 def test_an_empty_map_is_no_trouble(mechanism, statistic, counts_of, bound_of):
     empty = counts_of(np.zeros((0, 3), dtype=np.int64))
     bound, nothing = bound_of(UPPER), asked(mechanism, empty, 1.0)
-    assert promised(mechanism, empty, bound, statistic, 1.0) == 0
-    if mechanism not in APPROX_MECHANISMS:
-        assert mechanism.event(empty, bound, statistic, nothing).loss_per_user.tolist() == [0, 0, 0]
+    assert promised(mechanism, empty, bound, statistic, 1.0).loss_per_user.tolist() == [0, 0, 0]
     assert mechanism.expected_error(empty, bound, statistic, nothing).shape == (0,)
     samples = Samples(empty, np.zeros(0, dtype=np.int64), np.arange(3), bound)
     assert mechanism.estimate(samples, statistic, nothing, SimulatedNoise(1)).shape == (0,)
 
 
-@every_case_of_all_kinds
+@every_case
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilon, city):
     share = asked(mechanism, city.counts, epsilon)
-    if mechanism not in ZCDP_MECHANISMS:
+    if mechanism.kind is LossKind.PURE:
         share[:1] = 1.0
     with pytest.raises(UsageError, match=r"epsilon|rho"):
-        (getattr(mechanism, "guarantee", None) or mechanism.event)(city.counts, city.bound, statistic, share)
+        event_of(mechanism, city.counts, city.bound, statistic, share)
     # numerical warnings on the way to the refusal are no matter
     with np.errstate(all="ignore"), pytest.raises(UsageError):
         mechanism.estimate(city, statistic, share, SimulatedNoise(1))
@@ -381,14 +357,84 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
     share = asked(mechanism, city.counts, 1.0)
     for statistic in set(Statistic) - set(mechanism.statistics):
         with pytest.raises(UsageError, match="statistic"):
-            mechanism.event(city.counts, city.bound, statistic, share)
+            event_of(mechanism, city.counts, city.bound, statistic, share)
         with pytest.raises(UsageError, match="statistic"):
             mechanism.estimate(city, statistic, share, SimulatedNoise(1))
 
 
-@every_case_of_all_kinds
-def test_exact_mechanisms_draw_from_the_secure_source(mechanism, statistic, city):
+@every_case
+def test_what_a_release_meters_is_what_it_is_charged(mechanism, statistic, larger_city):
+    counts, bound = larger_city.counts, larger_city.bound
+    given = asked(mechanism, counts, 2.0)
+    charged = event_of(mechanism, counts, bound, statistic, given).loss_per_user
+    measure = Metered(SecureNoise(), charged, mechanism.kind)
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
-    found = mechanism.estimate(city, statistic, asked(mechanism, city.counts, 2.0), SecureNoise())
+    found = mechanism.estimate(larger_city, statistic, given, measure)
     assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+    if mechanism.kind is LossKind.ZCDP:
+        # PLAN's clipped vectors may be closer to each other than the dearest
+        assert np.all(measure.spent <= charged)
+        assert np.all(measure.spent[charged > 0] > charged[charged > 0] * 0.25)
+    if mechanism.name == "gaussian_twin":
+        assert measure.spent.tolist() == charged.tolist()
+
+
+RHOS = [2e-6, 0.01, 1.0, 7.3, 12345.678901234567, 1e6]
+
+
+@every_zcdp_case
+@pytest.mark.parametrize("rho", RHOS)
+def test_no_vehicle_pays_more_than_rho_and_one_pays_it(mechanism, statistic, rho, city):
+    event = promised(mechanism, city.counts, city.bound, statistic, rho)
+    # exact: not even one 10^-12 more
+    assert Rho.of(rho).pico * (1 - 1e-5) <= event.loss.pico <= Rho.of(rho).pico
+    present = city.counts.bins_per_user > 0
+    assert np.all((event.loss_per_user > 0) == present)
+
+
+@every_zcdp_case
+def test_more_rho_never_costs_a_vehicle_less(mechanism, statistic, larger_city):
+    losses = [
+        promised(mechanism, larger_city.counts, larger_city.bound, statistic, rho).loss_per_user
+        for rho in RHOS
+    ]
+    for less, more in pairwise(losses):
+        assert np.all(less <= more)
+
+
+@every_zcdp_case
+def test_errors_fall_as_rho_grows_and_vanish_for_speeds_alike(mechanism, statistic, counts_of, bound_of):
+    counts = counts_of(np.ones((3, 300), dtype=np.int64))
+    random = np.random.default_rng(2)
+    bound = bound_of(UPPER, "1/10")
+    value = np.rint(np.clip(random.normal([[200], [300], [350]], 40, (3, 300)), 0, bound.steps))
+    samples = Samples(counts, value.astype(np.int64).ravel(), np.arange(300), bound)
+    exact = truth(samples, statistic)
+    errors = [
+        np.mean(
+            [
+                np.abs(mechanism.estimate(samples, statistic, np.array(rho), SimulatedNoise(s)) - exact)
+                for s in range(8)
+            ]
+        )
+        for rho in (1e-3, 1.0, 1e4)
+    ]
+    assert errors[0] > 3 * errors[1] > 3 * errors[2]
+    # what is left is the bias of clipping a few of 300 vehicles
+    assert errors[2] < 0.02 * statistic.largest(UPPER)
+
+
+@every_zcdp_case
+@pytest.mark.parametrize("constant", ["zero", "upper"])
+@pytest.mark.parametrize("counts", [COUNTS, [[1]], [[5]], [[1, 1]], [[0, 7]]])
+def test_small_maps_are_no_trouble_whatever_the_rho(
+    mechanism, statistic, constant, counts, counts_of, bound_of
+):
+    bound = bound_of(UPPER)
+    samples = samples_of(counts_of(counts), bound, constant=0 if constant == "zero" else bound.steps)
+    for rho in (2e-6, 1.0, 1e6):
+        found = mechanism.estimate(samples, statistic, np.array(rho), SimulatedNoise(2))
+        assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+        if statistic is Statistic.VARIANCE:
+            assert np.all(found[samples.counts.samples_per_bin == 1] == 0)

@@ -11,13 +11,14 @@ import pytest
 from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 
@@ -25,8 +26,8 @@ UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times
 COUNTS = [[9, 3, 2, 1, 1, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0, 0], [1, 3, 1, 4, 2, 1, 2, 5]]
 KINDS = ["any", "half a step down", "slow", "fast or slow", "full"]
-NAMES = [mechanism.name for mechanism in PURE_MECHANISMS]
-KNOWN = [name for name in NAMES if isinstance(pure_mechanism_named(name), KnownTerms)]
+NAMES = [mechanism.name for mechanism in mechanisms_of(LossKind.PURE)]
+KNOWN = [name for name in NAMES if isinstance(mechanism_named(name, LossKind.PURE), KnownTerms)]
 SELECT = ("levy", "two_stage")
 """Those that select from values only state the range, which holds whatever was drawn."""
 EDGE, REJECT = 1e-9, 1e-9
@@ -80,7 +81,7 @@ def released(name, kind, epsilon, times):
     steps = np.floor(exact / STEP + 0.5).astype(np.int64)
     samples = Samples(counts, np.tile(steps, times), np.arange(counts.users), bound)
     part = Part(name, np.full(counts.bins, epsilon))
-    calibrated = CalibratedSeparately(dict.fromkeys(pure_mechanism_named(name).statistics, part))
+    calibrated = CalibratedSeparately(dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part))
     estimates = calibrated.estimates(
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
@@ -115,7 +116,7 @@ def test_so_many_draws_would_show_noise_that_is_wider_by_30_percent():
 @pytest.mark.parametrize("more", [1, pytest.param(8, marks=pytest.mark.prove)])
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(name, epsilon, more):
     # Huber's search is slow, and its noise is idealised
-    times = more * (400 if pure_mechanism_named(name).idealised else TIMES)
+    times = more * (400 if mechanism_named(name, LossKind.PURE).idealised else TIMES)
     for kind in KINDS:
         truth, estimates = released(name, kind, epsilon, times)
         for statistic, estimate in estimates.items():
@@ -145,7 +146,7 @@ def test_intervals_of_half_the_width_would_be_noticed(name):
 def test_the_basis_is_said_and_the_range_where_nothing_less_is_proved(name):
     counts = many_times(1)
     bound = ContributionBound(Fraction(UPPER), Fraction(str(STEP)), SpeedUnit.METRES_PER_SECOND)
-    mechanism = pure_mechanism_named(name)
+    mechanism = mechanism_named(name, LossKind.PURE)
     for statistic in mechanism.statistics:
         wide, narrow = (
             error_facts(mechanism, counts, bound, statistic, np.full(3, 8.0), level) for level in (0.99, 0.8)

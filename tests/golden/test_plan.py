@@ -3,18 +3,14 @@
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.plan.plan import (
-    largest_lengths,
-    masked_vectors,
-    noise_per_bin,
-    vector_lengths,
-)
-from trafficdp.mechanisms.plan.plan_vectors import scaling
+from trafficdp.mechanisms.plan.plan import Plan, Scaling, scaling
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.sensitive.samples import Samples
 
 SENSITIVITIES = np.array([4.0, 1.0, 0.5, 2.0])
 COUNTS = [[3, 1, 0, 2], [1, 1, 1, 1], [0, 2, 2, 0]]  # bins x vehicles
 TOTALS = [[30, 20, 0, 60], [10, 25, 30, 25], [0, 50, 70, 0]]
-CENTRE, SPREAD = np.array([18.0, 22.0, 30.0]), np.array([4.0, 1.0, 9.0])
 
 
 def moment(v, p):
@@ -41,35 +37,62 @@ def test_the_exponent_of_standard_deviations_is_two_and_not_one(p):
     assert 1.07 < literal < 1.13
 
 
+class Known(SimulatedNoise):
+    """Centres and the clipping length as given, no noise; keeps the last step."""
+
+    def __init__(self, *shares):
+        self.shares = list(shares)
+
+    def select(self, ranks, values):
+        self.ranked = values
+        return np.rint(np.array(self.shares.pop(0)) * ranks.high).astype(np.int64)
+
+    def measure(self, step, values):
+        self.step, self.values = step, values
+        return step.of.sums(values)
+
+
 @pytest.fixture
-def city(counts_of):
+def city(counts_of, bound_of):
+    """Records of a vehicle in a bin that add up to its TOTALS, speeds from 0 to 70."""
     counts = counts_of(COUNTS)
-    totals = np.array(TOTALS, dtype=float)[counts.bin_index, counts.user_index]
-    return counts, totals
+    totals = np.array(TOTALS)[counts.bin_index, counts.user_index]
+    each = np.repeat(totals // counts.count, counts.count)
+    each[counts.count.cumsum() - 1] += totals % counts.count
+    return Samples(counts, each, np.arange(4), bound_of(70))
 
 
-def test_masked_vectors_are_the_golden_ones_and_average_to_the_means(city):
-    counts, totals = city
+def test_vectors_and_lengths_are_the_golden_ones_and_average_to_the_means(city):
+    centre = np.array([18.0, 22.0, 30.0])
+    known = Known(centre / 70, 1.0)
+    found = Plan(Scaling.NONE).estimate(city, Statistic.MEAN, np.array(0.5), known)
     z = np.zeros((4, 3))
-    z[counts.user_index, counts.bin_index] = masked_vectors(counts, totals, CENTRE)
+    z[city.counts.user_index, city.counts.bin_index] = known.values
     golden = [[-16, -12, 0], [4 / 3, 3, -10], [0, 8, 10], [16, 3, 0]]
     np.testing.assert_allclose(z, golden, atol=1e-12)
-    np.testing.assert_allclose(z.mean(axis=0) + CENTRE, [18 + 1 / 3, 22.5, 30])
+    np.testing.assert_allclose(z.mean(axis=0) + centre, [18 + 1 / 3, 22.5, 30])
+    np.testing.assert_allclose(found, [18 + 1 / 3, 22.5, 30], atol=1e-3)
+    # B_l: every entry from 0 to U, of vehicle 0: 4/6 * 3 * 70 and 4/4 * 70
+    longest = np.array([np.hypot(140, 70), np.hypot(np.hypot(140 / 3, 70), 140), np.hypot(70, 140), 0])
+    longest[3] = np.hypot(280 / 3, 70)
+    share = np.linalg.norm(golden, axis=1) / longest.max()
+    np.testing.assert_allclose(known.ranked / 2.0**50, share, rtol=1e-9)
+    # two vectors of a vehicle are at most B_l apart, and the noise is that of the furthest
+    grain = known.step.of.grain
+    apart = city.counts.total_per_user((grain * (known.step.of.high - known.step.of.low)) ** 2.0)
+    np.testing.assert_allclose(np.sqrt(apart), longest, rtol=1e-5)
+    sd = longest.max() / np.sqrt(2 * 0.5 * 9 / 16)
+    np.testing.assert_allclose(known.step.law.sd * grain, sd, rtol=1e-5)
 
 
-def test_lengths_and_noise_are_the_golden_ones(city):
-    counts, totals = city
-    weight = scaling(SPREAD, 2)
-    y = weight[counts.bin_index] * masked_vectors(counts, totals, CENTRE)
-    np.testing.assert_allclose(
-        vector_lengths(counts, y), [14.422205, 4.533824, 8.666667, 8.544004], atol=5e-7
-    )
-    np.testing.assert_allclose(noise_per_bin(20.0, 0.5, 4, weight), [20, 10, 30])
-
-
-def test_no_two_vectors_of_a_vehicle_are_further_apart_than_stated(city):
-    counts, _ = city
-    weight, upper = scaling(SPREAD, 2), 70.0
-    top = counts.count * upper
-    y = [weight[counts.bin_index] * masked_vectors(counts, t, CENTRE) for t in (top, 0 * top)]
-    np.testing.assert_allclose(vector_lengths(counts, y[0] - y[1]), largest_lengths(counts, weight, upper))
+def test_noise_goes_by_the_weights_and_by_twice_the_clipping_length(city):
+    # U/sqrt(12) in all bins: of_vector is that times sqrt(L sum m^2)/N
+    known = Known(np.array([18.0, 22.0, 30.0]) / 70, 0.01)
+    Plan(Scaling.PUBLIC).estimate(city, Statistic.MEAN, np.array(0.5), known)
+    of_vector = 70 / np.sqrt(12) * np.sqrt(4 * np.array([14, 4, 8])) / np.array([6, 4, 4])
+    weight = scaling(of_vector + of_vector.mean(), 2)
+    z = np.array([-16, 4 / 3, 16, -12, 3, 8, 3, -10, 10])
+    np.testing.assert_allclose(known.values, weight[city.counts.bin_index] * z, rtol=1e-9)
+    clip = known.step.of.bound
+    sd = 2 * clip / np.sqrt(2 * 0.5 * 9 / 16)
+    np.testing.assert_allclose(known.step.law.sd * known.step.of.grain, sd, rtol=1e-9)

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.plan.iome_vectors import iome_mean
-from trafficdp.mechanisms.plan.plan_vectors import plan_mean, private_centre
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.papers.aumuller_2023 import plan_binary_mean
+from trafficdp.papers.aumuller_2023.binary import plan_binary_mean
+from trafficdp.papers.aumuller_2023.iome import iome_mean
+from trafficdp.papers.aumuller_2023.plan import plan_mean, private_centre
 
 FILE = Path(__file__).parent / "data" / "plan_published_medians.csv"
 with FILE.open() as lines:

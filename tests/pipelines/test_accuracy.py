@@ -15,6 +15,7 @@ from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.trial import simulated_samples
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss_kind import LossKind
 
 ROOT = Path(trafficdp.__file__).parents[1]
 SCRIPT = ROOT / "pipelines" / "accuracy.py"
@@ -72,7 +73,9 @@ def test_the_constants_are_the_middle_of_the_range_and_zero(accuracy, samples):
 @pytest.mark.usefixtures("few_runs")
 def test_every_mechanism_has_a_row_and_errors_fall_with_epsilon(accuracy, samples):
     rows = accuracy.pure_rows(samples) + accuracy.zcdp_rows(samples)
-    expected = [m.name for m in (*accuracy.PURE_MECHANISMS, *accuracy.ZCDP_MECHANISMS)]
+    expected = [
+        m.name for m in (*accuracy.mechanisms_of(LossKind.PURE), *accuracy.mechanisms_of(LossKind.ZCDP))
+    ]
     assert [row.name.removesuffix(" (idealised)") for row in rows] == expected
     for row in rows:
         assert row.runs >= 20
@@ -152,11 +155,14 @@ def assert_near(written, kept):
 @pytest.mark.real
 @pytest.mark.slow
 def test_the_committed_report_is_what_the_script_writes_of_three_mechanisms(accuracy, tmp_path, monkeypatch):
-    few = {"PURE_MECHANISMS": ("baseline", "pooled"), "ZCDP_MECHANISMS": ("gaussian_twin",)}
-    for kind, names in few.items():
-        found = tuple(each for each in getattr(accuracy, kind) if each.name in names)
-        assert len(found) == len(names)
-        monkeypatch.setattr(accuracy, kind, found)
+    few = {"baseline", "pooled", "gaussian_twin"}
+    real = accuracy.mechanisms_of
+
+    def chosen(kind):
+        return tuple(each for each in real(kind) if each.name in few)
+
+    assert {each.name for kind in LossKind for each in chosen(kind)} == few
+    monkeypatch.setattr(accuracy, "mechanisms_of", chosen)
     written, kept = written_and_kept(accuracy, tmp_path, accuracy.PEERS_RESOLUTION)
     assert {name for names in few.values() for name in names} < {name for name, _ in written}
     assert_near(written, kept)

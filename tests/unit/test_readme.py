@@ -21,7 +21,6 @@ from trafficdp.cli.commands.plan import plan_facts
 from trafficdp.cli.main import COMMANDS
 from trafficdp.config.map import MapSettings
 from trafficdp.export.write import FORMATS
-from trafficdp.mechanisms.plan.iome import LARGEST_CELLS
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.refusal import passing_epsilon
 from trafficdp.workspace import Workspace
@@ -317,7 +316,3 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     assert set(NUMBER.findall(prose)) == set(computed) | asked
     assert status.vehicles == 247
     assert config.map.refuse_above == 1 / 8
-
-
-def test_the_largest_city_that_iome_rotates_is_the_one_that_is_told(pages):
-    assert f"may be {LARGEST_CELLS:,} at most" in pages.told("counting-in-rho")

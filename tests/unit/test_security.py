@@ -7,8 +7,9 @@ import pytest
 
 import trafficdp
 from trafficdp.cli.main import COMMANDS
-from trafficdp.mechanisms.registry import MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.privacy.loss_kind import LossKind
 
 ROOT = Path(trafficdp.__file__).parents[1]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -33,7 +34,7 @@ def test_the_key_is_for_its_owner_alone(released):
 
 
 def test_what_is_drawn_without_an_exact_sampler_is_named():
-    idealised = {each.name for each in (*MECHANISMS, *ZCDP_MECHANISMS) if each.idealised}
+    idealised = {each.name for each in (*MECHANISMS, *mechanisms_of(LossKind.ZCDP)) if each.idealised}
     assert all("huber" in name for name in idealised)
     assert "Huber's is not" in TEXT
 

@@ -13,18 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, log
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import in_range
-from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, repeated
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours
+from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.source import NoiseSource, SimulatedNoise
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.sensitive.samples import Samples
 
@@ -92,13 +95,28 @@ def _side_by_side(mechanism: Mechanism | ApproxMechanism, statistic: Statistic, 
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         many = repeated(samples, times)
-        return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), source)
+        return _estimate(mechanism, many, statistic, np.full(many.counts.bins, epsilon), source)
 
     return estimate
 
 
+def _estimate(
+    mechanism: Mechanism | ApproxMechanism,
+    samples: Samples,
+    statistic: Statistic,
+    loss: FloatArray,
+    source: NoiseSource,
+) -> FloatArray:
+    """Return one estimate, metered where the noise is that of a release."""
+    measure: Any = source
+    if not (isinstance(source, SimulatedNoise) or hasattr(mechanism, "guarantee")):
+        event = event_of(mechanism, samples.counts, samples.bound, statistic, loss)
+        measure = Metered(source, event.loss_per_user, mechanism.kind)
+    return mechanism.estimate(samples, statistic, loss, measure)
+
+
 def audit_zcdp_mechanism(
-    mechanism: ZCDPMechanism,
+    mechanism: Mechanism,
     statistic: Statistic,
     rho: float,
     bound: ContributionBound,
@@ -115,7 +133,8 @@ def audit_zcdp_mechanism(
     """
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        found = [mechanism.estimate(samples, statistic, rho, source)[0] for _ in range(times)]
+        given = np.array(rho)
+        found = [_estimate(mechanism, samples, statistic, given, source)[0] for _ in range(times)]
         return np.array(found, dtype=np.float64)
 
     pairs = extreme_neighbours(bound, few=True)

@@ -41,23 +41,6 @@ def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Sample
     return Samples(counts, flat, np.arange(1, len(count) + 1), bound)
 
 
-def repeated(samples: Samples, times: int) -> Samples:
-    """Return the same bins ``times`` times, a cell for each: one estimate of all is ``times`` draws.
-
-    For mechanisms that look at every bin, or every cell, by itself. ``samples`` has one cell.
-    """
-    one = samples.counts
-    counts = Counts(
-        cell=np.repeat(np.arange(1, times + 1, dtype=np.uint64), one.bins),
-        slot=np.tile(one.slot, times),
-        bin_index=np.repeat(np.arange(times) * one.bins, one.pairs) + np.tile(one.bin_index, times),
-        user_index=np.tile(one.user_index, times),
-        count=np.tile(one.count, times),
-        users=one.users,
-    )
-    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
-
-
 def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
     """Return pairs in which the first vehicle's speeds are all 0 in one set and all U in the other.
 

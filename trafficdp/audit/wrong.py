@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.audit.lower_bound import Draws
-from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin, repeated
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.bounding.interval import Partition
@@ -26,7 +27,7 @@ from trafficdp.mechanisms.arrays.quantile import TENTHS, private_position
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.integer_laplace import choice_scale
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -217,7 +218,7 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
         value = np.array([own, bound.steps // 2] * 2, dtype=np.int64)
         return Samples(counts, value, np.arange(1, 3), bound)
 
-    def draws(samples: Samples, times: int, noise: NoiseSource, *, mechanism: Mechanism) -> FloatArray:
+    def draws(samples: Samples, times: int, noise: NoiseSource, *, mechanism: Any) -> FloatArray:  # noqa: ANN401
         many = repeated(samples, times)
         share = np.ones(many.counts.bins)
         found = mechanism.estimate(many, Statistic.MEAN, share, noise)

@@ -16,7 +16,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.laplace.accountings import BY_NAME
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
@@ -31,8 +31,8 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.published import DECIMALS
 
 _NAMES = {
-    LossKind.PURE: (AUTO, *(mechanism.name for mechanism in PURE_MECHANISMS)),
-    LossKind.ZCDP: tuple(mechanism.name for mechanism in ZCDP_MECHANISMS),
+    LossKind.PURE: (AUTO, *(mechanism.name for mechanism in mechanisms_of(LossKind.PURE))),
+    LossKind.ZCDP: tuple(mechanism.name for mechanism in mechanisms_of(LossKind.ZCDP)),
 }
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.mechanisms.promise import Event
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
-from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -73,7 +72,7 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent | ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound) -> Event:
         """Return what is promised: every vehicle's exact loss, from counts and this alone.
 
         Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no
@@ -81,9 +80,15 @@ class Calibrated(Protocol):
         """
 
     def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+        self,
+        values: Values,
+        measure: Any,  # noqa: ANN401  # Measure, when every family measures by steps
+        /,
+        *,
+        interval_level: float,
+        uninformative_above: float,
     ) -> dict[Statistic, Estimate]:
-        """Draw the noise once and return the estimates of all bins of ``values``.
+        """Measure once (``Measure``) and return the estimates of all bins of ``values``.
 
         Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.
         Raises nothing that it would not raise on values that are all 0 (see ``Curator``).

@@ -14,7 +14,6 @@ from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
 from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
-from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 
 
 class Kind(Protocol):
@@ -35,7 +34,6 @@ KINDS: dict[str, Kind] = {
     "moment_blocks": CalibratedMomentBlocks,
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,
-    "zcdp_mechanism": CalibratedZCDP,
 }
 
 

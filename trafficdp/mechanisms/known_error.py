@@ -1,10 +1,11 @@
 """How far off a number can be where counts decide it: noise of a known law, and a worst-case bias.
 
 Theorem. Let |estimate - statistic| <= sum over t of (step_t |Z_t| + bias_t) before the estimate is clamped
-to the statistic's range, Z_t discrete Laplace of scale B_t. With T terms and h_t the least whole number with
-P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``), the interval estimate +- sum (step_t h_t + bias_t) holds
-the statistic with at least ``level``, whatever the values: all |Z_t| <= h_t at once with that probability,
-and clamping moves no estimate away from a statistic of the same range.
+to the statistic's range, Z_t discrete Laplace of scale B_t, or discrete Gaussian of standard deviation B_t.
+With T terms and h_t a whole number with P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``,
+``noise.gaussian``), the interval estimate +- sum (step_t h_t + bias_t) holds the statistic with at least
+``level``, whatever the values: all |Z_t| <= h_t at once with that probability, and clamping moves no estimate
+away from a statistic of the same range.
 
 Where a mechanism promises no such terms (it selects from values), Markov's inequality on the proved bound
 e of E|estimate - statistic| gives P(|estimate - statistic| >= e/(1 - level)) <= 1 - level.
@@ -22,11 +23,19 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.gaussian import gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.tail import half_width
 
 FloatArray = npt.NDArray[np.float64]
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
 BY_TAILS = "exact tails of two discrete Laplace noises at half of the error probability each, and their bias"
+BY_GAUSSIAN = (
+    "tail of the discrete Gaussian noise (Canonne, Kamath, Steinke 2020), widened by the worst-case bias"
+)
+BY_GAUSSIANS = (
+    "tails of two discrete Gaussian noises (Canonne, Kamath, Steinke 2020) at half of the error probability "
+    "each, and their bias"
+)
 BY_BLOCK = "proved tail of the block noise, widened by the worst-case bias"
 BY_RANGE = "the whole range of the statistic: nothing narrower is proved for values chosen against it"
 BY_MARKOV = "Markov's inequality on the proved worst-case expected error: valid, and wide"
@@ -36,12 +45,24 @@ BY_MARKOV = "Markov's inequality on the proved worst-case expected error: valid,
 class NoiseTerm:
     """One term of the error, arrays of shape (G,): ``step`` |Z| + ``bias``, Z of ``scale`` in whole steps.
 
-    ``step`` and ``bias`` are in the statistic's unit. Scale 0: no noise.
+    ``step`` and ``bias`` are in the statistic's unit. Scale 0: no noise. Z is Laplace noise, or ``gaussian``.
     """
 
     scale: FloatArray
     step: FloatArray
     bias: FloatArray
+    gaussian: bool = False
+
+    def half_width(self, level: float) -> FloatArray:
+        """Return what the term stays below with at least ``level``, shape (G,)."""
+        tail = gaussian_half_width if self.gaussian else half_width
+        return tail(self.scale, level) * self.step + self.bias
+
+    @property
+    def noise(self) -> FloatArray:
+        """The scale of Laplace noise; of Gaussian noise sd sqrt(2/pi): at least the mean of |Z|."""
+        size = gaussian_absolute_error(self.scale) if self.gaussian else self.scale
+        return np.asarray(size * self.step)
 
 
 @runtime_checkable
@@ -49,7 +70,7 @@ class KnownTerms(Protocol):
     """A mechanism whose error is a sum of terms that counts decide."""
 
     def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
     ) -> tuple[NoiseTerm, ...]:
         """Return the terms, which bound the error before clamping; rounding of speeds is in the bias.
 
@@ -66,13 +87,14 @@ class KnownHalfWidth(Protocol):
         counts: Counts,
         bound: ContributionBound,
         statistic: Statistic,
-        epsilon: FloatArray,
+        loss: FloatArray,
         level: float,
+        /,
     ) -> FloatArray:
         """Return h with P(|estimate - statistic| > h) <= 1 - level, all bias included, shape (G,)."""
 
     def worst_case_bias(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
     ) -> FloatArray:
         """Return how far the estimate's centre can be from the statistic, shape (G,)."""
 
@@ -96,7 +118,7 @@ def error_facts(
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
-    epsilon: FloatArray,
+    loss: FloatArray,
     level: float,
 ) -> ErrorFacts:
     """Return half widths that hold with ``level``, and what is known of the noise; no value is needed.
@@ -106,23 +128,24 @@ def error_facts(
     reach = statistic.largest(bound.upper)
     unknown = np.full(counts.bins, np.nan)
     if isinstance(mechanism, KnownTerms):
-        terms = mechanism.noise_terms(counts, bound, statistic, epsilon)
+        terms = mechanism.noise_terms(counts, bound, statistic, loss)
         each = 1 - (1 - level) / len(terms)
         half = np.zeros(counts.bins)
         bias = np.zeros(counts.bins)
         for term in terms:
-            half += half_width(term.scale, each) * term.step + term.bias
+            half += term.half_width(each)
             bias += term.bias
         bias = np.minimum(bias, reach)
-        scale = terms[0].scale * terms[0].step if len(terms) == 1 else unknown
+        scale = terms[0].noise if len(terms) == 1 else unknown
         scale = np.where(bias < reach, scale, np.nan)
-        basis = BY_TAIL if len(terms) == 1 else BY_TAILS
+        names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
+        basis = names[len(terms) > 1]
         return ErrorFacts(np.minimum(half, reach), scale, bias, BY_RANGE if np.all(bias >= reach) else basis)
     whole = np.full(counts.bins, reach)
     if isinstance(mechanism, KnownHalfWidth):
-        half = mechanism.half_width(counts, bound, statistic, epsilon, level)
-        bias = mechanism.worst_case_bias(counts, bound, statistic, epsilon)
+        half = mechanism.half_width(counts, bound, statistic, loss, level)
+        bias = mechanism.worst_case_bias(counts, bound, statistic, loss)
         return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
-    error = mechanism.expected_error(counts, bound, statistic, epsilon)
+    error = mechanism.expected_error(counts, bound, statistic, loss)
     basis = BY_RANGE if np.all(error >= reach) else BY_MARKOV
     return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, basis)

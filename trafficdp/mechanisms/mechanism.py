@@ -1,21 +1,22 @@
-"""What every mechanism is: three answers without values, and one call that sees them.
+"""What every mechanism of the registry is: public answers without values, and one call that sees them.
 
-The planner, the documents and the audits ask the first three; only the curator makes the call. So what
-is promised can never drift from what is done.
+The planner, the documents and the audits ask for the first; only the curator makes the call. So what is
+promised can never drift from what is done. What it promises, its event, follows from its steps alone
+(``promise.event_of``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -26,9 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 class Mechanism(Protocol):
     """One published mechanism over all G bins at once, with its settings as fields.
 
-    ``name`` is its key in the registry, ``citation`` the paper, ``statistics`` what it can estimate.
-    ``idealised`` is true when its noise has no exact or proved-safe sampler: such a mechanism runs in
-    simulations, and in a release only behind an explicit switch that the manifest records.
+    ``loss`` is what it may cost, in its ``kind``: an epsilon a bin, shape (G,), or one rho for all bins
+    together, shape (). It may be infinite: then no noise is added, and nothing is priced.
     """
 
     @property
@@ -44,31 +44,49 @@ class Mechanism(Protocol):
         """The statistics it can estimate."""
 
     @property
+    def kind(self) -> LossKind:
+        """What its loss is counted in."""
+
+    @property
+    def enforced(self) -> bool:
+        """Whether ``measurement`` brings every vehicle's part into its set: no step is a claim."""
+
+    @property
     def idealised(self) -> bool:
-        """Whether its noise lacks an exact sampler."""
+        """Whether its noise lacks an exact sampler.
 
-    def event(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> PrivacyEvent:
-        """Return what it promises when every bin g is given ``epsilon[g]`` (shape (G,)).
+        Then it runs in simulations, and in a release only by an explicit switch that the manifest records.
+        """
 
-        ``loss_per_user`` is every user's exact loss over its bins where a sharper bound than
-        "epsilon[g] for every visitor" is proved, else that.
+    def steps(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
+    ) -> tuple[Priced, ...]:
+        """Return what it measures. No vehicle loses more than ``loss`` in all by them.
+
+        Where later steps follow from earlier noisy numbers: the dearest that can come.
         """
 
     def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
     ) -> FloatArray:
         """Return a bound, from counts alone, on the worst case over values of E|estimate - statistic|.
 
-        Shape (G,), in the statistic's unit; at most the statistic's range. Above half of it a constant in the
-        middle would do better: mechanisms that clip, drop or group promise little against all values.
+        Shape (G,), in the statistic's unit, rounding of speeds included; at most the statistic's range. Above
+        half of it a constant in the middle would do better: mechanisms that clip, drop or group promise
+        little against all values.
         """
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+        self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure, /
     ) -> FloatArray:
-        """Return the estimates of all bins, shape (G,), in the statistic's unit, clamped to its range.
+        """Return the estimates of all bins, shape (G,), in the statistic's unit, clamped to its range."""
 
-        ``epsilon[g]`` may be infinite: then no noise is added and what remains is the clipped statistic.
-        """
+
+@runtime_checkable
+class KnownSensitivity(Protocol):
+    """A mechanism of which more is known than that its numbers stay in their range."""
+
+    def sensitivity(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
+    ) -> FloatArray:
+        """Return how far one vehicle's values move each number at most, shape (G,), in its unit."""

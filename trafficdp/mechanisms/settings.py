@@ -16,13 +16,12 @@ from typing import TypeVar, cast
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 
 Setting = str | int | float | bool | None
 Settings = Mapping[str, Setting]
-IDENTITY = {"name", "citation", "statistics", "idealised"}
+IDENTITY = {"name", "citation", "statistics", "kind", "enforced", "idealised"}
 """Fields that say which mechanism it is."""
-Kind = TypeVar("Kind", bound=Mechanism | ZCDPMechanism)
+Known = TypeVar("Known", bound=Mechanism)
 
 
 def settings_of(mechanism: object) -> dict[str, Setting]:
@@ -33,7 +32,7 @@ def settings_of(mechanism: object) -> dict[str, Setting]:
     return dict(sorted(found.items()))
 
 
-def with_settings(mechanism: Kind, settings: Settings) -> Kind:
+def with_settings(mechanism: Known, settings: Settings) -> Known:
     """Return ``mechanism`` with ``settings``; one that is not written down stays as it is.
 
     Raises UsageError for a setting that the mechanism does not know, and for a value that is none of its.
@@ -46,7 +45,7 @@ def with_settings(mechanism: Kind, settings: Settings) -> Kind:
             expected=", ".join(settings_of(mechanism)) or "no settings",
             todo="use the version of trafficdp that wrote it",
         )
-    changed = cast("Kind", _changed(mechanism, settings))
+    changed = cast("Known", _changed(mechanism, settings))
     if changed.name != mechanism.name:
         raise UsageError(
             f"settings of {mechanism.name} make another mechanism of it",

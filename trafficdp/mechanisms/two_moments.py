@@ -1,13 +1,16 @@
 """A variance from any mechanism of means: it releases the mean, and the mean of squared distances from U/2.
 
 Paper 003 treats means; a variance by two of them is its section on (mean, variance) made explicit, with the
-epsilon shared out (erratum E9: the pair costs what both cost). As in ``moment``:
+loss shared out (erratum E9: the pair costs what both cost). As in ``moment``:
 
     Var = M2 - (mean - U/2)^2,   |Var' - Var| <= |e2| + U |e1|,
 
-M2 the mean of y = (x - U/2)^2 in [0, U^2/4]. The mean gets two thirds of epsilon: with errors of equal shares
-of the ranges U and U^2/4, U^2/x + (U^2/4)/(1 - x) is least at x = 2/3. y lies on a lattice of at most
-LARGEST_STEPS steps, to which it is rounded record by record, before anything is added up.
+M2 the mean of y = (x - U/2)^2 in [0, U^2/4]. Noise is a range over epsilon, or over sqrt(rho): the sum of the
+two errors is least where the mean gets x of epsilon, U^2/x + (U^2/4)/(1 - x), x = 2/3; or r of rho,
+U^2/sqrt(r) + (U^2/4)/sqrt(1 - r), r = 4^(2/3)/(1 + 4^(2/3)) = 0.716. y lies on a lattice of at most
+LARGEST_STEPS steps, to which it is rounded record by record, before anything is added up. (One vector of both
+moments, clipped and noised once, would be covered by the same proof; PLAN's variances of Austin's buses were
+then 0.94 to 1.4 times as far off.)
 
 Theorem (REPLACE_USER_VALUES). Counts, and with them all sensitivities, are public and the same for both runs;
 a vehicle's losses by the theorem of the mechanism of means add up.
@@ -15,29 +18,30 @@ a vehicle's losses by the theorem of the mechanism of means add up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.moment import variance_from
-from trafficdp.mechanisms.promise import promise
+from trafficdp.mechanisms.promise import Event, event_of, event_of_steps, promise, sensitivity_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
-MEAN_SHARE = 2 / 3
+MEAN_SHARE = {LossKind.PURE: Fraction(2, 3), LossKind.ZCDP: Fraction(716, 1000)}
 LARGEST_STEPS = 1 << 16
 
 
@@ -69,51 +73,85 @@ class TwoMoments:
         )
 
     @property
+    def kind(self) -> LossKind:
+        """As ``means``."""
+        return self.means.kind
+
+    @property
+    def enforced(self) -> bool:
+        """As ``means``."""
+        return self.means.enforced
+
+    @property
     def idealised(self) -> bool:
         """As ``means``."""
         return self.means.idealised
 
-    def event(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> PrivacyEvent:
-        """See Mechanism: for a variance both events add up, vehicle by vehicle."""
+    def steps(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> tuple[Priced, ...]:
+        """See Mechanism: for a variance those of both means."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.event(counts, bound, statistic, epsilon)
-        first, second = shares(epsilon)
-        one = self.means.event(counts, bound, Statistic.MEAN, first)
-        two = self.means.event(counts, squares_bound(bound), Statistic.MEAN, second)
-        moved = two.sensitivity[Statistic.MEAN] + float(bound.upper) * one.sensitivity[Statistic.MEAN]
+            return self.means.steps(counts, bound, statistic, loss)
+        first, second = shares(self.kind, loss)
+        return (
+            *self.means.steps(counts, bound, Statistic.MEAN, first),
+            *self.means.steps(counts, squares_bound(bound), Statistic.MEAN, second),
+        )
+
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> Event:
+        """Return the event of the steps, or of both means until their family states its steps."""
+        if hasattr(self.means, "steps"):
+            return event_of_steps(self, counts, bound, statistic, loss)
+        if statistic is not Statistic.VARIANCE:
+            return event_of(self.means, counts, bound, statistic, loss)
+        first, second = shares(self.kind, loss)
+        one = event_of(self.means, counts, bound, Statistic.MEAN, first)
+        two = event_of(self.means, counts, squares_bound(bound), Statistic.MEAN, second)
         return promise(
             self.name,
             statistic,
             counts,
             bound,
-            np.minimum(moved, statistic.largest(bound.upper)),
+            self.sensitivity(counts, bound, statistic, loss),
             one.loss_per_user + two.loss_per_user,
             idealised=self.idealised,
         )
 
+    def sensitivity(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> FloatArray:
+        """See KnownSensitivity: that of M2 and U times that of the mean, at most the range."""
+        if statistic is not Statistic.VARIANCE:
+            return sensitivity_of(self.means, counts, bound, statistic, loss)
+        first, second = shares(self.kind, loss)
+        one = sensitivity_of(self.means, counts, bound, Statistic.MEAN, first)
+        two = sensitivity_of(self.means, counts, squares_bound(bound), Statistic.MEAN, second)
+        return np.asarray(np.minimum(two + float(bound.upper) * one, statistic.largest(bound.upper)))
+
     def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
         """See Mechanism: |e2| + U |e1| and the rounding of speeds, at most the range."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.expected_error(counts, bound, statistic, epsilon)
-        first, second = shares(epsilon)
+            return self.means.expected_error(counts, bound, statistic, loss)
+        first, second = shares(self.kind, loss)
         e1 = self.means.expected_error(counts, bound, Statistic.MEAN, first)
         e2 = self.means.expected_error(counts, squares_bound(bound), Statistic.MEAN, second)
         error = e2 + float(bound.upper) * e1 + rounding_bias(statistic, bound)
         return np.minimum(error, statistic.largest(bound.upper))
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+        self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
         """See Mechanism. The variance of a single record is 0."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.estimate(samples, statistic, epsilon, noise)
-        first, second = shares(epsilon)
-        mean = self.means.estimate(samples, Statistic.MEAN, first, noise)
-        squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, noise)
+            return self.means.estimate(samples, statistic, loss, measure)
+        first, second = shares(self.kind, loss)
+        mean = self.means.estimate(samples, Statistic.MEAN, first, measure)
+        squares = self.means.estimate(squares_of(samples), Statistic.MEAN, second, measure)
         variance = variance_from(mean, squares, float(samples.bound.upper))
         return np.where(samples.counts.samples_per_bin == 1, 0.0, variance)
 
@@ -125,26 +163,34 @@ class KnownTwoMoments(TwoMoments):
     means: KnownMeans
 
     def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms: |e2| + U |e1| for a variance."""
         if statistic is not Statistic.VARIANCE:
-            return self.means.noise_terms(counts, bound, statistic, epsilon)
-        first, second = shares(epsilon)
+            return self.means.noise_terms(counts, bound, statistic, loss)
+        first, second = shares(self.kind, loss)
         weight, rounding = float(bound.upper), rounding_bias(statistic, bound)
         ones = self.means.noise_terms(counts, bound, Statistic.MEAN, first)
         twos = self.means.noise_terms(counts, squares_bound(bound), Statistic.MEAN, second)
-        scaled = [NoiseTerm(term.scale, weight * term.step, weight * term.bias) for term in ones]
-        scaled[0] = NoiseTerm(scaled[0].scale, scaled[0].step, scaled[0].bias + rounding)
+        scaled = [replace(term, step=weight * term.step, bias=weight * term.bias) for term in ones]
+        scaled[0] = replace(scaled[0], bias=scaled[0].bias + rounding)
         return (*scaled, *twos)
 
 
-def shares(epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the parts of the mean and of M2, which together are never more than ``epsilon``."""
-    first = epsilon * MEAN_SHARE
+def shares(kind: LossKind, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the parts of the mean and of M2, which together are never more than ``loss``.
+
+    Parts of a rho are whole 10^-12. Raises UsageError unless a rho is infinite, or from 2 * 10^-12 to one
+    million.
+    """
+    if kind is LossKind.ZCDP and not bool(np.all(np.isinf(loss))):
+        total = ZCDP.of(float(loss)).pico
+        part = int(total * MEAN_SHARE[kind])
+        return np.array(ZCDP(part).number), np.array(ZCDP(total - part).number)
+    first = np.asarray(loss * float(MEAN_SHARE[kind]))
     with np.errstate(invalid="ignore"):
-        rest = np.nextafter(epsilon - first, 0.0)
-    return first, np.where(np.isfinite(epsilon), rest, epsilon)
+        rest = np.nextafter(loss - first, 0.0)
+    return first, np.where(np.isfinite(loss), rest, loss)
 
 
 def squares_bound(bound: ContributionBound) -> ContributionBound:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import PURE_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -25,6 +25,7 @@ from trafficdp.planner.fit import CLOSE
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.planner.trial import Tries
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 DUST = 10 * CLOSE
 """Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
@@ -49,19 +50,20 @@ def choose(
     bound: ContributionBound,
     statistic: Statistic,
     total: PureDP,
-    mechanisms: Sequence[Mechanism] = PURE_MECHANISMS,
+    mechanisms: Sequence[Mechanism] | None = None,
     *,
     tries: Tries | None = None,
     refuse_above: float = 1.0,
 ) -> Choice:
     """Return the offer with the least error in simulated cities among those that say enough.
 
-    An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
-    times the range. Without ``tries`` that median is compared instead. Only mechanisms with an exact sampler
-    and an event in pure epsilon can be chosen; a tie goes to the one listed first, the simpler. Raises
-    UsageError when there is none, or no bin.
+    Of ``mechanisms``, by default all of pure epsilon. An offer says enough when the median over bins of its
+    worst expected error is at most ``refuse_above`` times the range. Without ``tries`` that median is
+    compared instead. Only mechanisms with an exact sampler and an event in pure epsilon can be chosen; a tie
+    goes to the one listed first, the simpler. Raises UsageError when there is none, or no bin.
     """
-    found = offers(counts, bound, statistic, total, mechanisms, tries)
+    asked = mechanisms_of(LossKind.PURE) if mechanisms is None else mechanisms
+    found = offers(counts, bound, statistic, total, asked, tries)
     chosen = best_of(found, refuse_above * statistic.largest(bound.upper))
     return Choice(statistic, found, chosen, _reason(found, chosen, bound))
 

@@ -16,11 +16,14 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.separate.calibrated import RANGE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 CLOSE = 1e-6
@@ -28,7 +31,7 @@ CLOSE = 1e-6
 ATTEMPTS = 30
 BRACKET = 1e-4
 """Where the loss jumps over the total, the search ends when the factor is known this well."""
-LARGEST_EPSILON = 1e9
+LARGEST_EPSILON = RANGE[LossKind.PURE][1]
 
 
 class Split(StrEnum):
@@ -71,7 +74,7 @@ def fit(
     factor = float(total.epsilon) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
     for _ in range(ATTEMPTS):
         epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
-        event = mechanism.event(counts, bound, statistic, epsilon)
+        event = event_of(mechanism, counts, bound, statistic, epsilon)
         if not isinstance(event, PrivacyEvent):
             raise UsageError(
                 "an event is not in pure epsilon", got=mechanism.name, todo="convert its loss by name"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,8 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
-from trafficdp.mechanisms.separate.calibrated import LARGEST_EPSILON, CalibratedSeparately, Part
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -28,10 +29,12 @@ from trafficdp.planner.offer import offers
 from trafficdp.planner.trial import Tries
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 AUTO = "auto"
 ATTEMPTS = 8
+LARGEST_EPSILON = RANGE[LossKind.PURE][1]
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def fit_mechanisms(
         tried[statistic] = offer.score
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
     calibrated, event = _used_up(CalibratedSeparately(parts), counts, bound, total)
-    error = {s: calibrated.expected_error(s, counts, bound) for s in calibrated.statistics}
+    error = calibrated.expected_errors(counts, bound)
     return Fitted(calibrated, event, error, tried, "; ".join(reasons))
 
 
@@ -124,13 +127,13 @@ def beats_laplace(
     simulated cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
     Block noise is tried as Laplace noise of its average size.
     """
-    laplace = {}
+    laplace, baseline = {}, cast("Mechanism", Baseline())
     for statistic in tolerance:
         largest, scale = largest_sensitivity(statistic, counts, bound), scales[statistic]
         inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
         spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
         laplace[statistic] = (
-            median_noisy(error[statistic]) if tries is None else tries.error(Baseline(), statistic, spent)
+            median_noisy(error[statistic]) if tries is None else tries.error(baseline, statistic, spent)
         )
     first = next(iter(s for s in _JUDGED if s in tolerance))
     enough = refuse_above * first.largest(bound.upper)
@@ -158,9 +161,10 @@ def require_releasable(name: str, statistic: Statistic, *, allow_idealised: bool
     """Raise UsageError unless the mechanism ``name`` can estimate ``statistic`` with exact noise."""
     if name == AUTO:
         return
-    mechanism = pure_mechanism_named(name)
+    mechanism = mechanism_named(name, LossKind.PURE)
     if statistic not in mechanism.statistics:
-        others = ", ".join(each.name for each in PURE_MECHANISMS if statistic in each.statistics)
+        known = mechanisms_of(LossKind.PURE)
+        others = ", ".join(each.name for each in known if statistic in each.statistics)
         raise UsageError(
             f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
             expected=f"{AUTO}, {others}",
@@ -177,8 +181,8 @@ def require_releasable(name: str, statistic: Statistic, *, allow_idealised: bool
 def _candidates(wanted: str, statistic: Statistic, allow_idealised: bool) -> Sequence[Mechanism]:
     require_releasable(wanted, statistic, allow_idealised=allow_idealised)
     if wanted == AUTO:
-        return [each for each in PURE_MECHANISMS if not each.idealised]
-    return [pure_mechanism_named(wanted)]
+        return [each for each in mechanisms_of(LossKind.PURE) if not each.idealised]
+    return [mechanism_named(wanted, LossKind.PURE)]
 
 
 def _used_up(
@@ -186,7 +190,7 @@ def _used_up(
 ) -> tuple[CalibratedSeparately, PrivacyEvent]:
     """Return it with all epsilons raised together as far as the total allows, and its event."""
     target = total.pico // CHARGE_STEP * CHARGE_STEP
-    best, promise = calibrated, calibrated.event(counts, bound)
+    best, promise = calibrated, cast("PrivacyEvent", calibrated.event(counts, bound))
     current, loss = calibrated, promise.loss.pico
     for _ in range(ATTEMPTS):
         if loss == 0 or loss == target:
@@ -194,11 +198,11 @@ def _used_up(
         factor = target / loss * (1 - 1e-13)
         current = CalibratedSeparately(
             {
-                s: replace(part, epsilon=np.minimum(part.epsilon * factor, LARGEST_EPSILON))
+                s: replace(part, loss=np.minimum(part.loss * factor, LARGEST_EPSILON))
                 for s, part in current.parts.items()
             }
         )
-        event = current.event(counts, bound)
+        event = cast("PrivacyEvent", current.event(counts, bound))
         loss = event.loss.pico
         if promise.loss.pico < loss <= target:
             best, promise = current, event

@@ -21,10 +21,10 @@ from trafficdp.model.statistic import Statistic
 class Tries(Protocol):
     """Simulated cities on given counts, in which any mechanism can be tried."""
 
-    def error(self, mechanism: Mechanism, statistic: Statistic, epsilon: npt.NDArray[np.float64]) -> float:
+    def error(self, mechanism: Mechanism, statistic: Statistic, loss: npt.NDArray[np.float64]) -> float:
         """Return the mean over bins of |estimate - truth| in the simulated city where it is largest.
 
-        ``epsilon`` a bin, shape (G,). The same arguments give the same number.
+        ``loss`` as of Mechanism. The same arguments give the same number.
         """
 
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.registry import zcdp_mechanism_named
-from trafficdp.mechanisms.separate.calibrated_zcdp import LARGEST_RHO, CalibratedZCDP, ZCDPPart
+from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 FloatArray = npt.NDArray[np.float64]
 UNSPENT = 10**9
 """One part in so many of a rho may be left by rounding."""
-LARGEST_PART = int(LARGEST_RHO * PICO)
+LARGEST_PART = int(RANGE[LossKind.ZCDP][1] * PICO)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ZCDPAllocation:
     request: ZCDPRequest
     keep: npt.NDArray[np.bool_]
     counts: Counts
-    calibrated: CalibratedZCDP
+    calibrated: CalibratedSeparately
     event: ZCDPEvent
     reason: str
 
@@ -64,11 +66,7 @@ class ZCDPAllocation:
 
     def errors(self) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every released bin, a statistic."""
-        bound = self.request.bound
-        return {
-            each: self.calibrated.expected_error(each, self.counts, bound)
-            for each in self.calibrated.statistics
-        }
+        return self.calibrated.expected_errors(self.counts, self.request.bound)
 
 
 def allocate_zcdp(counts: Counts, request: ZCDPRequest) -> ZCDPAllocation:
@@ -90,16 +88,17 @@ def allocate_zcdp(counts: Counts, request: ZCDPRequest) -> ZCDPAllocation:
 
 def _largest_parts(
     names: Mapping[Statistic, str], request: ZCDPRequest, kept: Counts
-) -> tuple[CalibratedZCDP, ZCDPEvent]:
+) -> tuple[CalibratedSeparately, ZCDPEvent]:
     """Return the same rho for every statistic, the largest at which no vehicle loses more than is asked.
 
     That is more than an equal part of it where no vehicle is the one that loses most by every statistic.
     """
 
-    def at(pico: int) -> tuple[CalibratedZCDP, ZCDPEvent]:
-        rho = ZCDP(pico).number
-        calibrated = CalibratedZCDP({statistic: ZCDPPart(name, rho) for statistic, name in names.items()})
-        return calibrated, calibrated.event(kept, request.bound)
+    def at(pico: int) -> tuple[CalibratedSeparately, ZCDPEvent]:
+        rho = np.array(ZCDP(pico).number)
+        parts = {statistic: Part(name, rho) for statistic, name in names.items()}
+        calibrated = CalibratedSeparately(parts, LossKind.ZCDP)
+        return calibrated, cast("ZCDPEvent", calibrated.event(kept, request.bound))
 
     asked = request.rho.pico
     part = asked // len(names)
@@ -120,7 +119,7 @@ def _largest_parts(
 
 def require_zcdp(name: str, statistic: Statistic) -> None:
     """Raise UsageError unless the zCDP mechanism ``name`` can estimate ``statistic``."""
-    known = zcdp_mechanism_named(name).statistics
+    known = mechanism_named(name, LossKind.ZCDP).statistics
     if statistic not in known:
         raise UsageError(
             f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",

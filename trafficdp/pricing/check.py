@@ -17,7 +17,7 @@ a spacing c > 1 floors, plus K/B' for a vehicle mean. The best d is found as k i
 **consistent**: the same, where a parent p is the mean of a bin G + p: D is K times the vehicle's records in
 all bins of p.
 
-**mechanism**, **zcdp_mechanism**: ``mechanisms``, ``zcdp``.
+**mechanism**: ``mechanisms``; none yet of what counts in rho.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from trafficdp.mechanisms.laplace.lattice import Lattice
 from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
-from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -56,7 +55,7 @@ from trafficdp.pricing.exact import (
 from trafficdp.pricing.mechanisms import pure_losses
 from trafficdp.pricing.moment_blocks import check_moment_blocks
 from trafficdp.pricing.moves import integer_moves
-from trafficdp.pricing.zcdp import zcdp_losses
+from trafficdp.privacy.loss_kind import LossKind
 
 IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
@@ -96,16 +95,10 @@ def check_calibrated(
             lambda: [
                 losses
                 for statistic, part in calibrated.parts.items()
-                for losses in pure_losses(part.named, counts, bound, statistic, part.epsilon)
-            ],
-            charged,
-        )
-    elif isinstance(calibrated, CalibratedZCDP):
-        require_covered(
-            lambda: [
-                losses
-                for statistic, part in calibrated.parts.items()
-                for losses in zcdp_losses(part.named, counts, bound, statistic, part.rho)
+                if calibrated.loss_kind is LossKind.PURE
+                for losses in pure_losses(
+                    calibrated.mechanisms[statistic], counts, bound, statistic, part.loss
+                )
             ],
             charged,
         )

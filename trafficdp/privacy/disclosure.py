@@ -326,7 +326,7 @@ class NoiseStated:
     those of every statistic.
     """
 
-    kind: Annotated[str, Says({"enum": [*_KINDS, "zcdp_mechanism", "stream"]})]
+    kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
     rule: Counted | None = None
     epsilon_per_bin: Annotated[float | None, Says({"minimum": 0})] = None
     parents: Parents | None = None

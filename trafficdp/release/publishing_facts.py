@@ -27,7 +27,6 @@ from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.calibrated import Statement
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.separate import calibrated as calibrated_separately
-from trafficdp.mechanisms.separate import calibrated_zcdp
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import from_json
@@ -40,13 +39,14 @@ from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.release.assembly import bin_status
 from trafficdp.release.specification import Specification
 from trafficdp.store.vault_fixes import DataVersion
 
-COMPOSITION = {
+COMPOSITION: dict[str, str] = {
     "basic": "basic composition: epsilon is shared out over all bins and statistics; the loss stated is "
     "each vehicle's exact own loss, the largest of which is the guarantee",
     "grid_count": "composition over the bins of the busiest vehicle; the loss stated is each vehicle's exact "
@@ -56,7 +56,7 @@ COMPOSITION = {
     calibrated_separately.KIND: "every statistic by its mechanism, at the epsilon published for each bin; "
     "the loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest "
     "is the guarantee",
-    calibrated_zcdp.KIND: "every statistic by its mechanism, at the rho published for it; the loss is each "
+    LossKind.ZCDP: "every statistic by its mechanism, at the rho published for it; the loss is each "
     "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
     "is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
@@ -191,7 +191,9 @@ def stated_identity(
 
 
 def _composition(allocation: Allocation | ZCDPAllocation) -> str:
-    if isinstance(allocation, ZCDPAllocation) or allocation.calibrated.kind == calibrated_separately.KIND:
+    if isinstance(allocation, ZCDPAllocation):
+        return LossKind.ZCDP
+    if allocation.calibrated.kind == calibrated_separately.KIND:
         return allocation.calibrated.kind
     return allocation.chosen.name
 

@@ -27,7 +27,7 @@ from trafficdp.store import vault_fixes, vault_ledger
 Opening = Callable[..., AbstractContextManager[Curator]]
 TODO = (
     "ask for a larger rho or a coarser map; --force releases all the same, with every number marked (how far "
-    "PLAN or IOME is off counts cannot tell)"
+    "PLAN is off counts cannot tell)"
 )
 
 

@@ -40,7 +40,7 @@ import numpy as np
 import trafficdp
 from trafficdp.live import streaming
 from trafficdp.mechanisms.laplace.accountings import BY_NAME as ACCOUNTINGS
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, PURE_MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, mechanisms_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
@@ -50,6 +50,7 @@ from trafficdp.papers.george_2022.comparison import better_methods, paper_method
 from trafficdp.papers.george_2022.levels import prior_plan
 from trafficdp.papers.george_2022.moments import levelled_moments, moments_loss
 from trafficdp.papers.george_2022.sliding import best_window
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release import curator
 from trafficdp.sensitive.samples import Samples
 
@@ -65,7 +66,6 @@ FOLLOWS_DATA = (
     "fixed_quantile",
     "gaussian_huber",
     "huber",
-    "iome",
     "levy",
     "optimized_quantile",
     "plan",
@@ -443,7 +443,7 @@ def accountings():
 
 
 def pure_mechanisms():
-    for mechanism in PURE_MECHANISMS:
+    for mechanism in mechanisms_of(LossKind.PURE):
         for statistic in mechanism.statistics:
             run = one_mechanism(mechanism.name, statistic.value)
             add("mechanisms.json", f"{mechanism.name}: {statistic.value}", run)
@@ -460,7 +460,7 @@ def one_mechanism(name, statistic):
 
 
 def zcdp_mechanisms():
-    for mechanism in ZCDP_MECHANISMS:
+    for mechanism in mechanisms_of(LossKind.ZCDP):
         for statistic in mechanism.statistics:
             run = one_zcdp(mechanism.name, (statistic.value,))
             add("zcdp.json", f"{mechanism.name}: {statistic.value}", run)
@@ -818,7 +818,7 @@ answers()
 manifests()
 add("sample.json", "one day", sample)
 add(AUSTIN_FILE, "one day", austin)
-assert len(MECHANISMS) == len(PURE_MECHANISMS) + len(ZCDP_MECHANISMS) + len(APPROX_MECHANISMS)
+assert len(MECHANISMS) == len(mechanisms_of(LossKind.PURE)) + len(mechanisms_of(LossKind.ZCDP))
 
 # ------------------------------------------------------------------------------------------------- the files
 

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.registry import PURE_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 
@@ -55,7 +56,7 @@ def test_what_cannot_be_is_refused_by_name(settings, words, refusal, minimal):
         assert word in message
 
 
-@pytest.mark.parametrize("idealised", [each.name for each in PURE_MECHANISMS if each.idealised])
+@pytest.mark.parametrize("idealised", [each.name for each in mechanisms_of(LossKind.PURE) if each.idealised])
 def test_a_file_never_reaches_idealised_noise_and_says_which_switch_does(idealised, refusal, load, minimal):
     for given in (idealised, {"mean": idealised}):
         message = refusal({**minimal, "map": {**minimal["map"], "mechanism": given}})

@@ -15,17 +15,20 @@ from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss_kind import LossKind
 
 
 def levy(**settings):
     return KnownTwoMoments(Levy(Grouping.BEST_FIT, **settings))
 
 
-@pytest.mark.parametrize("mechanism", [*PURE_MECHANISMS, *ZCDP_MECHANISMS], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "mechanism", [*mechanisms_of(LossKind.PURE), *mechanisms_of(LossKind.ZCDP)], ids=lambda each: each.name
+)
 def test_settings_are_plain_json_and_lead_back_to_the_mechanism(mechanism):
     written = json.loads(json.dumps(settings_of(mechanism), allow_nan=False))
     assert list(written) == sorted(written)
@@ -76,14 +79,13 @@ def test_a_function_is_written_by_its_name():
     assert settings_of(replace(LinfBlock(), block_of=one_block_a_bin)) == {"block_of": "one_block_a_bin"}
 
 
-@pytest.mark.parametrize("kind", ["mechanism", "zcdp_mechanism"])
+@pytest.mark.parametrize("kind", LossKind)
 def test_settings_are_published_once_of_every_mechanism(kind):
-    name, amount = ("pooled", "epsilon") if kind == "mechanism" else ("plan", "rho")
-    value = [0.5] if kind == "mechanism" else 0.5
+    name, value, amount = ("plan", 0.5, "rho") if kind is LossKind.ZCDP else ("pooled", [0.5], "epsilon")
     part = {"mechanism": name, "settings": {}, amount: value}
-    calibrated = calibrated_from_facts({"kind": kind, "parts": {"mean": part}})
+    calibrated = calibrated_from_facts({"kind": "mechanism", "loss": kind, "parts": {"mean": part}})
     frozen, published = calibrated.to_facts(), calibrated.published_facts()
-    assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.parts[Statistic.MEAN].named) != {}
+    assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.mechanisms[Statistic.MEAN]) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
     assert calibrated_from_published(published, columns).to_facts() == frozen
     without = {key: each for key, each in published.items() if key != "settings"}

@@ -1,4 +1,4 @@
-"""A variance by two means: the same losses as both, exact without noise, never further off than it says."""
+"""A variance by two means: the losses of both, exact without noise, never further off than it says."""
 
 from fractions import Fraction
 from itertools import product
@@ -6,10 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.promise import event_of, sensitivity_of
+from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,
+    MEAN_SHARE,
     KnownTwoMoments,
     TwoMoments,
     shares,
@@ -20,8 +24,18 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.sensitive.samples import Samples
 
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+# a mechanism of each kind of loss, and what it is given for the bins of TABLE
+EVERY = [
+    (mechanism_named("array_averaging_best_fit", LossKind.PURE).means, np.array([0.5, 1.0, 2.0, 0.25])),
+    (Plan(), np.array(0.7)),
+    (Plan(Scaling.PUBLIC), np.array(0.7)),
+]
+every_means = pytest.mark.parametrize(("means", "loss"), EVERY, ids=lambda each: getattr(each, "name", ""))
 TABLE = [[3, 2, 1], [1, 1, 1], [0, 4, 0], [0, 0, 1]]
 
 
@@ -39,9 +53,7 @@ def variances(samples):
 
 def test_without_noise_it_is_the_variance(counts_of, bound_of):
     samples = samples_of(counts_of(TABLE), bound_of(60, "1/2"))
-    found = TwoMoments(Baseline()).estimate(
-        samples, Statistic.VARIANCE, np.full(4, np.inf), SimulatedNoise(1)
-    )
+    found = TwoMoments(Baseline()).estimate(samples, VARIANCE, np.full(4, np.inf), SimulatedNoise(1))
     np.testing.assert_allclose(found, variances(samples), atol=1e-9)
 
 
@@ -61,28 +73,73 @@ def test_squares_are_rounded_to_the_nearest_step(upper, counts_of):
         np.testing.assert_allclose(squares.value * step, exact, rtol=1e-12)
 
 
-def test_a_vehicle_pays_for_both_means(counts_of, bound_of):
+@pytest.mark.parametrize("kind", LossKind)
+def test_the_split_is_the_least_sum_of_errors(kind):
+    power = 1 if kind is LossKind.PURE else 0.5
+    grid = np.linspace(0.01, 0.99, 9_801)
+    errors = 1 / grid**power + 0.25 / (1 - grid) ** power
+    assert grid[errors.argmin()] == pytest.approx(float(MEAN_SHARE[kind]), abs=5e-4)
+
+
+def test_both_parts_together_are_never_more_than_rho_to_the_last_digit():
+    random, share = np.random.default_rng(5), MEAN_SHARE[LossKind.ZCDP]
+    rhos = [2e-12, 3e-12, 1e-6, 0.1, 1.0, 12345.678901234567, 123456.78901234567, 1e6]
+    rhos += list(np.exp(random.uniform(np.log(1e-11), np.log(1e6), 2_000)))
+    for rho in rhos:
+        total = ZCDP.of(rho).pico
+        first, second = (ZCDP.of(float(part)).pico for part in shares(LossKind.ZCDP, np.array(rho)))
+        assert first + second <= total
+        # all of it, but for the digits that floats have not
+        assert first + second >= total - Fraction(total) * Fraction(2) ** -51 - 2
+        assert abs(first - total * share) <= total * 1e-15 + 2
+    assert shares(LossKind.ZCDP, np.array(np.inf)) == (np.inf, np.inf)
+    with pytest.raises(UsageError, match="rho"):
+        TwoMoments(Plan()).estimate(None, VARIANCE, np.array(0.0), SimulatedNoise(1))
+
+
+@every_means
+def test_a_vehicle_pays_for_both_means(means, loss, counts_of, bound_of):
     counts, bound = counts_of(TABLE), bound_of(60)
-    epsilon = np.array([0.5, 1.0, 2.0, 0.25])
-    means = ArrayAveraging()
-    first, second = shares(epsilon)
+    first, second = shares(means.kind, loss)
     parts = [
-        means.event(counts, bound, Statistic.MEAN, first).loss_per_user,
-        means.event(counts, squares_bound(bound), Statistic.MEAN, second).loss_per_user,
+        event_of(means, counts, bound, MEAN, first).loss_per_user,
+        event_of(means, counts, squares_bound(bound), MEAN, second).loss_per_user,
     ]
-    event = KnownTwoMoments(means).event(counts, bound, Statistic.VARIANCE, epsilon)
+    event = event_of(TwoMoments(means), counts, bound, VARIANCE, loss)
     np.testing.assert_array_equal(event.loss_per_user, parts[0] + parts[1])
-    assert np.all(first + second <= epsilon)
+    assert np.all(first + second <= loss)
+    assert (event.mechanism, event.statistics) == (means.name, (VARIANCE,))
+
+
+@every_means
+def test_each_run_gets_its_own_moment_and_its_own_part(means, loss, counts_of, bound_of):
+    """The runs are those that are charged: which samples, which loss."""
+    seen = []
+
+    class Watched(type(means)):
+        def estimate(self, samples, statistic, loss, measure):
+            seen.append((samples, statistic, loss))
+            return super().estimate(samples, statistic, loss, measure)
+
+    samples = samples_of(counts_of(TABLE), bound_of(60))
+    TwoMoments(Watched()).estimate(samples, VARIANCE, loss, SimulatedNoise(1))
+    (first, *of_mean), (second, *of_squares) = seen
+    assert first is samples
+    assert of_mean[0] is of_squares[0] is MEAN
+    np.testing.assert_array_equal([of_mean[1], of_squares[1]], shares(means.kind, loss))
+    assert second.bound == squares_bound(samples.bound)
+    np.testing.assert_array_equal(second.value, squares_of(samples).value)
+    assert second.counts is samples.counts
 
 
 def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(counts_of, bound_of):
     bound, counts = bound_of(3), counts_of([[2, 1]])
     mechanism = TwoMoments(Baseline())
-    stated = mechanism.event(counts, bound, Statistic.VARIANCE, np.ones(1)).sensitivity[Statistic.VARIANCE]
+    stated = sensitivity_of(mechanism, counts, bound, VARIANCE, np.ones(1))
 
     def clipped(values):
         samples = Samples(counts, np.array(values), np.arange(1, 3), bound)
-        return mechanism.estimate(samples, Statistic.VARIANCE, np.array([np.inf]), SimulatedNoise(1))[0]
+        return mechanism.estimate(samples, VARIANCE, np.array([np.inf]), SimulatedNoise(1))[0]
 
     moves = [
         abs(clipped([*own, other]) - clipped([*new, other]))
@@ -97,16 +154,40 @@ def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(counts_o
     assert 0 < max(moves) <= stated[0] * (1 + 1e-12)
 
 
-def test_means_are_those_of_the_mechanism_itself(counts_of, bound_of):
-    samples, share = samples_of(counts_of(TABLE), bound_of(60)), np.ones(4)
-    plain, both = ArrayAveraging(), KnownTwoMoments(ArrayAveraging())
-    given = (samples.counts, samples.bound, Statistic.MEAN, share)
+@every_means
+def test_means_are_those_of_the_mechanism_itself(means, loss, counts_of, bound_of):
+    samples, both = samples_of(counts_of(TABLE), bound_of(60)), TwoMoments(means)
     np.testing.assert_array_equal(
-        plain.estimate(samples, Statistic.MEAN, share, SimulatedNoise(4)),
-        both.estimate(samples, Statistic.MEAN, share, SimulatedNoise(4)),
+        means.estimate(samples, MEAN, loss, SimulatedNoise(4)),
+        both.estimate(samples, MEAN, loss, SimulatedNoise(4)),
     )
-    np.testing.assert_array_equal(plain.expected_error(*given), both.expected_error(*given))
-    assert both.statistics == (Statistic.MEAN, Statistic.VARIANCE)
-    assert (both.name, both.citation) == (plain.name, plain.citation)
-    assert len(both.noise_terms(*given)) == 1
-    assert len(both.noise_terms(samples.counts, samples.bound, Statistic.VARIANCE, share)) == 2
+    given = samples.counts, samples.bound, MEAN, loss
+    np.testing.assert_array_equal(event_of(means, *given).loss_per_user, event_of(both, *given).loss_per_user)
+    np.testing.assert_array_equal(means.expected_error(*given), both.expected_error(*given))
+    assert both.statistics == (MEAN, VARIANCE)
+    assert (both.name, both.citation, both.kind) == (means.name, means.citation, means.kind)
+    assert (both.enforced, both.idealised) == (means.enforced, means.idealised)
+
+
+@pytest.mark.parametrize("name", ["array_averaging_best_fit", "gaussian_twin"])
+def test_terms_of_the_means_become_terms_of_the_variance(name, counts_of, bound_of):
+    (both,) = [each for each in MECHANISMS if each.name == name]
+    assert isinstance(both, KnownTwoMoments)
+    counts, loss = counts_of(TABLE), np.ones(() if both.kind is LossKind.ZCDP else 4)
+    assert len(both.noise_terms(counts, bound_of(60), MEAN, loss)) == 1
+    one, two = both.noise_terms(counts, bound_of(60), VARIANCE, loss)
+    first, second = shares(both.kind, loss)
+    (mean,) = both.means.noise_terms(counts, bound_of(60), MEAN, first)
+    (squares,) = both.means.noise_terms(counts, squares_bound(bound_of(60)), MEAN, second)
+    np.testing.assert_allclose(one.noise, 60 * mean.noise)
+    np.testing.assert_allclose(two.noise, squares.noise)
+
+
+@pytest.mark.parametrize("means", [Plan(), Plan(Scaling.PUBLIC)], ids=lambda each: each.name)
+def test_variances_come_close_where_vehicles_are_many(means, counts_of, bound_of):
+    random, bound = np.random.default_rng(3), bound_of(60)
+    counts = counts_of(np.full((4, 500), 2))
+    value = np.rint(np.clip(random.normal(30, np.array([[3], [6], [9], [12]]), (4, 1_000)), 0, 60))
+    samples = Samples(counts, value.astype(np.int64).ravel(), np.arange(500), bound)
+    found = TwoMoments(means).estimate(samples, VARIANCE, np.array(20.0), SimulatedNoise(1))
+    np.testing.assert_allclose(found, value.var(axis=1), atol=0.03 * VARIANCE.largest(60))

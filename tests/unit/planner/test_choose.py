@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import promise
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.promise import promise
-from trafficdp.mechanisms.registry import PURE_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
-from trafficdp.mechanisms.zcdp_promise import zcdp_promise
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import choose as choose_module
 from trafficdp.planner.choose import best_of, choose, constant_error
 from trafficdp.planner.fit import CLOSE, Split, fit
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 TABLE = [
     [3, 1, 2, 1, 4, 2, 0, 1],
@@ -27,7 +27,7 @@ TABLE = [
     [2, 2, 2, 2, 2, 2, 2, 2],
 ]
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
-CASES = [(m, s) for m in PURE_MECHANISMS for s in m.statistics]
+CASES = [(m, s) for m in mechanisms_of(LossKind.PURE) for s in m.statistics]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,8 @@ class Made:
         if self.jumps_at is not None:
             loss = np.where(loss > self.jumps_at, loss * 3, loss)
         pico = np.ceil(loss * 10**12).astype(np.int64)
-        if self.kind == "zcdp":
-            return zcdp_promise(self.name, statistic, counts, bound, pico)
-        ones = np.ones(counts.bins)
-        return promise(self.name, statistic, counts, bound, ones, pico, idealised=self.idealised)
+        given = self.kind, self.name, counts, bound, {statistic: np.ones(counts.bins)}, pico
+        return promise.event(*given, idealised=self.idealised)
 
     def expected_error(self, counts, bound, statistic, epsilon):
         return np.resize(np.array(self.errors), counts.bins)
@@ -71,7 +69,7 @@ def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, spl
     total = PureDP.of(6)
     found = fit(mechanism, *city, statistic, total, split)
     assert found.event.loss.pico <= total.pico
-    again = mechanism.event(*city, statistic, found.epsilon)
+    again = promise.event_of(mechanism, *city, statistic, found.epsilon)
     assert again.loss.pico == found.event.loss.pico
     assert found.epsilon.shape == (4,)
     assert bool(np.all(found.epsilon > 0))
@@ -105,7 +103,7 @@ def test_a_loss_that_jumps_over_the_total_stays_below_it(city):
 
 def test_an_event_of_another_kind_is_refused(city):
     with pytest.raises(UsageError, match="not in pure epsilon"):
-        fit(Made("other", (1.0,), kind="zcdp"), *city, MEAN, PureDP.of(5), Split.SAME_EPSILON)
+        fit(Made("other", (1.0,), kind=LossKind.ZCDP), *city, MEAN, PureDP.of(5), Split.SAME_EPSILON)
 
 
 def test_of_the_two_splits_the_better_median_is_offered(city):
@@ -187,7 +185,7 @@ def test_without_an_eligible_mechanism_there_is_no_choice(city):
     with pytest.raises(UsageError, match="no mechanism can release this"):
         choose(*city, MEAN, PureDP.of(1), [Made("ideal", (0.1,), idealised=True)])
     with pytest.raises(UsageError, match="not in pure epsilon"):
-        choose(*city, MEAN, PureDP.of(1), [Made("other", (0.1,), kind="zcdp")])
+        choose(*city, MEAN, PureDP.of(1), [Made("other", (0.1,), kind=LossKind.ZCDP)])
     with pytest.raises(UsageError, match="no mechanism"):
         best_of([])
 
@@ -214,7 +212,7 @@ def test_a_choice_that_says_little_says_so(city):
 def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
     choice = choose(*city, statistic, PureDP.of(4))
     assert [offer.mechanism for offer in choice.offers] == [
-        mechanism.name for mechanism in PURE_MECHANISMS if statistic in mechanism.statistics
+        mechanism.name for mechanism in mechanisms_of(LossKind.PURE) if statistic in mechanism.statistics
     ]
     assert not choice.chosen.idealised
     least = min(offer.median_error for offer in choice.offers if offer.eligible)

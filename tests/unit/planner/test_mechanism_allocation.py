@@ -6,13 +6,14 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.registry import PURE_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Request, allocate
 from trafficdp.planner.mechanism_allocation import shares
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **chang
 
 
 @pytest.mark.parametrize("epsilon", ["0.3", "4", "17.123456789"])
-@pytest.mark.parametrize("mechanism", PURE_MECHANISMS, ids=lambda mechanism: mechanism.name)
+@pytest.mark.parametrize("mechanism", mechanisms_of(LossKind.PURE), ids=lambda mechanism: mechanism.name)
 def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, epsilon, city, bound_of):
     statistics = mechanism.statistics
     wanted = dict.fromkeys(statistics, mechanism.name)
@@ -56,7 +57,7 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
     if mechanism.name != "baseline":
         assert found.calibrated.kind == "mechanism"
         losses = sum(
-            part.named.event(found.counts, request.bound, statistic, part.epsilon).loss_per_user
+            CalibratedSeparately({statistic: part}).event(found.counts, request.bound).loss_per_user
             for statistic, part in found.calibrated.parts.items()
         )
         np.testing.assert_array_equal(found.event.loss_per_user, losses)
@@ -85,14 +86,9 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     assert plain.calibrated.kind != "mechanism"
     if auto.calibrated.kind == "mechanism":
         for statistic, part in auto.calibrated.parts.items():
-            error = tries.error(part.named, statistic, part.epsilon)
             own = CalibratedSeparately({statistic: part})
-            assert (
-                error
-                <= own.parts[statistic]
-                .named.expected_error(auto.counts, bound, statistic, part.epsilon)
-                .max()
-            )
+            error = tries.error(own.mechanisms[statistic], statistic, part.loss)
+            assert error <= own.expected_errors(auto.counts, bound)[statistic].max()
     # one vehicle a bin: nothing to clip, and mean and variance priced jointly cost less than one by one
     rich = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2000"))
     assert "statistics jointly" in rich.reason
@@ -109,7 +105,7 @@ def test_simulated_cities_depend_on_counts_and_seed_alone(city, bound_of):
     bound, epsilon = bound_of(60), np.full(city.bins, 0.5)
     first, again = (SimulatedCities(city, bound) for _ in range(2))
     other = SimulatedCities(city, bound, 2)
-    (mechanism,) = [m for m in PURE_MECHANISMS if m.name == "akmv"]
+    (mechanism,) = [m for m in mechanisms_of(LossKind.PURE) if m.name == "akmv"]
     errors = [each.error(mechanism, MEAN, epsilon) for each in (first, again, other)]
     assert errors[0] == errors[1] != errors[2]
     assert errors[0] == pytest.approx(errors[2], rel=0.3)
@@ -140,7 +136,7 @@ def calibrated_of(city):
 def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city, bound_of):
     calibrated = calibrated_of(city)
     again = calibrated_from_facts(calibrated.to_facts())
-    columns = {statistic: {"epsilon": part.epsilon} for statistic, part in calibrated.parts.items()}
+    columns = {statistic: {"epsilon": part.loss} for statistic, part in calibrated.parts.items()}
     published = calibrated_from_published(calibrated.published_facts(), columns)
     assert again.to_facts() == calibrated.to_facts() == published.to_facts()
     events = [each.event(city, bound_of(60)).loss_per_user for each in (calibrated, again, published)]
@@ -151,8 +147,8 @@ def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city,
 @pytest.mark.parametrize("odd", [0.0, -1.0, np.nan, np.inf, 1e10])
 def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
     calibrated = calibrated_of(city)
-    calibrated.parts[MEAN].epsilon[3] = odd
-    with pytest.raises(UsageError, match="epsilon of a bin is out of range"):
+    calibrated.parts[MEAN].loss[3] = odd
+    with pytest.raises(UsageError, match="epsilon of a statistic is out of range"):
         calibrated.event(city, bound_of(60))
 
 
@@ -162,7 +158,7 @@ def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_
     error = calibrated.expected_errors(city, bound_of(60, "1/100"))[VARIANCE]
     status = status_of(error, VARIANCE, bound_of(60, "1/100"), 0.125).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
-    assert calibrated.expected_error(VARIANCE, city, bound_of(60, "1/100"))[0] == 0
+    assert error[0] == 0
     halves = calibrated.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]
     assert halves[0] == 0
     assert halves[1] == 900

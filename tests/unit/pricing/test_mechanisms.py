@@ -17,9 +17,8 @@ from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.quantile import Quantile
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
-from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP, ZCDPPart
 from trafficdp.model.statistic import Statistic
 from trafficdp.pricing.arrays import best_fitted, caps, wrapped
 from trafficdp.pricing.check import check_calibrated
@@ -27,6 +26,7 @@ from trafficdp.pricing.exact import Losses, require_covered
 from trafficdp.pricing.mechanisms import pure_losses
 from trafficdp.pricing.moves import clipped_change
 from trafficdp.privacy.loss import CHARGE_STEP
+from trafficdp.privacy.loss_kind import LossKind
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 
@@ -45,13 +45,10 @@ def city_of(counts_of):
 def all_calibrated(counts, seed):
     """Every mechanism for everything that it knows, at epsilons of all sizes."""
     random = np.random.default_rng(seed)
-    for mechanism in PURE_MECHANISMS:
+    for mechanism in mechanisms_of(LossKind.PURE):
         amount = np.exp(random.uniform(-3, 2.5, (len(mechanism.statistics), counts.bins)))
         parts = zip(mechanism.statistics, amount, strict=True)
         yield CalibratedSeparately({statistic: Part(mechanism.name, epsilon) for statistic, epsilon in parts})
-    for mechanism in ZCDP_MECHANISMS:
-        rho = float(np.exp(random.uniform(-3, 2)))
-        yield CalibratedZCDP({each: ZCDPPart(mechanism.name, rho) for each in mechanism.statistics})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -69,7 +66,7 @@ def test_every_mechanism_s_charge_passes_and_a_step_less_of_the_worst_does_not(s
             check_calibrated(calibrated, counts, bound, less)
 
 
-@pytest.mark.parametrize("mechanism", PURE_MECHANISMS, ids=lambda each: each.name)
+@pytest.mark.parametrize("mechanism", mechanisms_of(LossKind.PURE), ids=lambda each: each.name)
 def test_an_epsilon_that_was_raised_is_caught(mechanism, city_of, bound_of):
     counts, bound, statistic = city_of(5), bound_of(60, "1/10"), mechanism.statistics[0]
     epsilon = np.full(counts.bins, 0.5)
@@ -82,14 +79,6 @@ def test_an_epsilon_that_was_raised_is_caught(mechanism, city_of, bound_of):
             bound,
             charged.loss_per_user,
         )
-
-
-@pytest.mark.parametrize("mechanism", ZCDP_MECHANISMS, ids=lambda each: each.name)
-def test_a_rho_that_was_raised_is_caught(mechanism, city_of, bound_of):
-    counts, bound = city_of(5), bound_of(60, "1/10")
-    charged = CalibratedZCDP({MEAN: ZCDPPart(mechanism.name, 0.5)}).event(counts, bound).loss_per_user
-    with pytest.raises(AllocationError, match="would lose more"):
-        check_calibrated(CalibratedZCDP({MEAN: ZCDPPart(mechanism.name, 0.501)}), counts, bound, charged)
 
 
 def test_a_mechanism_without_a_price_of_its_own_is_held_to_epsilon_for_every_visitor(city_of, bound_of):

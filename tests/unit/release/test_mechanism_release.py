@@ -16,19 +16,22 @@ from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
 from trafficdp.mechanisms import registry
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Setting
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release import curator
 
-EXACT = [each.name for each in PURE_MECHANISMS if not each.idealised and each.name != "baseline"]
+EXACT = [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised and each.name != "baseline"]
 PICO = 10**12
 
 
 def statistics_of(name):
     known = (Statistic.MEAN, Statistic.VARIANCE)
-    return ", ".join(f'"{each.value}"' for each in known if each in pure_mechanism_named(name).statistics)
+    return ", ".join(
+        f'"{each.value}"' for each in known if each in mechanism_named(name, LossKind.PURE).statistics
+    )
 
 
 def opened(city, name, **changes):
@@ -55,10 +58,10 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     planned = here.plan(suggestions=False).allocation.calibrated.to_facts()
     here.release(force=True)
     later = tuple(
-        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in PURE_MECHANISMS
+        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in registry.MECHANISMS
     )
-    monkeypatch.setattr(registry, "PURE_MECHANISMS", later)
-    assert pure_mechanism_named("pooled").cap is CountCap.MEDIAN
+    monkeypatch.setattr(registry, "MECHANISMS", later)
+    assert mechanism_named("pooled", LossKind.PURE).cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)
     assert again.plan(suggestions=False).allocation.calibrated.to_facts() != planned
@@ -94,11 +97,11 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     assert set(document["noise"]["mechanisms"].values()) == {name}
     for settings in document["noise"]["settings"].values():
         stated = {each["name"]: each["value"] for each in settings}
-        assert stated == settings_of(pure_mechanism_named(name))
+        assert stated == settings_of(mechanism_named(name, LossKind.PURE))
     assert not document["honesty"]["idealised_mechanisms"]
     for stated in document["mechanisms"]:
         assert stated["mechanism"] == name
-        assert stated["citation"] == pure_mechanism_named(name).citation
+        assert stated["citation"] == mechanism_named(name, LossKind.PURE).citation
         assert stated["interval_basis"]
         assert 0 < stated["share"] <= 1
 

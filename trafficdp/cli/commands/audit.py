@@ -21,13 +21,15 @@ from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
+from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, ZCDP_MECHANISMS, AnyMechanism
+from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 """Speeds of the simulated vehicles: 0 to 64 whole km/h."""
@@ -36,7 +38,7 @@ DELTA = 0.01
 the less is claimed, and so few draws could never refute what follows at 10^-6."""
 MOST_WHOLE_RUNS = 1_000
 """A zCDP mechanism runs once a draw."""
-Claimant = AnyMechanism | Mistake
+Claimant = Mechanism | ApproxMechanism | Mistake
 MEANING = {
     "keeps": "the draws do not refute the claim",
     "REFUTED": "the draws refute the claim: a bug",
@@ -106,7 +108,7 @@ def _name(claimant: Claimant) -> str:
 
 
 def _chosen(name: str | None, everything: bool) -> list[Claimant]:
-    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND)]
+    everyone: list[Claimant] = [*MECHANISMS, *APPROX_MECHANISMS, *mistakes(BOUND)]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
         return list(known.values())
@@ -133,13 +135,15 @@ def _findings(
         )
         return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
     findings = []
+    approximate = {each.name: each for each in APPROX_MECHANISMS}.get(claimant.name)
+    mechanism = cast("Mechanism", claimant)
     for statistic in claimant.statistics:
         claim, delta = epsilon, 0.0
-        if claimant in ZCDP_MECHANISMS:
+        if approximate is None and mechanism.kind is LossKind.ZCDP:
             rho = pure_to_zcdp(PureDP.of(epsilon))
             claim, delta = float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
             found = audit_zcdp_mechanism(
-                claimant,
+                mechanism,
                 statistic,
                 float(rho.rho),
                 BOUND,
@@ -148,9 +152,9 @@ def _findings(
                 draws=min(draws, MOST_WHOLE_RUNS),
                 confidence=confidence,
             )
-        elif claimant in APPROX_MECHANISMS:
+        elif approximate is not None:
             kept, found = audit_approx_mechanism(
-                claimant,
+                approximate,
                 statistic,
                 epsilon,
                 BOUND,
@@ -161,7 +165,7 @@ def _findings(
             claim, delta = float(kept.epsilon), float(kept.delta)
         else:
             found = audit_mechanism(
-                cast("Mechanism", claimant),
+                mechanism,
                 statistic,
                 epsilon,
                 BOUND,

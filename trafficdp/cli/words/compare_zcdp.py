@@ -9,9 +9,11 @@ import numpy as np
 from trafficdp.cli.words.output import Output
 from trafficdp.errors import UsageError
 from trafficdp.export.files.columns import unit_label
-from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.release.outcomes import ZCDPPlan
 
@@ -37,17 +39,17 @@ def zcdp_comparison(plan: ZCDPPlan, seed: int) -> list[ZCDPOffer]:
     """Return the offers on the bins of ``plan``, tried on simulated speeds of ``seed``."""
     allocation = plan.allocation
     request, counts = allocation.request, allocation.counts
-    bound, rho = request.bound, request.rho.number
+    bound, rho = request.bound, np.array(request.rho.number)
     tries = SimulatedCities(counts, bound, seed)
     found = []
     for statistic in request.tolerance:
-        for mechanism in ZCDP_MECHANISMS:
+        for mechanism in mechanisms_of(LossKind.ZCDP):
             if statistic not in mechanism.statistics:
                 continue
             try:
-                loss = mechanism.event(counts, bound, statistic, rho).loss
+                loss = ZCDP(event_of(mechanism, counts, bound, statistic, rho).loss.pico)
                 error = mechanism.expected_error(counts, bound, statistic, rho)
-                tried = tries.joint_error(mechanism, statistic, rho)
+                tried = tries.error(mechanism, statistic, rho)
             except UsageError as refusal:
                 found.append(ZCDPOffer(mechanism.name, statistic, None, unavailable=str(refusal)))
                 continue
@@ -115,8 +117,8 @@ def show_zcdp_comparison(output: Output, plan: ZCDPPlan, offers: list[ZCDPOffer]
     output.say(
         f"Each spends the whole rho on one statistic over {allocation.counts.bins} bins "
         f"({int((~allocation.keep).sum())} are withheld); no vehicle loses more. median, worst: over the "
-        "bins, of the expected error at the worst speeds there could be, from public counts: for PLAN and "
-        "IOME the whole range, since counts prove nothing of them."
+        "bins, of the expected error at the worst speeds there could be, from public counts: for PLAN "
+        "the whole range, since counts prove nothing of them."
     )
     output.say(
         f"simulated: mean error over the bins in the worse of two such cities (seed {seed}); no speed of "

@@ -1,7 +1,7 @@
 """The Gaussian twin of equal-noise Laplace: one standard deviation for all bins, accounted in rho-zCDP.
 
-Exact integer sums (or N Q - S^2) with discrete Gaussian noise (Canonne, Kamath, Steinke, "The Discrete
-Gaussian for Differential Privacy", 2020).
+Exact integer sums with discrete Gaussian noise (Canonne, Kamath, Steinke, "The Discrete Gaussian for
+Differential Privacy", 2020).
 
 Theorem (REPLACE_USER_VALUES). User l loses rho_l = sum_g D_{g,l}^2 / (2 sd_g^2), with D_{g,l} its
 exact sensitivity; over all choices, the largest sd is least at sd = max_l |D_l|_2 / sqrt(2 rho) for every
@@ -19,116 +19,89 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.integer_change import integer_change, integer_unit
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.laws import Gaussian
+from trafficdp.measurement.measure import Measure, Step, plain
+from trafficdp.mechanisms import sums
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import require_statistic
-from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.zcdp_promise import zcdp_promise
+from trafficdp.mechanisms.publish import clamped, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.gaussian import LARGEST_SD, gaussian_absolute_error, gaussian_half_width
+from trafficdp.noise.gaussian import LARGEST_SD
 from trafficdp.noise.secure import group_scales
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.loss import round_up, sum_per_user, to_pico
-from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.privacy.loss import round_up
+from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class GaussianTwin:
-    """Equal Gaussian noise in every bin, for means or for variances."""
+    """Equal Gaussian noise in every bin, for means or for vehicle means."""
 
     name = "gaussian_twin"
     citation = "Canonne, Kamath, Steinke: The Discrete Gaussian for Differential Privacy, NeurIPS 2020"
-    statistics = (Statistic.MEAN, Statistic.VARIANCE)
+    statistics = (Statistic.MEAN, Statistic.VEHICLE_MEAN)
+    kind = LossKind.ZCDP
+    enforced = True
     idealised = False
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
-        """See ZCDPMechanism: every vehicle's exact sum of D^2/(2 sd^2), rounded up."""
-        change, sd = self._plan(counts, bound, statistic, rho)
-        loss = gaussian_loss(change, sd[counts.bin_index])
-        per_user = sum_per_user(to_pico(loss), counts.user_index, counts.users)
-        return zcdp_promise(self.name, statistic, counts, bound, per_user)
+    def steps(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> tuple[Step, ...]:
+        """See Mechanism: the sums of all bins. Raises UsageError where the noise could not be drawn."""
+        require_statistic(self.name, statistic, self.statistics)
+        of = _sums(counts, bound, statistic)
+        return (plain(of, Gaussian(_deviations(of, counts, sums.unit(statistic, counts, bound), loss))),)
 
     def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See ZCDPMechanism: sd sqrt(2/pi), at most half the range."""
-        _, sd = self._plan(counts, bound, statistic, rho)
-        error = gaussian_absolute_error(sd) * integer_unit(statistic, counts, bound)
-        return np.asarray(np.minimum(error, statistic.largest(bound.upper) / 2), dtype=np.float64)
+        """See Mechanism: sd sqrt(2/pi), at most half the range, and the rounding of speeds."""
+        (term,) = self.noise_terms(counts, bound, statistic, loss)
+        reach = statistic.largest(bound.upper)
+        return np.asarray(np.minimum(np.minimum(term.noise, reach / 2) + term.bias, reach))
 
-    def estimate(self, samples: Samples, statistic: Statistic, rho: float, noise: NoiseSource) -> FloatArray:
-        """See ZCDPMechanism. An infinite ``rho`` adds no noise."""
-        counts, bound = samples.counts, samples.bound
-        _, sd = self._plan(counts, bound, statistic, rho)
-        exact = exact_integer(statistic, samples.contributions())
-        noisy = (exact + noise.discrete_gaussian(sd)).astype(np.float64)
-        value: FloatArray = noisy * integer_unit(statistic, counts, bound)
-        return np.clip(value, 0.0, statistic.largest(bound.upper))
-
-    def half_width(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float, level: float
-    ) -> FloatArray:
-        """Return h with P(|estimate - statistic| > h) <= 1 - level, rounding of speeds included, shape (G,).
-
-        The estimate is the exact statistic of the rounded speeds plus a step times discrete Gaussian noise
-        (``noise.gaussian.gaussian_half_width``); clamping moves it away from no statistic of its range.
-        """
-        _, sd = self._plan(counts, bound, statistic, rho)
-        tail = gaussian_half_width(sd, level) * integer_unit(statistic, counts, bound)
-        return np.where(sd > 0, tail + rounding_bias(statistic, bound), 0.0)
-
-    def standard_deviation(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> FloatArray:
-        """Return sd of the noise in whole steps of the integer, 0 where nothing varies, shape (G,)."""
-        return self._plan(counts, bound, statistic, rho)[1]
-
-    def noise_size(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> FloatArray:
-        """Return sd sqrt(2/pi), at least the expected absolute noise before clamping, shape (G,)."""
-        _, sd = self._plan(counts, bound, statistic, rho)
-        return gaussian_absolute_error(sd) * integer_unit(statistic, counts, bound)
-
-    def _plan(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Changes of the integers (P,) and their standard deviations (G,), 0 where nothing varies."""
+    def noise_terms(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
         require_statistic(self.name, statistic, self.statistics)
-        unit = integer_unit(statistic, counts, bound)
-        # above 2^53 a whole number may have been rounded down
-        change = integer_change(statistic, counts, bound) * (1 + 2.0**-50)
-        if rho == np.inf:
-            return change, np.zeros(counts.bins)
-        positive(rho=rho)
-        own = change * unit[counts.bin_index]
-        length = np.sqrt(counts.total_per_user(own**2)).max(initial=0.0)
-        # room for rounding up every pair's loss to 10^-12, and for the length, unit and quotient
-        room = (int(counts.bins_per_user.max(initial=0)) + 1) * 1e-12
-        usable = max(rho * (1 - 2.0**-40) - room, rho / 2)
-        sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * usable) / unit)
-        varies = np.zeros(counts.bins, dtype=bool)
-        varies[counts.bin_index[change > 0]] = True
-        if bool(np.any(varies & ~(sd <= LARGEST_SD))):
-            raise UsageError(
-                "noise of this size cannot be drawn exactly",
-                todo="ask for a larger rho or a larger speed_step",
-            )
-        return change, group_scales(np.where(varies, sd, 0.0))
+        unit = sums.unit(statistic, counts, bound)
+        sd = _deviations(_sums(counts, bound, statistic), counts, unit, loss)
+        return (NoiseTerm(sd, unit, np.full(counts.bins, rounding_bias(statistic, bound)), gaussian=True),)
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
+    ) -> FloatArray:
+        """See Mechanism."""
+        counts, bound = samples.counts, samples.bound
+        (step,) = self.steps(counts, bound, statistic, loss)
+        noisy = measure.measure(step, sums.values_of(statistic, samples.contributions()))
+        return clamped(statistic, noisy * sums.unit(statistic, counts, bound), float(bound.upper))
 
 
-def gaussian_loss(change: FloatArray, sd: FloatArray) -> FloatArray:
-    """Return upper bounds of change^2 / (2 sd^2); 0 where nothing changes, infinite without noise."""
-    noisy = sd > 0
-    with np.errstate(over="ignore"):
-        ratio = round_up(change / np.where(noisy, sd, 1.0))
-        loss = round_up(ratio * ratio / 2)
-    return np.where(change == 0, 0.0, np.where(noisy, loss, np.inf))
+def _sums(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Box:
+    return (sums.speeds if statistic is Statistic.MEAN else sums.vehicle_means)(counts, bound)
+
+
+def _deviations(of: Box, counts: Counts, unit: FloatArray, loss: FloatArray) -> FloatArray:
+    """Standard deviations in whole steps, shape (G,): the same in the statistic's ``unit`` everywhere."""
+    if np.isinf(loss):
+        return np.zeros(counts.bins)
+    rho = positive(rho=float(loss))
+    length = np.sqrt(counts.total_per_user((of.high * unit[counts.bin_index]) ** 2)).max(initial=0.0)
+    # room for rounding up every pair's loss to 10^-12, and for the length, unit and quotient
+    room = (int(counts.bins_per_user.max(initial=0)) + 1) * 1e-12
+    usable = max(rho * (1 - 2.0**-40) - room, rho / 2)
+    sd = round_up(length * (1 + 2.0**-40) / np.sqrt(2 * usable) / unit)
+    if not bool(np.all(sd <= LARGEST_SD)):
+        raise UsageError(
+            "noise of this size cannot be drawn exactly", todo="ask for a larger rho or a larger speed_step"
+        )
+    return group_scales(sd)

@@ -1,1 +1,1 @@
-"""PLAN and what it is compared with (paper 004)."""
+"""PLAN (paper 004)."""

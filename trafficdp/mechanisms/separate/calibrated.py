@@ -1,8 +1,8 @@
-"""Calibrated ``mechanism``: a mechanism of the registry for every statistic, each with an epsilon a bin.
+"""Calibrated ``mechanism``: a mechanism of the registry for every statistic, each with a loss of its own.
 
-Loss: a vehicle's losses by the events of the parts, added (basic composition over statistics: the same
-samples enter every part). Each part's own loss is exact where its mechanism proves more than "epsilon[g]
-for every visitor", and bins add (Theorem A).
+The loss is an epsilon a bin, or one rho for all bins together: all parts count in one kind. A vehicle's
+losses by the steps of the parts add up, because the same samples enter every part (Theorem A of
+``privacy.loss.sum_per_user``; in rho, Bun and Steinke 2016, Lemma 2.3).
 """
 
 from __future__ import annotations
@@ -15,163 +15,162 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.measurement.measure import Measure
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
-from trafficdp.mechanisms.known_error import ErrorFacts, error_facts
+from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.publish import Drawn
-from trafficdp.mechanisms.registry import pure_mechanism_named
-from trafficdp.mechanisms.separate.numbers import (
-    in_order,
-    mechanisms_from_published,
-    numbers_of,
-    published_mechanisms,
-    samples_of,
-    with_words,
-    zero_where_constant,
-)
-from trafficdp.mechanisms.settings import Settings, settings_of, with_settings
+from trafficdp.mechanisms.promise import Event, event, event_of, sensitivity_of
+from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.noise import gaussian
 from trafficdp.privacy.loss import sum_per_user
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
 KIND = "mechanism"
-LARGEST_EPSILON = 1e9
-SENSITIVITY = "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most"
-EXACT = "OpenDP's exact samplers on whole numbers: discrete Laplace, noisy choice, uniform"
+RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}
+"""What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""
+SENSITIVITY = {
+    LossKind.PURE: "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most",
+    LossKind.ZCDP: "every vehicle's own l2 sensitivity over all bins, computed from the counts",
+}
+SAMPLER = {
+    LossKind.PURE: "OpenDP's exact samplers on whole numbers: discrete Laplace, noisy choice, uniform",
+    LossKind.ZCDP: gaussian.SAMPLER,
+}
 IDEALISED = (
     "idealised: no exact sampler is known for this noise; it was drawn in floating point from secure "
     "random bits, which --allow-idealised-noise allowed"
 )
+BY_EPSILON = "that of the mechanism, at the epsilon published for each bin"
+EQUAL_NOISE = "discrete Gaussian on exact integers, one standard deviation in all bins"
+OTHER_NOISE = "that of the mechanism: private quantiles first, then discrete Gaussian on integers"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One statistic: the name of its mechanism, ``epsilon`` a bin, shape (G,), and the mechanism's settings.
+    """One statistic: the name of its mechanism, its ``loss`` (see Mechanism), and the mechanism's settings.
 
     ``settings`` that are left out are those of the registry.
     """
 
     mechanism: str
-    epsilon: FloatArray
+    loss: FloatArray
     settings: Settings = field(default_factory=dict)
-
-    @cached_property
-    def named(self) -> Mechanism:
-        """The mechanism with these settings; raise UsageError for one that it does not know."""
-        return with_settings(pure_mechanism_named(self.mechanism), self.settings)
 
 
 @dataclass(frozen=True)
 class CalibratedSeparately:
-    """See Calibrated. ``parts`` has one entry a statistic."""
+    """See Calibrated. ``parts`` has one entry a statistic, ``loss_kind`` is that of all of them."""
 
     parts: Mapping[Statistic, Part]
+    loss_kind: LossKind = LossKind.PURE
 
     kind = KIND
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """See Calibrated."""
-        return in_order(self.parts)
+        return tuple(statistic for statistic in Statistic if statistic in self.parts)
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """See Calibrated. Raises UsageError for an epsilon that is not finite, or too much loss."""
-        events = []
-        for statistic in self.statistics:
-            part = self.parts[statistic]
-            if part.epsilon.shape != (counts.bins,) or not bool(
-                np.all((part.epsilon > 0) & (part.epsilon <= LARGEST_EPSILON))
-            ):
-                raise UsageError(
-                    "an epsilon of a bin is out of range", expected="one above 0 and finite for every bin"
-                )
-            events.append(part.named.event(counts, bound, statistic, part.epsilon))
-        first = events[0]
-        losses = np.concatenate([event.loss_per_user for event in events])
-        loss = sum_per_user(losses, np.tile(np.arange(counts.users), len(events)), counts.users)
-        return PrivacyEvent(
-            mechanism=" + ".join(dict.fromkeys(event.mechanism for event in events)),
-            statistics=self.statistics,
-            relation=first.relation,
-            unit=first.unit,
-            bins=counts.bins,
-            sensitivity={s: e.sensitivity[s] for s, e in zip(self.statistics, events, strict=True)},
-            bound=bound,
-            assumptions=first.assumptions,
-            loss_per_user=loss,
-            idealised=any(event.idealised for event in events),
+    @cached_property
+    def mechanisms(self) -> dict[Statistic, Mechanism]:
+        """The mechanisms with their settings; raise UsageError for one that is not known."""
+        return {
+            each: with_settings(mechanism_named(part.mechanism, self.loss_kind), part.settings)
+            for each, part in self.parts.items()
+        }
+
+    def event(self, counts: Counts, bound: ContributionBound) -> Event:
+        """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
+        of_parts = {each: self._event(each, counts, bound) for each in self.statistics}
+        losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
+        return event(
+            self.loss_kind,
+            " + ".join(dict.fromkeys(each.mechanism for each in of_parts.values())),
+            counts,
+            bound,
+            {each: self._sensitivity(each, counts, bound) for each in self.statistics},
+            sum_per_user(losses, np.tile(np.arange(counts.users), len(of_parts)), counts.users),
+            idealised=any(each.idealised for each in of_parts.values()),
         )
 
     def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated: intervals as proved in ``mechanisms.known_error``."""
-        samples = samples_of(values)
+        samples = _samples_of(values)
         counts, bound = samples.counts, samples.bound
-        halves = self.half_widths(counts, bound, interval_level)
-        drawn: dict[Statistic, Drawn] = {}
+        halves, errors = self.half_widths(counts, bound, interval_level), self.expected_errors(counts, bound)
+        found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
-            part = self.parts[statistic]
-            drawn[statistic] = Drawn(
-                value=part.named.estimate(samples, statistic, part.epsilon, noise),
+            loss = self.parts[statistic].loss
+            value = self.mechanisms[statistic].estimate(samples, statistic, loss, measure)
+            drawn = publish.Drawn(
+                value=_zero_where_constant(value, statistic, counts),
                 half_width=halves[statistic],
                 noise_scale=self._noise_scale(statistic, counts, bound),
-                expected_error=self.expected_error(statistic, counts, bound),
-                noise={"epsilon": part.epsilon},
+                expected_error=errors[statistic],
+                noise={self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)},
             )
-        return numbers_of(drawn, counts, bound, uninformative_above)
+            mean = found.get(Statistic.MEAN)
+            found[statistic] = publish.estimate(statistic, drawn, bound, uninformative_above, mean)
+        return found
 
     def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """See Calibrated."""
-        return {each: self.expected_error(each, counts, bound) for each in self.statistics}
+        """See Calibrated: the whole range where counts prove nothing better (PLAN)."""
+        return {
+            each: _zero_where_constant(
+                self.mechanisms[each].expected_error(counts, bound, each, self.parts[each].loss), each, counts
+            )
+            for each in self.statistics
+        }
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
     ) -> dict[Statistic, FloatArray]:
         """See Calibrated: at most the range."""
-        found: dict[Statistic, FloatArray] = {}
-        for statistic in self.statistics:
-            facts = self._facts(statistic, counts, bound, interval_level)
-            found[statistic] = zero_where_constant(facts.half_width, statistic, counts)
-        return found
-
-    def expected_error(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-        """Return the worst case over values of the mean absolute error, shape (G,)."""
-        part = self.parts[statistic]
-        error = part.named.expected_error(counts, bound, statistic, part.epsilon)
-        return zero_where_constant(error, statistic, counts)
+        return {
+            each: _zero_where_constant(
+                self._facts(each, counts, bound, interval_level).half_width, each, counts
+            )
+            for each in self.statistics
+        }
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """See Calibrated."""
-        part = self.parts[statistic]
-        mechanism = part.named
+        mechanism = self.mechanisms[statistic]
         # the basis does not depend on the level
         facts = self._facts(statistic, counts, bound, 0.5)
-        event = mechanism.event(counts, bound, statistic, part.epsilon)
         unit = bound.unit.label if statistic.power == 1 else f"({bound.unit.label})^2"
-        own = float(event.sensitivity[statistic].max(initial=0.0))
-        losses = [
-            each.named.event(counts, bound, s, each.epsilon).loss.pico for s, each in self.parts.items()
-        ]
+        own = float(self._sensitivity(statistic, counts, bound).max(initial=0.0))
+        losses = {each: float(part.loss) for each, part in self.parts.items() if not part.loss.shape} or {
+            each: self._event(each, counts, bound).loss.pico for each in self.parts
+        }
+        distribution = EQUAL_NOISE if isinstance(mechanism, KnownTerms) else OTHER_NOISE
+        if self.loss_kind is LossKind.PURE:
+            distribution = BY_EPSILON
+        if settings := settings_of(mechanism):
+            distribution += f"; its settings: {in_words(settings)}"
         return Statement(
             mechanism=mechanism.name,
             citation=mechanism.citation,
-            sensitivity=SENSITIVITY.format(largest=own, unit=unit),
+            sensitivity=SENSITIVITY[self.loss_kind].format(largest=own, unit=unit),
             noise_scale=self._noise_scale(statistic, counts, bound),
             worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
-            share=event.loss.pico / sum(losses) if sum(losses) else None,
-            distribution="that of the mechanism, at the epsilon published for each bin"
-            + with_words(mechanism),
-            sampler=IDEALISED if mechanism.idealised else EXACT,
+            share=losses[statistic] / sum(losses.values()) if sum(losses.values()) else None,
+            distribution=distribution,
+            sampler=IDEALISED if mechanism.idealised else SAMPLER[self.loss_kind],
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
@@ -181,54 +180,110 @@ class CalibratedSeparately:
         """See Calibrated."""
         return {
             "kind": KIND,
+            "loss": self.loss_kind.value,
             "parts": {
-                statistic.value: {
-                    "mechanism": self.parts[statistic].mechanism,
-                    "settings": settings_of(self.parts[statistic].named),
-                    "epsilon": self.parts[statistic].epsilon.tolist(),
+                each.value: {
+                    "mechanism": self.parts[each].mechanism,
+                    "settings": settings_of(self.mechanisms[each]),
+                    self.loss_kind.quantity: self.parts[each].loss.tolist(),
                 }
-                for statistic in self.statistics
+                for each in self.statistics
             },
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the column ``epsilon`` says the rest."""
-        return {"kind": KIND, **published_mechanisms(self.parts)}
+        """See Calibrated: the column ``epsilon`` or ``rho`` says the rest."""
+        return {
+            "kind": KIND,
+            "mechanisms": {each.value: self.parts[each].mechanism for each in self.statistics},
+            "settings": {
+                each.value: [
+                    {"name": name, "value": value}
+                    for name, value in settings_of(self.mechanisms[each]).items()
+                ]
+                for each in self.statistics
+            },
+        }
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedSeparately:
         """Return the calibrated mechanism that ``to_facts`` wrote, with its settings."""
+        kind = LossKind(facts["loss"])
         return cls(
             {
                 Statistic(name): Part(
-                    part["mechanism"],
-                    np.array(part["epsilon"], dtype=np.float64),
+                    str(part["mechanism"]),
+                    np.array(part[kind.quantity], dtype=np.float64),
                     part["settings"],
                 )
                 for name, part in facts["parts"].items()
-            }
+            },
+            kind,
         )
 
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedSeparately:
-        """Return that of the numbered bins; raise UsageError when mechanism or epsilon is missing."""
-        known = mechanisms_from_published(facts)
-        if known.keys() != columns.keys() or not all("epsilon" in own for own in columns.values()):
-            raise UsageError("a statistic is published without its mechanism or its epsilon")
+        """Return that of the numbered bins.
+
+        Raises UsageError unless each statistic has its mechanism, its settings once each, and its epsilons or
+        its one rho.
+        """
+        names, listed = facts["mechanisms"], facts.get("settings", {})
+        settings = {name: {each["name"]: each["value"] for each in own} for name, own in listed.items()}
+        twice = any(len(own) != len(settings[name]) for name, own in listed.items())
+        if twice or settings.keys() != names.keys():
+            raise UsageError("settings are not published once, of a statistic with a mechanism")
+        kinds = [kind for kind in LossKind if all(kind.quantity in own for own in columns.values())]
+        if {Statistic(name) for name in names} != columns.keys() or not kinds:
+            raise UsageError("a statistic is published without its mechanism, or its epsilon or rho")
+        (kind, *_) = kinds
+        losses = {each: np.asarray(own[kind.quantity], dtype=np.float64) for each, own in columns.items()}
+        if kind is LossKind.ZCDP:
+            if any(len(np.unique(loss)) != 1 for loss in losses.values()):
+                raise UsageError("a statistic is published without one rho")
+            losses = {each: loss[0] for each, loss in losses.items()}
         return cls(
-            {
-                statistic: Part(known[statistic][0], own["epsilon"], known[statistic][1])
-                for statistic, own in columns.items()
-            }
+            {each: Part(str(names[each]), np.asarray(losses[each]), settings[each]) for each in columns}, kind
+        )
+
+    def _event(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Event:
+        loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]
+        shape = () if self.loss_kind is LossKind.ZCDP else (counts.bins,)
+        if loss.shape != shape or not bool(np.all((loss >= least) & (loss <= most))):
+            quantity = self.loss_kind.quantity
+            raise UsageError(
+                f"the {quantity} of a statistic is out of range", expected=f"{least:g} to {most:g}"
+            )
+        return event_of(self.mechanisms[statistic], counts, bound, statistic, loss)
+
+    def _sensitivity(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
+        return sensitivity_of(
+            self.mechanisms[statistic], counts, bound, statistic, self.parts[statistic].loss
         )
 
     def _noise_scale(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
         # the noise does not depend on the level of the intervals
         facts = self._facts(statistic, counts, bound, 0.5)
-        return zero_where_constant(facts.noise_scale, statistic, counts)
+        return _zero_where_constant(facts.noise_scale, statistic, counts)
 
     def _facts(
         self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float
     ) -> ErrorFacts:
-        part = self.parts[statistic]
-        return error_facts(part.named, counts, bound, statistic, part.epsilon, level)
+        loss = self.parts[statistic].loss
+        return error_facts(self.mechanisms[statistic], counts, bound, statistic, loss, level)
+
+
+def _samples_of(values: Values) -> Samples:
+    """Return every value; raise StoreDamagedError when they are not those of the counts."""
+    samples = values.read_samples()
+    if not np.array_equal(samples.counts.count, values.contributions.counts.count):
+        raise StoreDamagedError(
+            "the samples are not those of the counts", todo="restore the newest backup of the store"
+        )
+    return samples
+
+
+def _zero_where_constant(numbers: FloatArray, statistic: Statistic, counts: Counts) -> FloatArray:
+    """Return ``numbers`` (G,) with 0 where the statistic can only be 0: variances of one record."""
+    alone = (counts.samples_per_bin == 1) & (statistic is Statistic.VARIANCE)
+    return np.where(alone, 0.0, numbers)

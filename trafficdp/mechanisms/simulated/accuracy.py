@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
+from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
 AT_ONCE = 10
 """Runs that are held in memory together."""
-
-
-@runtime_checkable
-class Repeatable(Protocol):
-    """A mechanism that makes many independent estimates for little more than one."""
-
-    def estimates(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
-    ) -> FloatArray:
-        """Return ``runs`` independent estimates, shape (runs, G)."""
 
 
 def true_statistic(samples: Samples, statistic: Statistic) -> FloatArray:
@@ -37,26 +27,44 @@ def true_statistic(samples: Samples, statistic: Statistic) -> FloatArray:
     return np.asarray(exact / per_unit, dtype=np.float64)
 
 
+def repeated(samples: Samples, times: int) -> Samples:
+    """Return the same bins ``times`` times, in cells of their own: one estimate of all is ``times`` draws.
+
+    For mechanisms that look at every bin, or every cell, by itself.
+    """
+    one, copy = samples.counts, np.arange(times)[:, None]
+    cells, which = np.unique(one.cell, return_inverse=True)
+    counts = Counts(
+        cell=(1 + copy * len(cells) + which).ravel().astype(np.uint64),
+        slot=np.tile(one.slot, times),
+        bin_index=(copy * one.bins + one.bin_index).ravel(),
+        user_index=np.tile(one.user_index, times),
+        count=np.tile(one.count, times),
+        users=one.users,
+    )
+    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
+
+
 def absolute_errors(
     mechanism: Mechanism,
     samples: Samples,
     statistic: Statistic,
-    epsilon: FloatArray,
-    noise: NoiseSource,
+    loss: FloatArray,
+    measure: Measure,
     runs: int,
 ) -> FloatArray:
-    """Return the mean over ``runs`` independent estimates of |estimate - truth|, a bin, shape (G,)."""
+    """Return the mean over ``runs`` independent estimates of |estimate - truth|, a bin, shape (G,).
+
+    ``measure`` meters nothing: ``SimulatedNoise``.
+    """
     integer_between(1, 10**6, runs=runs)
     truth = true_statistic(samples, statistic)
     total = np.zeros_like(truth)
-    left = runs
-    while left:
-        if isinstance(mechanism, Repeatable):
-            now = min(left, AT_ONCE)
-            found = mechanism.estimates(samples, statistic, epsilon, noise, now)
-        else:
-            now = 1
-            found = mechanism.estimate(samples, statistic, epsilon, noise)[None]
-        total += np.abs(found - truth).sum(axis=0)
-        left -= now
+    # what looks at all bins together runs once an estimate
+    most = 1 if mechanism.kind is LossKind.ZCDP else AT_ONCE
+    for first in range(0, runs, most):
+        now = min(most, runs - first)
+        many, given = (samples, loss) if now == 1 else (repeated(samples, now), np.tile(loss, now))
+        found = mechanism.estimate(many, statistic, given, measure)
+        total += np.abs(found.reshape(now, -1) - truth).sum(axis=0)
     return total / runs

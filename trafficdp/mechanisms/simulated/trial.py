@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
-from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
+from trafficdp.mechanisms.simulated.accuracy import absolute_errors
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 from trafficdp.simulation.city import CityModel, variations
 from trafficdp.simulation.speeds import simulated_records
@@ -59,31 +59,26 @@ class SimulatedCities:
     def _cities(self) -> list[Samples]:
         return self._made(self.counts.select(self._tried))
 
+    @cached_property
+    def _whole_cities(self) -> list[Samples]:
+        return self._made(self.counts)
+
     def _made(self, counts: Counts) -> list[Samples]:
         models = variations()
         return [simulated_samples(counts, self.bound, self.seed, models[name]) for name in CITIES]
 
-    def joint_error(self, mechanism: ZCDPMechanism, statistic: Statistic, rho: float) -> float:
-        """Return the same of a mechanism that looks at all bins together: tried on all of them."""
-        runs = int(np.clip(ESTIMATES // max(1, self.counts.bins), 3, 50))
-        found = []
-        for samples in self._made(self.counts):
-            truth, noise = true_statistic(samples, statistic), SimulatedNoise(self.seed)
-            errors = [
-                np.abs(mechanism.estimate(samples, statistic, rho, noise) - truth).mean() for _ in range(runs)
-            ]
-            found.append(float(np.mean(errors)))
-        return max(found)
-
-    def error(self, mechanism: Mechanism, statistic: Statistic, epsilon: FloatArray) -> float:
-        """See Tries."""
-        chosen = epsilon[self._tried]
-        runs = int(np.clip(ESTIMATES // max(1, len(chosen)), 1, 100))
+    def error(self, mechanism: Mechanism, statistic: Statistic, loss: FloatArray) -> float:
+        """See Tries. A mechanism that looks at all bins together is tried on all of them."""
+        joint = mechanism.kind is LossKind.ZCDP
+        tried = np.ones_like(self._tried) if joint else self._tried
+        least, most = (3, 50) if joint else (1, 100)
+        runs = int(np.clip(ESTIMATES // max(1, int(tried.sum())), least, most))
+        given = loss if joint else loss[tried]
         return max(
             float(
                 np.mean(
-                    absolute_errors(mechanism, samples, statistic, chosen, SimulatedNoise(self.seed), runs)
+                    absolute_errors(mechanism, samples, statistic, given, SimulatedNoise(self.seed), runs)
                 )
             )
-            for samples in self._cities
+            for samples in (self._whole_cities if joint else self._cities)
         )

@@ -8,9 +8,10 @@ import jsonschema
 import pytest
 
 from trafficdp.cli.commands import compare as compare_module
-from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import BLURRED
+from trafficdp.privacy.loss_kind import LossKind
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
 
@@ -50,7 +51,7 @@ def test_it_shows_every_applicable_mechanism_once_a_statistic(found):
     for each in found["statistics"]:
         names = [offer["mechanism"] for offer in each["mechanisms"]]
         statistic = Statistic(each["statistic"])
-        assert names == [m.name for m in PURE_MECHANISMS if statistic in m.statistics]
+        assert names == [m.name for m in mechanisms_of(LossKind.PURE) if statistic in m.statistics]
 
 
 @pytest.mark.parametrize("total", [6, 2])
@@ -66,7 +67,7 @@ def test_nobody_loses_more_than_the_epsilon_and_auto_is_exact_and_least(total, c
         informative = [o for o in exact if o["median_error"] <= each["constant_error"] / 4]
         least = min(o["simulated_error"] for o in informative or exact)
         assert least <= auto["simulated_error"] <= least * (1 + BLURRED)
-        assert not pure_mechanism_named(each["auto"]).idealised
+        assert not mechanism_named(each["auto"], LossKind.PURE).idealised
         assert each["auto"] in each["reason"]
 
 
@@ -110,7 +111,7 @@ def test_nothing_is_spent_and_nothing_is_written(found, kept):
 
 def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
     out = command("compare").out
-    for mechanism in PURE_MECHANISMS:
+    for mechanism in mechanisms_of(LossKind.PURE):
         assert mechanism.name in out
     assert out.count("<-") == 2
     assert out.count("auto: ") == 2
@@ -122,7 +123,7 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
 def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):
     real = compare_module.choose
 
-    class Cannot(type(PURE_MECHANISMS[1])):
+    class Cannot(type(mechanisms_of(LossKind.PURE)[1])):
         name = "cannot"
 
         def event(self, *_):
@@ -131,7 +132,7 @@ def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monk
             raise UsageError("this one cannot")
 
     def of_two(*given, **more):
-        return real(*given, (PURE_MECHANISMS[0], Cannot()), **more)
+        return real(*given, (mechanisms_of(LossKind.PURE)[0], Cannot()), **more)
 
     monkeypatch.setattr(compare_module, "choose", of_two)
     result = command("compare")

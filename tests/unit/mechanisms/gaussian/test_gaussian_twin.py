@@ -2,15 +2,17 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin, gaussian_loss
+from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
+from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.sensitive.samples import Samples
 
-MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
-TWIN = GaussianTwin()
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
+TWIN, BOTH = GaussianTwin(), KnownTwoMoments(GaussianTwin())
 
 
 @pytest.fixture
@@ -23,17 +25,18 @@ def samples_of(contributions_of):
     return build
 
 
-@pytest.mark.parametrize("statistic", [MEAN, VARIANCE])
+@pytest.mark.parametrize("statistic", [MEAN, VEHICLE_MEAN])
 @pytest.mark.parametrize("rho", [0.01, 0.5, 3.0])
 def test_the_busiest_vehicle_pays_rho_and_nobody_more(statistic, rho, counts_of, bound_of):
     counts = counts_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]])
-    event = TWIN.event(counts, bound_of(65), statistic, rho)
+    event = event_of(TWIN, counts, bound_of(65), statistic, np.array(rho))
     assert event.loss.rho <= ZCDP.of(rho).rho
     assert float(event.loss.rho) == pytest.approx(rho, rel=1e-9)
     sensitivity = counts.count * 65 / counts.samples_per_bin[counts.bin_index]
-    if statistic is MEAN:
-        length = counts.total_per_user(sensitivity**2)
-        np.testing.assert_allclose(event.loss_per_user / 1e12, rho * length / length.max(), rtol=1e-9)
+    if statistic is VEHICLE_MEAN:
+        sensitivity = 65 / counts.users_per_bin[counts.bin_index]
+    length = counts.total_per_user(sensitivity**2)
+    np.testing.assert_allclose(event.loss_per_user / 1e12, rho * length / length.max(), rtol=1e-9)
 
 
 def test_the_noise_is_the_published_multiple_of_equal_sensitivities(counts_of, bound_of):
@@ -41,8 +44,8 @@ def test_the_noise_is_the_published_multiple_of_equal_sensitivities(counts_of, b
     rho = _rho_of(1.0, 1e-6)
     for d in (1, 9, 50):
         counts, bound = counts_of([[1] * 1_000] * d), bound_of(1_000)
-        error = TWIN.expected_error(counts, bound, MEAN, rho)
-        np.testing.assert_allclose(error / np.sqrt(2 / np.pi), 4.225 * np.sqrt(d), rtol=2e-4)
+        (term,) = TWIN.noise_terms(counts, bound, MEAN, np.array(rho))
+        np.testing.assert_allclose(term.noise / np.sqrt(2 / np.pi), 4.225 * np.sqrt(d), rtol=2e-4)
 
 
 def _rho_of(epsilon, delta):
@@ -54,42 +57,33 @@ def _rho_of(epsilon, delta):
     return low
 
 
-@pytest.mark.parametrize("statistic", [MEAN, VARIANCE])
-def test_errors_are_as_promised_and_estimates_stay_in_range(statistic, samples_of, bound_of):
-    runs = 4_000
-    values = [[[10, 20, 30], [0, 5], [17]]]
-    bound = bound_of(30)
-    samples = samples_of(values, bound)
-    truth = [np.mean, np.var][statistic is VARIANCE]([10, 20, 30, 0, 5, 17])
+def test_errors_are_as_promised_and_estimates_stay_in_range(samples_of, bound_of):
+    runs, truth, rho = 4_000, np.mean([10, 20, 30, 0, 5, 17]), np.array(20.0)
+    samples = samples_of([[[10, 20, 30], [0, 5], [17]]], bound_of(30))
     noise = SimulatedNoise(1)
-    found = np.array([TWIN.estimate(samples, statistic, 20.0, noise)[0] for _ in range(runs)])
-    expected = TWIN.expected_error(samples.counts, bound, statistic, 20.0)[0]
+    found = np.array([TWIN.estimate(samples, MEAN, rho, noise)[0] for _ in range(runs)])
+    (term,) = TWIN.noise_terms(samples.counts, bound_of(30), MEAN, rho)
     error = np.abs(found - truth)
-    assert error.mean() <= expected + 4 * error.std() / np.sqrt(runs)
-    assert error.mean() >= expected * 0.8
+    assert error.mean() <= term.noise[0] + 4 * error.std() / np.sqrt(runs)
+    assert error.mean() >= term.noise[0] * 0.8
+    stated = TWIN.expected_error(samples.counts, bound_of(30), MEAN, rho)
+    np.testing.assert_allclose(stated, term.noise + term.bias)
     assert found.min() >= 0
-    assert found.max() <= statistic.largest(30)
+    assert found.max() <= 30
 
 
 def test_infinite_rho_adds_no_noise(samples_of, bound_of):
     samples = samples_of([[[1, 2], [30]], [[7], []]], bound_of(30))
-    noise = SimulatedNoise(1)
-    np.testing.assert_allclose(TWIN.estimate(samples, MEAN, np.inf, noise), [11, 7])
-    np.testing.assert_allclose(TWIN.estimate(samples, VARIANCE, np.inf, noise), [np.var([1, 2, 30]), 0])
+    noise, endless = SimulatedNoise(1), np.array(np.inf)
+    np.testing.assert_allclose(TWIN.estimate(samples, MEAN, endless, noise), [11, 7])
+    # vehicle means are rounded to the step: 1.5 to 2
+    np.testing.assert_allclose(TWIN.estimate(samples, VEHICLE_MEAN, endless, noise), [16, 7])
+    np.testing.assert_allclose(BOTH.estimate(samples, VARIANCE, endless, noise), [np.var([1, 2, 30]), 0])
     # the variance of one record is 0 at no cost
-    assert TWIN.estimate(samples, VARIANCE, 0.1, noise)[1] == 0
+    assert BOTH.estimate(samples, VARIANCE, np.array(0.1), noise)[1] == 0
 
 
-def test_losses_are_rounded_up(counts_of, bound_of):
-    loss = gaussian_loss(np.array([0.0, 1.0, 1.0, 3.0]), np.array([0.0, 0.0, 3.0, 7.0]))
-    assert loss[0] == 0
-    assert loss[1] == np.inf
-    assert loss[2] >= 1 / 18
-    assert loss[3] >= 9 / 98
-    assert loss[3] == pytest.approx(9 / 98, rel=1e-14)
-
-
-@pytest.mark.parametrize("rho", [0.0, -1.0, np.nan])
+@pytest.mark.parametrize("rho", [0.0, -1.0, np.nan, 1e-40])
 def test_meaningless_rhos_are_rejected(rho, counts_of, bound_of):
     with pytest.raises(UsageError):
-        TWIN.event(counts_of([[1, 1]]), bound_of(9), MEAN, rho)
+        event_of(TWIN, counts_of([[1, 1]]), bound_of(9), MEAN, np.array(rho))

@@ -5,20 +5,27 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
-from trafficdp.mechanisms.plan import iome as iome_module
-from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
-from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP, ZCDPPart
+from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.zcdp_allocation import ZCDPRequest, allocate_zcdp, require_zcdp
 from trafficdp.pricing.check import check_calibrated
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
-OTHERS = [each.name for each in ZCDP_MECHANISMS if each.name != "gaussian_twin"]
-BOTH = CalibratedZCDP({MEAN: ZCDPPart("gaussian_twin", 0.5), VARIANCE: ZCDPPart("gaussian_twin", 0.25)})
+OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]
+
+
+def calibrated_of(name, rhos):
+    parts = {statistic: Part(name, np.array(rho)) for statistic, rho in rhos.items()}
+    return CalibratedSeparately(parts, LossKind.ZCDP)
+
+
+BOTH = calibrated_of("gaussian_twin", {MEAN: 0.5, VARIANCE: 0.25})
 SPEEDS = [
     [[0, 65, 65], [65, 0], [65], [0, 0]],
     [[30, 31], [29], [], [33, 28, 30]],
@@ -49,7 +56,10 @@ def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
     counts, bound = values.contributions.counts, bound_of(65)
     both = BOTH.event(counts, bound).loss_per_user
-    alone = [CalibratedZCDP({s: part}).event(counts, bound).loss_per_user for s, part in BOTH.parts.items()]
+    alone = [
+        CalibratedSeparately({s: part}, LossKind.ZCDP).event(counts, bound).loss_per_user
+        for s, part in BOTH.parts.items()
+    ]
     np.testing.assert_array_equal(both, alone[0] + alone[1])
     assert 0.74 < both.max() / 1e12 <= 0.75
 
@@ -84,7 +94,7 @@ def test_what_is_published_prices_the_same(values_of, bound_of):
     np.testing.assert_array_equal(
         again.event(counts, bound).loss_per_user, BOTH.event(counts, bound).loss_per_user
     )
-    columns[MEAN]["rho"][0] *= 2
+    columns[MEAN] = {"rho": columns[MEAN]["rho"] * np.linspace(1, 2, counts.bins)}
     with pytest.raises(UsageError, match="one rho"):
         calibrated_from_published(BOTH.published_facts(), columns)
 
@@ -102,13 +112,13 @@ def test_errors_and_widths_are_known_before_the_noise(values_of, bound_of):
 @pytest.mark.parametrize("rho", [0.0, 1e-7, float("inf"), float("nan")])
 def test_a_rho_out_of_range_is_never_priced(rho, counts_of, bound_of):
     with pytest.raises(UsageError, match="rho"):
-        CalibratedZCDP({MEAN: ZCDPPart("gaussian_twin", rho)}).event(counts_of([[1, 2]]), bound_of(65))
+        calibrated_of("gaussian_twin", {MEAN: rho}).event(counts_of([[1, 2]]), bound_of(65))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("rho", [1e-6, 0.3, 4e5])
-def test_plan_and_iome_draw_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
-    calibrated = CalibratedZCDP({statistic: ZCDPPart(name, rho) for statistic in (MEAN, VARIANCE)})
+def test_plan_draws_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
+    calibrated = calibrated_of(name, {MEAN: rho, VARIANCE: rho})
     silent = [[[0] * len(each) for each in of_bin] for of_bin in SPEEDS]
     for speeds in (SPEEDS, silent):
         values = values_of(speeds, bound_of(65))
@@ -143,7 +153,7 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
         assert found.loss <= request.rho
         # up to a part in 10^9, and 10^-12 a bin and statistic
         assert found.loss.pico >= request.rho.pico * (1 - 1e-9) - 4 * counts.bins
-        assert len({part.rho for part in found.calibrated.parts.values()}) == 1
+        assert len({float(part.loss) for part in found.calibrated.parts.values()}) == 1
         check_calibrated(found.calibrated, found.counts, bound, found.event.loss_per_user)
 
 
@@ -152,19 +162,3 @@ def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
         require_zcdp(name, VARIANCE)
         with pytest.raises(UsageError, match="vehicle mean"):
             require_zcdp(name, Statistic.VEHICLE_MEAN)
-
-
-def test_a_city_too_large_for_a_mechanism_is_refused_before_it_is_charged(counts_of, bound_of, monkeypatch):
-    monkeypatch.setattr(iome_module, "LARGEST_CELLS", 4)
-    request = ZCDPRequest(
-        rho=ZCDP.of(1),
-        bound=bound_of(65),
-        tolerance={VARIANCE: 65.0},
-        min_vehicles=1,
-        refuse_above=0.125,
-        interval_level=0.95,
-        mechanism={VARIANCE: "iome"},
-    )
-    allocate_zcdp(counts_of([[1, 2], [1, 1]]), request)
-    with pytest.raises(UsageError, match="too large for iome"):
-        allocate_zcdp(counts_of([[1, 2, 1], [1, 1, 1]]), request)

@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
-from trafficdp.mechanisms.plan.clipped_vectors import noisy_sum
-from trafficdp.mechanisms.plan.coordinate_quantile import binary_search_quantiles
-from trafficdp.noise.source import NoiseSource
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.laws import Gaussian
+from trafficdp.measurement.measure import Measure, plain
+from trafficdp.papers.aumuller_2023.vectors import binary_search_quantiles, entries, noisy_sum
 
 FloatArray = npt.NDArray[np.float64]
 SPREAD_SHARE = 0.1
 STEPS = 10
 
 
-def plan_binary_mean(x: FloatArray, rho: float, noise: NoiseSource, *, scaled: bool = True) -> FloatArray:
+def plan_binary_mean(x: FloatArray, rho: float, measure: Measure, *, scaled: bool = True) -> FloatArray:
     """Return a rho-zCDP estimate of the mean of the rows of x (shape (n, d), entries 0 or 1), shape (d,).
 
     Raises UsageError unless rho is positive.
@@ -32,7 +33,8 @@ def plan_binary_mean(x: FloatArray, rho: float, noise: NoiseSource, *, scaled: b
     weight, rest = np.ones(columns), rho
     if scaled:
         sd = np.full(columns, np.sqrt(columns / (2 * SPREAD_SHARE * rho)))
-        noisy = (bits.sum(axis=0).astype(np.int64) + noise.discrete_gaussian(sd)) / rows
+        ones = plain(Box(entries(x), np.ones(x.size, dtype=np.int64)), Gaussian(sd))
+        noisy = measure.measure(ones, bits.T) / rows
         edge = columns**-0.4
         share = np.clip(noisy, min(edge, 0.5), max(1 - edge, 0.5))
         weight = (share * (1 - share)) ** (-1 / 3)
@@ -44,6 +46,6 @@ def plan_binary_mean(x: FloatArray, rho: float, noise: NoiseSource, *, scaled: b
     # at d = 2048 a d-th of rho finds no rank: C is then wherever the noise leads, privately all the same
     rank = rows - np.sqrt(rows) - np.sqrt(STEPS * np.log(STEPS) / for_length)
     limit = float(np.linalg.norm(weight))
-    found = binary_search_quantiles(length, 0.0, limit, rank, for_length, STEPS, noise)
-    total = noisy_sum(y, float(found[0]), for_noise, noise, factor=np.sqrt(2))
+    found = binary_search_quantiles(length, 0.0, limit, rank, for_length, STEPS, measure)
+    total = noisy_sum(y, float(found[0]), for_noise, measure, factor=np.sqrt(2))
     return np.asarray(total / weight / rows)

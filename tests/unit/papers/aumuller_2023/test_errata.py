@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.plan.plan_vectors import plan_mean
-from trafficdp.mechanisms.plan.private_variance import chi_square_factor
+from trafficdp.mechanisms.plan.plan import chi_square_factor
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.papers.aumuller_2023.plan import plan_mean
 
 ORDERS = np.array([1.001, 1.01, 1.1, 1.5, 2.0, 3.0, 6.0])
 

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
-from trafficdp.mechanisms.plan.clipped_vectors import noisy_sum, row_blocks
-from trafficdp.mechanisms.plan.coordinate_quantile import binary_search_quantiles
-from trafficdp.noise.source import NoiseSource
+from trafficdp.measurement.measure import Measure
+from trafficdp.papers.aumuller_2023.vectors import binary_search_quantiles, noisy_sum
 
 FloatArray = npt.NDArray[np.float64]
 CENTRE_SHARE = 0.25
@@ -30,7 +29,7 @@ ROUNDS = 3
 STEPS = 20
 """T, the halvings of every search."""
 COLUMN_CELLS = 1 << 20
-"""So many entries are sorted at a time."""
+"""So many entries are searched at a time."""
 
 
 def hadamard(x: FloatArray) -> FloatArray:
@@ -59,48 +58,32 @@ def rotate_back(x: FloatArray, signs: FloatArray) -> FloatArray:
     return x
 
 
-def padded_columns(columns: int) -> int:
-    """Return the least power of 2 that is no less than ``columns``."""
-    return 1 << max(0, (columns - 1).bit_length())
-
-
-def iome_mean(
-    x: FloatArray, reach: float, rho: float, noise: NoiseSource, *, steps: int = STEPS
-) -> FloatArray:
+def iome_mean(x: FloatArray, reach: float, rho: float, measure: Measure, *, steps: int = STEPS) -> FloatArray:
     """Return a rho-zCDP estimate of the mean of the rows of x (shape (n, d)), shape (d,).
 
-    ``reach`` is u above. Raises UsageError unless reach and rho are positive.
+    ``reach`` is u above. Columns are padded to a power of 2. Raises UsageError unless reach and rho are
+    positive.
     """
-    rows, given = x.shape
-    padded = np.zeros((rows, padded_columns(given)))
-    padded[:, :given] = x
-    return mean_in_place(padded, reach, rho, noise, steps=steps)[:given]
-
-
-def mean_in_place(
-    x: FloatArray, reach: float, rho: float, noise: NoiseSource, *, steps: int = STEPS
-) -> FloatArray:
-    """Return the same of x (shape (n, d), d a power of 2, n > 0), in whose place it is worked out."""
     positive(reach=reach)
     positive(rho=rho)
-    rows, columns = x.shape
-    coin = noise.uniform_below(np.full(ROUNDS * columns, 2, dtype=np.int64))
+    rows, given = x.shape
+    columns = 1 << max(0, (given - 1).bit_length())
+    coin = measure.uniform_below(np.full(ROUNDS * columns, 2, dtype=np.int64))
     signs: FloatArray = np.asarray(2.0 * coin - 1).reshape(ROUNDS, columns)
-    for block in row_blocks(rows, columns):
-        x[block] = rotate(x[block], signs)
+    turned = rotate(np.pad(x, ((0, 0), (0, columns - given))), signs)
     side = reach / np.sqrt(columns)
     centre, width = np.zeros(columns), max(1, COLUMN_CELLS // rows)
     for first in range(0, columns, width):
         some = slice(first, first + width)
         centre[some] = binary_search_quantiles(
-            x[:, some], -side, side, rows / 2, CENTRE_SHARE * rho / columns, steps, noise
+            turned[:, some], -side, side, rows / 2, CENTRE_SHARE * rho / columns, steps, measure
         )
-    x -= centre
+    turned -= centre
     rest = (1 - CENTRE_SHARE) * rho
     for_length, for_noise = LENGTH_SHARE * rest, (1 - LENGTH_SHARE) * rest
     short = 4 * np.sqrt(columns / (2 * for_noise)) + 2 * np.sqrt(steps / (2 * for_length))
     rank = max(np.floor(rows - short), rows // 2)
-    length = np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
-    found = binary_search_quantiles(length, 0.0, reach, rank, for_length, steps, noise)
-    mean = centre + noisy_sum(x, float(found[0]), for_noise, noise) / rows
-    return np.asarray(rotate_back(mean[None], signs)[0])
+    length = np.sqrt(np.einsum("ij,ij->i", turned, turned))[:, None]
+    found = binary_search_quantiles(length, 0.0, reach, rank, for_length, steps, measure)
+    mean = centre + noisy_sum(turned, float(found[0]), for_noise, measure) / rows
+    return np.asarray(rotate_back(mean[None], signs)[0, :given])
