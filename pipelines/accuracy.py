@@ -161,7 +161,7 @@ def pure_rows(samples: Samples) -> list[Row]:
                     pure_mechanism_named(offer.mechanism),
                     samples,
                     statistic,
-                    offer.fit.epsilon,
+                    offer.fit.given,
                     SimulatedNoise(SEED),
                     RUNS,
                 )

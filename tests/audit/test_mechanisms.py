@@ -26,7 +26,7 @@ from trafficdp.mechanisms.registry import (
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 
 CERTAIN = 1 - 1e-9
 CASES = [(m, s) for m in PURE_MECHANISMS for s in m.statistics]

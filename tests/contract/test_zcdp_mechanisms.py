@@ -9,7 +9,7 @@ from trafficdp.mechanisms.registry import ZCDP_MECHANISMS
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.sensitive.samples import Samples
 
 CASES = [

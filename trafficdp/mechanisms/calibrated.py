@@ -21,7 +21,6 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
-from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -73,7 +72,7 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent | ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what is promised: every vehicle's exact loss, from counts and this alone.
 
         Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no

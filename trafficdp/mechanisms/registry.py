@@ -8,7 +8,7 @@ ZCDP_MECHANISMS alone; no budget counts in (epsilon, delta). Contract suite and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
@@ -33,6 +33,8 @@ from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss_kind import LossKind
 
 AnyMechanism = Mechanism | ZCDPMechanism | ApproxMechanism
 
@@ -90,6 +92,38 @@ def pure_mechanism_named(name: str) -> Mechanism:
 def zcdp_mechanism_named(name: str) -> ZCDPMechanism:
     """Return the zCDP mechanism of this name; raise UsageError when there is none."""
     return _named(name, ZCDP_MECHANISMS, "zCDP mechanism")
+
+
+def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
+    """Return those whose loss is counted in ``kind``, in their order."""
+    return PURE_MECHANISMS if kind is LossKind.PURE else cast("tuple[Mechanism, ...]", ZCDP_MECHANISMS)
+
+
+def mechanism_named(name: str, kind: LossKind) -> Mechanism:
+    """Return the mechanism of this name; raise UsageError when there is none of this ``kind``."""
+    return _named(name, mechanisms_of(kind), "mechanism" if kind is LossKind.PURE else "zCDP mechanism")
+
+
+def require_releasable(
+    name: str, statistic: Statistic, kind: LossKind, *, allow_idealised: bool = False
+) -> None:
+    """Raise UsageError unless the mechanism ``name`` of ``kind`` can estimate ``statistic``.
+
+    And unless its noise is exact, or ``allow_idealised``.
+    """
+    mechanism = mechanism_named(name, kind)
+    if statistic not in mechanism.statistics:
+        raise UsageError(
+            f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
+            expected=", ".join(each.name for each in mechanisms_of(kind) if statistic in each.statistics),
+            todo="name another mechanism for it, or leave the statistic out",
+        )
+    if mechanism.idealised and not allow_idealised:
+        raise UsageError(
+            f"{name} has no exact sampler: its noise is idealised",
+            todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "
+            "records, or choose another mechanism",
+        )
 
 
 def _named(name: str, known: Sequence[Kind], what: str) -> Kind:

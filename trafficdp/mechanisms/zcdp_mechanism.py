@@ -11,7 +11,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -38,7 +38,9 @@ class ZCDPMechanism(Protocol):
     def idealised(self) -> bool:
         """Whether its noise lacks an exact sampler."""
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> PrivacyEvent:
         """Return what it promises when the whole release is given ``rho``: no vehicle loses more."""
 
     def expected_error(

@@ -10,7 +10,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
 
 
 def zcdp_promise(
@@ -21,9 +22,9 @@ def zcdp_promise(
     loss_per_user: npt.NDArray[np.int64],
     *,
     idealised: bool = False,
-) -> ZCDPEvent:
+) -> PrivacyEvent:
     """Return the event of a joint release over all bins: ``loss_per_user`` in 10^-12 rho."""
-    return ZCDPEvent(
+    return PrivacyEvent(
         mechanism=name,
         statistics=(statistic,),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
@@ -33,4 +34,5 @@ def zcdp_promise(
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user,
         idealised=idealised,
+        kind=LossKind.ZCDP,
     )

@@ -31,8 +31,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_event import ZCDPEvent, compose_zcdp
+from trafficdp.privacy.event import PrivacyEvent, compose
+from trafficdp.privacy.loss import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -69,7 +69,9 @@ class ZCDPTwoMoments:
         """As ``means``."""
         return self.means.idealised
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> PrivacyEvent:
         """See ZCDPMechanism: for a variance both losses add up, vehicle by vehicle."""
         if statistic is not Statistic.VARIANCE:
             return self.means.event(counts, bound, statistic, rho)
@@ -78,7 +80,7 @@ class ZCDPTwoMoments:
             self.means.event(counts, bound, Statistic.MEAN, first),
             self.means.event(counts, squares_bound(bound), Statistic.MEAN, second),
         ]
-        loss = compose_zcdp(parts, counts.users)
+        loss = compose(parts, counts.users)
         return zcdp_promise(self.name, statistic, counts, bound, loss, idealised=self.idealised)
 
     def expected_error(

@@ -12,7 +12,7 @@ from trafficdp.mechanisms.two_moments import squares_bound, squares_of
 from trafficdp.mechanisms.zcdp_two_moments import MEAN_SHARE, ZCDPTwoMoments, zcdp_shares
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.sensitive.samples import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE

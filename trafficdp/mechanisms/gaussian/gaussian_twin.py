@@ -30,8 +30,8 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.gaussian import LARGEST_SD, gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.secure import group_scales
 from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import round_up, sum_per_user, to_pico
-from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -49,7 +49,9 @@ class GaussianTwin:
     statistics = (Statistic.MEAN, Statistic.VARIANCE)
     idealised = False
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> PrivacyEvent:
         """See ZCDPMechanism: every vehicle's exact sum of D^2/(2 sd^2), rounded up."""
         change, sd = self._plan(counts, bound, statistic, rho)
         loss = gaussian_loss(change, sd[counts.bin_index])

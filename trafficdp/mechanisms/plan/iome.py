@@ -35,8 +35,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -58,7 +58,9 @@ class IOME:
     statistics = (Statistic.MEAN,)
     idealised = False
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> PrivacyEvent:
         """See ZCDPMechanism: rho for every vehicle that was anywhere.
 
         Raises UsageError for a city of more than LARGEST_CELLS.

@@ -40,8 +40,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_event import ZCDPEvent
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -84,7 +84,9 @@ class Plan:
         """Shares of rho."""
         return SCALED if self.scaling is Scaling.PRIVATE else UNSCALED
 
-    def event(self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float) -> ZCDPEvent:
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, rho: float
+    ) -> PrivacyEvent:
         """See ZCDPMechanism. Exact: centre and spread are a quarter of rho in either budget."""
         require_statistic(self.name, statistic, self.statistics)
         total, most = ZCDP.of(rho).pico, int(counts.bins_per_user.max(initial=1))

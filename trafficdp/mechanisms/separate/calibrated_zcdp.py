@@ -36,8 +36,9 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.gaussian import SAMPLER
 from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.event import PrivacyEvent, compose
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import Estimate
-from trafficdp.privacy.zcdp_event import ZCDPEvent, compose_zcdp
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -83,7 +84,7 @@ class CalibratedZCDP:
         """See Calibrated."""
         return in_order(self.parts)
 
-    def event(self, counts: Counts, bound: ContributionBound) -> ZCDPEvent:
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """See Calibrated. Raises UsageError for a rho that is out of range, or too much loss."""
         events = []
         for statistic in self.statistics:
@@ -96,7 +97,7 @@ class CalibratedZCDP:
                 )
             events.append(part.named.event(counts, bound, statistic, part.rho))
         first = events[0]
-        return ZCDPEvent(
+        return PrivacyEvent(
             mechanism=" + ".join(dict.fromkeys(event.mechanism for event in events)),
             statistics=self.statistics,
             relation=first.relation,
@@ -104,7 +105,8 @@ class CalibratedZCDP:
             bins=counts.bins,
             bound=bound,
             assumptions=first.assumptions,
-            loss_per_user=compose_zcdp(events, counts.users),
+            loss_per_user=compose(events, counts.users),
+            kind=LossKind.ZCDP,
         )
 
     def estimates(

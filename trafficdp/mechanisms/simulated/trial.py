@@ -33,7 +33,7 @@ ESTIMATES = 2_000
 
 @dataclass(frozen=True)
 class SimulatedCities:
-    """See ``planner.trial.Tries``: depends on ``counts``, ``bound`` and ``seed`` alone."""
+    """What a mechanism is tried in: depends on ``counts``, ``bound`` and ``seed`` alone."""
 
     counts: Counts
     bound: ContributionBound

@@ -6,7 +6,7 @@ from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin, gaussian_l
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.sensitive.samples import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
