@@ -165,7 +165,7 @@ def pure_rows(samples: Samples) -> list[Row]:
                     mechanism_named(offer.mechanism, LossKind.PURE),
                     samples,
                     statistic,
-                    offer.fit.epsilon,
+                    offer.fit.given,
                     SimulatedNoise(SEED),
                     RUNS,
                 )

@@ -35,8 +35,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import Reach
 from trafficdp.privacy.ledger import LedgerRow
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
@@ -46,7 +45,6 @@ from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import same_question, specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
-from trafficdp.release.zcdp_maps import ZCDPMaps
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.vault import Vault
@@ -134,7 +132,7 @@ class Workspace:
 
     def plan(
         self,
-        epsilon: PureDP | str | float | None = None,
+        loss: Loss | str | float | None = None,
         *,
         suggestions: bool = True,
         max_half_width: float | None = None,
@@ -145,17 +143,17 @@ class Workspace:
     ) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent.
 
-        With ``max_half_width`` (unit of the speed bound, squared where only a variance is released) the plan
-        is that of the least epsilon with intervals so narrow in the ``reach`` "median" or "every" bin; with
-        ``search_maps`` too (True, or a function that is told of every map that is tried), of the finest map
-        that is so precise at ``epsilon``. ``within_budget`` takes
-        the largest epsilon that every vehicle on the map can pay, if that is less. ``save`` keeps the plan,
-        frozen, for ``release(plan=...)``. See ``planning`` for what is raised.
+        ``loss`` is the total, of the store's kind: None for the configured one. With ``max_half_width`` (unit
+        of the speed bound, squared where only a variance is released) the plan is that of the least loss with
+        intervals so narrow in the ``reach`` "median" or "every" bin; with ``search_maps`` too (True, or a
+        function that is told of every map that is tried), of the finest map that is so precise at ``loss``.
+        ``within_budget`` takes the largest loss that every vehicle on the map can pay, if that is less.
+        ``save`` keeps the plan, frozen, for ``release(plan=...)``. See ``planning`` for what is raised.
         """
         searched = search_maps is not False
         question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, save=save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
-        asked = _loss(epsilon)
+        asked = self._loss(loss)
         with self._curator("plan") as curator:
             return self._planning(curator, looked_at).plan(asked, question)[0]
 
@@ -167,7 +165,7 @@ class Workspace:
 
     def release(
         self,
-        epsilon: PureDP | str | float | None = None,
+        loss: Loss | str | float | None = None,
         *,
         force: bool = False,
         within_budget: bool = False,
@@ -176,8 +174,8 @@ class Workspace:
     ) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
 
-        ``within_budget`` takes the largest epsilon that every vehicle can pay, if that is less. ``plan``
-        names a saved plan: its very noise is drawn, and it is refused once the data has changed.
+        ``loss`` and ``within_budget`` as in ``plan``. ``plan`` names a saved plan: its very noise is drawn,
+        and it is refused once the data has changed.
         ``allow_idealised_noise`` names a mechanism whose noise has no exact sampler: it then releases the
         statistics that it knows, and the manifest says so. Nothing else ever uses such a mechanism.
 
@@ -186,14 +184,14 @@ class Workspace:
         """
         if allow_idealised_noise is not None:
             return self._idealised(allow_idealised_noise).release(
-                epsilon, force=force, within_budget=within_budget, plan=plan
+                loss, force=force, within_budget=within_budget, plan=plan
             )
         key = VehicleKey.load(self.key_file)
         with self._curator("release", recover=False) as curator:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, counts = self._planning(curator).plan(_loss(epsilon), question)
+            planned, counts = self._planning(curator).plan(self._loss(loss), question)
             if planned.verdict.refused and not force:
                 raise refusal(planned)
             version = vault_fixes.data_version(curator.vault)
@@ -212,15 +210,10 @@ class Workspace:
             )
             return ReleasedMap(release, folder_of(self.store, release.id))
 
-    @property
-    def zcdp(self) -> ZCDPMaps:
-        """Plans and releases of a store that counts in rho: ``zcdp.plan()``, ``zcdp.release()``."""
-        return ZCDPMaps(self.config, self.store, self.key_file, self._curator)
-
     def _idealised(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
         settings = self.config.map
-        known = mechanism_named(mechanism, LossKind.PURE).statistics
+        known = mechanism_named(mechanism, self.config.kind).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
         if not named:
             raise UsageError(
@@ -311,6 +304,9 @@ class Workspace:
         with self._curator("status", recover=False) as curator:
             return status_of(curator, self.store, self.config.policy, datetime.now(UTC))
 
+    def _loss(self, loss: Loss | str | float | None) -> Loss | None:
+        return loss if loss is None or isinstance(loss, Loss) else LOSSES[self.config.kind].of(loss)
+
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
         with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
@@ -371,10 +367,6 @@ def open_workspace(
     if create:
         make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
-
-
-def _loss(epsilon: PureDP | str | float | None) -> PureDP | None:
-    return epsilon if epsilon is None or isinstance(epsilon, PureDP) else PureDP.of(epsilon)
 
 
 def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:

@@ -249,7 +249,7 @@ def story(world):
     assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
     for asked in (
         ["plan"],
-        ["plan", "--accountings", "all", "--chart", "plan.svg"],
+        ["plan", "--every-accounting", "60", "--chart", "plan.svg"],
         ["plan", "--epsilon", "0.05"],
         ["plan", "--max-half-width", "6 m/s"],
         ["compare"],

@@ -21,8 +21,8 @@ from trafficdp.mechanisms.registry import APPROX_MECHANISMS, mechanism_named, me
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 
 CERTAIN = 1 - 1e-9
 CASES = [(m, s) for m in mechanisms_of(LossKind.PURE) for s in m.statistics]

@@ -42,9 +42,10 @@ from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.adaptive_map import AdaptiveSettings, choose_mosaic
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.adaptive_map import choose_mosaic
+from trafficdp.planner.allocation import allocate
 from trafficdp.planner.precision import precision
+from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.privacy.loss import PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)

@@ -19,7 +19,8 @@ from trafficdp.mechanisms.laplace.accountings import (
 )
 from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import HAIR, Request, accountings_for, allocate
+from trafficdp.planner.allocation import HAIR, accountings_for, allocate
+from trafficdp.planner.request import Request
 from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
@@ -50,7 +51,7 @@ def asked_of(accounting, statistics):
 
 def request_for(bound, epsilon, statistics, accounting="best"):
     return Request(
-        epsilon=PureDP.of(epsilon),
+        loss=PureDP.of(epsilon),
         bound=bound,
         tolerance={s: TOLERANCES[s] for s in statistics},
         min_vehicles=1,
@@ -75,7 +76,7 @@ def can_vary(table, statistics):
 def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilon, statistics, accounting):
     request = request_for(bound_of(60, "1/10"), epsilon, asked_of(accounting, statistics), accounting)
     allocation = allocate(counts_of(table), request)
-    assert allocation.loss <= request.epsilon
+    assert allocation.loss <= request.loss
     np.testing.assert_array_equal(
         allocation.event.loss_per_user,
         allocation.calibrated.event(allocation.counts, request.bound).loss_per_user,
@@ -102,7 +103,7 @@ def test_sharp_accountings_use_nearly_all_of_the_request(
     request = request_for(bound_of(60, "1/10"), epsilon, statistics, accounting)
     allocation = allocate(counts_of(table), request)
     # a charge is a whole number of 10^-9, so that requests of 10^-6 may lose a thousandth
-    least = Fraction(999, 1000) * request.epsilon.epsilon - Fraction(2, 10**9)
+    least = Fraction(999, 1000) * request.loss.epsilon - Fraction(2, 10**9)
     assert least <= allocation.loss.epsilon
 
 
@@ -118,7 +119,7 @@ def test_a_round_request_is_charged_as_that_round_number(counts_of, bound_of, ep
 def test_a_request_between_two_charges_is_charged_as_the_lower(counts_of, bound_of, epsilon):
     counts = counts_of([[1, 1, 3, 3, 9], [0, 2, 2, 9, 9]])
     request = request_for(bound_of(60, "1/10"), epsilon, [Statistic.MEAN, Statistic.VARIANCE])
-    expected = request.epsilon.pico // CHARGE_STEP * CHARGE_STEP
+    expected = request.loss.pico // CHARGE_STEP * CHARGE_STEP
     assert allocate(counts, request).loss.pico == expected
 
 
@@ -130,7 +131,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     request = request_for(bound_of(60), epsilon, statistics)
     allocation = allocate(counts_of(table), request)
     worst = {
-        accounting.name: accounting.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+        accounting.name: accounting.worst_relative_scale(float(request.loss.epsilon), request.tolerance)
         for accounting in allocation.accountings
     }
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
@@ -203,7 +204,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     def worst(upper, epsilon):
         request = request_for(bound_of(upper, "1/10"), epsilon, statistics, accounting)
         (own,) = (each for each in accountings_for(counts, request) if each.name == accounting)
-        return own.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+        return own.worst_relative_scale(float(request.loss.epsilon), request.tolerance)
 
     assert worst(60, "2") <= worst(60, "1") * (1 + 1e-9)
     assert worst(30, "1") <= worst(60, "1") * (1 + 1e-9)
@@ -274,7 +275,7 @@ def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(counts_of, 
         counts = counts_of(random.integers(0, 3, (9, 4)) + np.eye(9, 4, dtype=int))
         epsilon = Fraction(500_000) - Fraction(seed * 7, 10**9)
         request = request_for(bound_of(60), epsilon, [Statistic.MEAN])
-        assert allocate(counts, request).loss.pico <= request.epsilon.pico
+        assert allocate(counts, request).loss.pico <= request.loss.pico
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx, zcdp_to_approx_simple
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 
 GOLDEN = [
     (0.5, 1e-6, 5.756522, 5.221534, 4.886554),

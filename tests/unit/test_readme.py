@@ -273,7 +273,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     suggested = facts["suggestions"]
     at_6 = austin.plans[6].allocation
     without_blocks = replace(at_6.request, accounting="equal")
-    epsilon, upper = float(config.epsilon.epsilon), float(config.bound.upper)
+    epsilon, upper = float(config.loss.epsilon), float(config.bound.upper)
     both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
     assert both.chosen.name == free.chosen.name == "moments"
     scales = both.chosen.scales(epsilon)
@@ -283,14 +283,14 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     assert _text(free.chosen.scales(epsilon)[Statistic.MEAN].max()) == "1.5"
     computed = {
         "2.72": _text(math.exp(1)),
-        "54.6": _text(math.exp(float(config.epsilon.epsilon))),
+        "54.6": _text(math.exp(float(config.loss.epsilon))),
         "115,088": f"{status.records:,}",
         "247": str(int(np.count_nonzero(counts.bins_per_user))),
         "30": str(config.bound.upper),
         "24": str(config.grid.period.first.day),
         "27": str(config.grid.period.last.day),
         "2016": str(config.grid.period.first.year),
-        "4": str(config.epsilon),
+        "4": str(config.loss),
         "8": str(config.budget),
         "7": str(config.grid.resolution),
         "9.55": _text(facts["at_worst_error"]),

@@ -27,7 +27,7 @@ def test_another_map_changes_the_map_and_nothing_else(city):
     assert other.config.map.min_vehicles == 9
     assert other.config.grid.area == city.config.grid.area
     assert other.config.grid.period == city.config.grid.period
-    assert (other.config.budget, other.config.epsilon) == (city.config.budget, city.config.epsilon)
+    assert (other.config.budget, other.config.loss) == (city.config.budget, city.config.loss)
     assert (other.store, other.key_file) == (city.store, city.key_file)
     assert (city.config.grid.resolution, city.config.map.min_vehicles) == (7, 5)
 

@@ -24,21 +24,17 @@ from trafficdp.config.reading import parse_toml, read_text
 from trafficdp.config.source import SOURCE, declaration_json
 from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, UsageError
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.planner.allocation import Request
-from trafficdp.planner.zcdp_allocation import ZCDPRequest
+from trafficdp.planner.request import Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import ZCDP, Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 
@@ -87,7 +83,7 @@ class Privacy(t.Table):
 
     relation: Annotated[NeighbouringRelation, t.choice(NeighbouringRelation)]
     epsilon: Annotated[PureDP | None, t.loss("4")] = None
-    rho: Annotated[PureDP | None, t.loss("0.5")] = None
+    rho: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
 
 
 class Budget(t.Table):
@@ -97,20 +93,20 @@ class Budget(t.Table):
     epsilon_per_vehicle_a_year: Annotated[PureDP | None, t.loss("4")] = None
     epsilon_per_vehicle_a_month: Annotated[PureDP | None, t.loss("4")] = None
     kind: Annotated[LossKind, t.choice(LossKind)] = LossKind.PURE
-    rho_per_vehicle: Annotated[PureDP | None, t.loss("0.5")] = None
+    rho_per_vehicle: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
     delta: Annotated[
         Fraction | None,
         t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 0 < delta < 1),
     ] = None
 
-    def policy(self, time_zone: str) -> BudgetPolicy | ZCDPBudget:
+    def policy(self, time_zone: str) -> BudgetPolicy:
         """Return the ceilings; raise Refused if one is missing, or never counts."""
         if self.kind is LossKind.ZCDP:
             if self.rho_per_vehicle is None or self.delta is None:
                 missing = "delta" if self.rho_per_vehicle else "rho_per_vehicle"
                 raise t.Refused("budget", missing, what=t.MISSING)
             # the shortest decimal of it; conversions read it as the decimal it is written as
-            return ZCDPBudget(ZCDP(self.rho_per_vehicle.pico), f"{Decimal(repr(float(self.delta))):f}")
+            return BudgetPolicy(self.rho_per_vehicle, delta=f"{Decimal(repr(float(self.delta))):f}")
         total, *periodic = (getattr(self, key) for key in _CEILINGS)
         if total is None:
             raise t.Refused("budget", _CEILINGS[0], what=t.MISSING)
@@ -188,13 +184,12 @@ class Document(Places):
         t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
         t.require_other_names("areas", [name.casefold() for name, _ in self.areas])
         bound = self.map.bound()
-        rho = self.privacy.rho
         return Config(
             city=self.city,
             grid=self._grid(),
             bound=bound,
             relation=self.privacy.relation,
-            epsilon=self.privacy.epsilon,
+            loss=self.privacy.epsilon or self.privacy.rho,
             policy=self.budget.policy(self.city.time_zone),
             map=self.map.settings(bound, self.budget.kind),
             sources=self.source,
@@ -203,7 +198,6 @@ class Document(Places):
             analysts=self.analysts,
             areas=dict(self.areas),
             stream=self.stream,
-            rho=None if rho is None else ZCDP(rho.pico),
         )
 
     def _refuse_other_kind(self) -> None:
@@ -224,11 +218,10 @@ class Document(Places):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration. ``epsilon`` None: it must be given with the release.
+    """The whole configuration. ``loss`` None: it must be given with the release.
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
-    ``policy`` is the whole of [budget], ``budget`` its total alone. Where losses are rho, ``rho`` stands for
-    ``epsilon``.
+    ``policy`` is the whole of [budget], ``budget`` its total alone.
     ``analysts`` may ask priced questions; ``areas`` are places that these may name.
     """
 
@@ -236,8 +229,8 @@ class Config:
     grid: Grid
     bound: ContributionBound
     relation: NeighbouringRelation
-    epsilon: PureDP | None
-    policy: BudgetPolicy | ZCDPBudget
+    loss: Loss | None
+    policy: BudgetPolicy
     map: MapSettings
     sources: tuple[SourceDeclaration, ...]
     key_file: Path | None
@@ -245,76 +238,38 @@ class Config:
     analysts: tuple[Analyst, ...] = ()
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
-    rho: ZCDP | None = None
 
     @property
-    def budget(self) -> PureDP:
-        """What a vehicle may lose over all time, in epsilon; raise UsageError where losses are rho."""
-        if isinstance(self.policy, ZCDPBudget):
-            raise _in_rho()
+    def kind(self) -> LossKind:
+        """What losses are counted in."""
+        return self.policy.kind
+
+    @property
+    def budget(self) -> Loss:
+        """What a vehicle may lose over all time."""
         return self.policy.total
 
-    @property
-    def zcdp_budget(self) -> ZCDPBudget:
-        """The budget in rho; raise UsageError where losses are epsilon."""
-        if isinstance(self.policy, ZCDPBudget):
-            return self.policy
-        raise _in_epsilon()
+    def request(self, loss: Loss | None = None) -> Request:
+        """Return what is asked of the planner, with ``loss`` instead of the configured one if given.
 
-    def zcdp_request(self, rho: ZCDP | None = None) -> ZCDPRequest:
-        """Return what is asked of the planner, with ``rho`` instead of the configured one if given.
-
-        Raises UsageError where losses are epsilon, ConfigError when there is no rho.
+        Raises ConfigError when there is neither, UsageError for one of another kind than the budget's.
         """
-        if not isinstance(self.policy, ZCDPBudget):
-            raise _in_epsilon()
-        if (chosen := rho or self.rho) is None:
-            raise _without("rho", "0.5")
-        return ZCDPRequest(rho=chosen, **self._wanted())
-
-    def request(self, epsilon: PureDP | None = None) -> Request:
-        """Return what is asked of the planner, with ``epsilon`` instead of the configured one if given.
-
-        Raises ConfigError when there is neither, UsageError where losses are rho.
-        """
-        if isinstance(self.policy, ZCDPBudget):
-            raise _in_rho()
-        if (chosen := epsilon or self.epsilon) is None:
-            raise _without("epsilon", "4")
-        return Request(
-            epsilon=chosen,
-            accounting=self.map.accounting,
-            trial=SimulatedCities,
-            allow_idealised=self.map.allow_idealised,
-            **self._wanted(),
-        )
-
-    def _wanted(self) -> dict[str, Any]:
-        keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "mechanism"
-        return {"bound": self.bound} | {key: getattr(self.map, key) for key in keys}
-
-
-def _without(key: str, example: str) -> ConfigError:
-    return ConfigError(
-        f"[privacy] {key} is missing",
-        expected=t.loss(example).expected,
-        todo=f"set it in the configuration file, or give --{key}",
-    )
-
-
-def _in_rho() -> UsageError:
-    return UsageError(
-        "this store counts its budget in rho: only maps by a zCDP mechanism are planned and released",
-        todo='release with --rho (in Python: Workspace.zcdp), or use a store of kind "pure"',
-    )
-
-
-def _in_epsilon() -> UsageError:
-    return UsageError(
-        "this store counts its budget in epsilon",
-        got="a wish for rho",
-        todo='ask with epsilon, or make a new store with [budget] kind = "zcdp"',
-    )
+        quantity = self.kind.quantity
+        if (chosen := loss or self.loss) is None:
+            raise ConfigError(
+                f"[privacy] {quantity} is missing",
+                expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
+                todo=f"set it in the configuration file, or give --{quantity}",
+            )
+        if chosen.kind is not self.kind:
+            raise UsageError(
+                f"this store counts its budget in {quantity}",
+                got=f"a wish for {chosen.kind.quantity}",
+                todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
+            )
+        keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
+        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised")}
+        return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
 
 
 def template() -> str:

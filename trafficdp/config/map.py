@@ -13,27 +13,18 @@ from trafficdp._validate import did_you_mean, one_of
 from trafficdp.config import table as t
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.laplace.accountings import BY_NAME
-from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.registry import mechanisms_of, require_releasable
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.adaptive import DETAIL
-from trafficdp.planner.adaptive_map import AdaptiveSettings
-from trafficdp.planner.mechanism_allocation import AUTO, require_releasable
-from trafficdp.planner.zcdp_allocation import require_zcdp
+from trafficdp.planner.request import AUTO, BASELINE, DEFAULT_MECHANISM, DETAIL, AdaptiveSettings
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.published import DECIMALS
 
-_NAMES = {
-    LossKind.PURE: (AUTO, *(mechanism.name for mechanism in mechanisms_of(LossKind.PURE))),
-    LossKind.ZCDP: tuple(mechanism.name for mechanism in mechanisms_of(LossKind.ZCDP)),
-}
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
 
@@ -44,7 +35,7 @@ class MapSettings:
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
     is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.accountings.BY_NAME. ``mechanism``
-    names, a statistic, what releases it: "baseline", "auto" or another name of the registry.
+    names, a statistic, what releases it: "auto" or a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions.
     """
@@ -72,7 +63,8 @@ class MapSettings:
         """
         named = dict.fromkeys(self.statistics, wanted) if isinstance(wanted, str) else wanted
         for statistic, name in named.items():
-            _require(self.kind, name, statistic, allow_idealised=allow_idealised)
+            if name != AUTO:
+                require_releasable(name, statistic, self.kind, allow_idealised=allow_idealised)
         return replace(self, mechanism={**self.mechanism, **named}, allow_idealised=allow_idealised)
 
     def with_accounting(self, name: str) -> MapSettings:
@@ -85,13 +77,6 @@ class MapSettings:
                 todo='with_map(mechanism="baseline") as well',
             )
         return replace(self, accounting=accounting)
-
-
-def _require(kind: LossKind, name: str, statistic: Statistic, *, allow_idealised: bool) -> None:
-    if kind is LossKind.PURE:
-        require_releasable(name, statistic, allow_idealised=allow_idealised)
-    else:
-        require_zcdp(name, statistic)
 
 
 def _width(value: object) -> tuple[Fraction, SpeedUnit | None] | None:
@@ -229,15 +214,17 @@ class Map(t.Table):
         )
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
-        names, key = _NAMES[kind], ("map", "mechanism", statistic.value)
+        names = (AUTO, *(mechanism.name for mechanism in mechanisms_of(kind)))
+        key = ("map", "mechanism", statistic.value)
         word = getattr(self.mechanism, statistic)
         if word is None:
-            return BASELINE if kind is LossKind.PURE else GaussianTwin.name
+            return DEFAULT_MECHANISM[kind]
         if not isinstance(word, str) or word not in names:
             known = "one of " + ", ".join(f'"{name}"' for name in names)
             raise t.Refused(*key, expected=known, todo=did_you_mean(str(word), names))
-        with t.naming(*key):
-            _require(kind, word, statistic, allow_idealised=False)
+        if word != AUTO:
+            with t.naming(*key):
+                require_releasable(word, statistic, kind)
         return word
 
     def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:

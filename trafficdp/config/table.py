@@ -26,7 +26,7 @@ from trafficdp.config.reading import exact_number, printable, shown
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.period import zone_of
 from trafficdp.model.speed_unit import parse_speed_unit
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss, PureDP
 
 WRONG, MISSING = " is not valid", " is missing"
 _KINDS = {"missing": MISSING, "model_type": " is not a table"}
@@ -135,10 +135,10 @@ def number(expected: str, fits: Callable[[Fraction], bool] = lambda number: numb
     return Reads(parse, expected)
 
 
-def loss(example: str) -> Reads:
-    """Read a loss: epsilon, or rho, which has as many decimals."""
+def loss(example: str, kind: type[Loss] = PureDP) -> Reads:
+    """Read a loss of the ``kind``: epsilon or rho, which have as many decimals."""
     expected = f"a number above 0, at most 1,000,000, with at most 12 decimals, such as {example}"
-    return Reads(lambda value: PureDP.of(n) if (n := exact_number(value)) else None, expected)
+    return Reads(lambda value: kind.of(n) if (n := exact_number(value)) else None, expected)
 
 
 def _day(value: object) -> date | None:

@@ -134,8 +134,8 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
             expected="publish_every and records_per_vehicle",
             todo="add the table [stream] to the configuration file",
         )
-    epsilon = settings.epsilon or config.epsilon
-    if epsilon is None:
+    epsilon = settings.epsilon or config.loss
+    if not isinstance(epsilon, PureDP):
         raise ConfigError("[stream] epsilon is missing", expected="a number above 0", todo="set it")
     if not set(config.map.statistics) <= set(SAID):
         raise ConfigError(

@@ -35,7 +35,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, Tree
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.assembly import bin_status
@@ -90,7 +90,7 @@ class StreamSpecification:
     uninformative_above: float
     publish_counts: bool
     epsilon: PureDP
-    budget: PureDP
+    budget: Loss
     spent_before: PureDP
     settings: StreamSettings
     horizon: Horizon

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.promise import Event
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -72,7 +71,7 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
-    def event(self, counts: Counts, bound: ContributionBound) -> Event:
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what is promised: every vehicle's exact loss, from counts and this alone.
 
         Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +24,10 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, sum_per_user
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp_event import ZCDPEvent
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Event = PrivacyEvent | ZCDPEvent
+Event = PrivacyEvent
 ASSUMPTIONS = (
     COUNTS_PUBLIC,
     VALIDITY_PUBLIC,
@@ -93,18 +91,6 @@ def event(
     idealised: bool = False,
 ) -> Event:
     """Return the event of the statistics of ``sensitivity`` (G,): ``loss_per_user`` in 10^-12 of ``kind``."""
-    if kind is LossKind.ZCDP:
-        return ZCDPEvent(
-            mechanism=name,
-            statistics=tuple(sensitivity),
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            unit="vehicle",
-            bins=counts.bins,
-            bound=bound,
-            assumptions=ASSUMPTIONS,
-            loss_per_user=loss_per_user,
-            idealised=idealised,
-        )
     return PrivacyEvent(
         mechanism=name,
         statistics=tuple(sensitivity),
@@ -116,6 +102,7 @@ def event(
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user,
         idealised=idealised,
+        kind=kind,
     )
 
 
@@ -130,10 +117,9 @@ def promise(
     idealised: bool = False,
 ) -> PrivacyEvent:
     """Return the event of one statistic: ``sensitivity`` (G,), ``loss_per_user`` in pico-epsilons."""
-    found = event(
+    return event(
         LossKind.PURE, name, counts, bound, {statistic: sensitivity}, loss_per_user, idealised=idealised
     )
-    return cast("PrivacyEvent", found)
 
 
 def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
@@ -156,17 +142,17 @@ def priced_event(
     bound: ContributionBound,
     steps: Sequence[Priced],
 ) -> PrivacyEvent:
-    """Return what is promised of ``steps``: every vehicle's loss is theirs."""
+    """Return what is promised of ``steps``, all of one kind: every vehicle's loss is theirs."""
     return PrivacyEvent(
         mechanism=name,
         statistics=statistics,
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
         bins=counts.bins,
-        sensitivity={},
         bound=bound,
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_of(steps, counts.users),
+        kind=next((step.kind for step in steps), LossKind.PURE),
     )
 
 

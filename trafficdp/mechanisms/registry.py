@@ -29,6 +29,7 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
+from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
 # until every family states its kind, its steps and whether they are enforced
@@ -83,6 +84,28 @@ APPROX_MECHANISMS: tuple[ApproxMechanism, ...] = (GaussianHuber(),)
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
     """Return those whose loss is counted in ``kind``, in their order."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
+
+
+def require_releasable(
+    name: str, statistic: Statistic, kind: LossKind, *, allow_idealised: bool = False
+) -> None:
+    """Raise UsageError unless the mechanism ``name`` of ``kind`` can estimate ``statistic``.
+
+    And unless its noise is exact, or ``allow_idealised``.
+    """
+    mechanism = mechanism_named(name, kind)
+    if statistic not in mechanism.statistics:
+        raise UsageError(
+            f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
+            expected=", ".join(each.name for each in mechanisms_of(kind) if statistic in each.statistics),
+            todo="name another mechanism for it, or leave the statistic out",
+        )
+    if mechanism.idealised and not allow_idealised:
+        raise UsageError(
+            f"{name} has no exact sampler: its noise is idealised",
+            todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "
+            "records, or choose another mechanism",
+        )
 
 
 def mechanism_named(name: str, kind: LossKind) -> Mechanism:

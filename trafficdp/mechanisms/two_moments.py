@@ -34,8 +34,8 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples

@@ -44,6 +44,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES
 from trafficdp.planner.packing import Forest, Packing, pack
+from trafficdp.planner.request import DETAIL
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -52,8 +53,6 @@ CellArray = npt.NDArray[np.uint64]
 Level = tuple[CellArray, IntArray]
 """The (cell, slot) that each finest bin belongs to on a level, shape (F,) each."""
 
-DETAIL = 0.1
-"""What a level of detail is worth by default, as a share of being covered at all."""
 MARGIN = 1 / 500
 """Share of the noise kept back where scales may be rounded up by 1/512 (``noise.secure.group_scales``)."""
 

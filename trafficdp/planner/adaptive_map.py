@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, levels_of
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.adaptive import DETAIL, AdaptivePartition, Level, Priced, Wish
-from trafficdp.planner.allocation import Allocation, Request, allocate
+from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
+from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.precision import precision
+from trafficdp.planner.request import BASELINE, AdaptiveSettings, Request
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 """Budgets tried for a partition, as multiples of epsilon; the first that does not fit ends the search."""
@@ -33,21 +32,6 @@ LARGE = 2_000_000
 """Pairs (finest bin, vehicle) beyond which only a few are tried: a partition then takes seconds."""
 ACCOUNTINGS = ("best", "equal", "blocks", "moments", "moment_blocks", "consistent")
 """Accountings whose noise is as even over bins as an adaptive map needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptiveSettings:
-    """``resolutions`` falls from the finest; ``half_width`` in the speed bound's unit, as is ``rounding``.
-
-    ``rounding`` is how much publishing may widen an interval on each side; ``detail`` see planner.adaptive.
-    ``longer`` are the kinds of slot to fall back on, from short to long.
-    """
-
-    resolutions: tuple[int, ...]
-    half_width: Fraction
-    rounding: Fraction
-    detail: float = DETAIL
-    longer: tuple[SlotKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +73,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     wish = Wish(
         request.bound,
         request.tolerance,
-        float(request.epsilon.epsilon),
+        float(request.loss.exact),
         request.min_vehicles,
         width,
         request.interval_level,
@@ -105,7 +89,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
         raise UninformativeReleaseError(
             "no hexagon can have so narrow an interval",
             got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
-            f"at epsilon {request.epsilon}",
+            f"at epsilon {request.loss}",
             todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
         )
     cells_first, best, bound = max(fitting, key=lambda each: (each[1].value, each[0]))

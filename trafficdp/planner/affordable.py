@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, Loss
 
 IntArray = npt.NDArray[np.int64]
 ATTEMPTS = 20
@@ -33,23 +33,23 @@ class Affordable:
     """Who can pay a plan. Numbers of vehicles only: they are public under the counts assumption.
 
     ``paying`` vehicles would lose something, ``short`` of them have less left than they would lose, ``empty``
-    of these nothing at all. ``epsilon`` is what all can pay for (None: some have nothing left, and then
+    of these nothing at all. ``loss`` is what all can pay for (None: some have nothing left, and then
     ``bins_without_empty`` of the map's bins are visited by none of those).
     """
 
     paying: int
     short: int
     empty: int
-    epsilon: PureDP | None
+    loss: Loss | None
     bins_without_empty: int
 
 
 def affordable(
-    allocation: Allocation, left: IntArray, allocate_at: Callable[[PureDP], Allocation]
+    allocation: Allocation, left: IntArray, allocate_at: Callable[[Loss], Allocation]
 ) -> Affordable:
-    """Return who can pay ``allocation``. ``left`` (users,) is what each may still lose, in pico-epsilons.
+    """Return who can pay ``allocation``. ``left`` (users,) is what each may still lose, in 10^-12.
 
-    ``allocate_at`` plans the same map at a smaller epsilon: what is returned was planned and fits all.
+    ``allocate_at`` plans the same map at a smaller loss: what is returned was planned and fits all.
     """
     cost = allocation.event.loss_per_user
     paying = cost > 0
@@ -60,27 +60,28 @@ def affordable(
         paying=int(np.count_nonzero(paying)),
         short=int(np.count_nonzero(short)),
         empty=int(np.count_nonzero(empty)),
-        epsilon=_epsilon(allocation, left, allocate_at),
+        loss=_payable(allocation, left, allocate_at),
         bins_without_empty=int(np.count_nonzero(~visited)),
     )
 
 
-def _epsilon(
-    allocation: Allocation, left: IntArray, allocate_at: Callable[[PureDP], Allocation]
-) -> PureDP | None:
-    pico = allocation.request.epsilon.pico
+def _payable(
+    allocation: Allocation, left: IntArray, allocate_at: Callable[[Loss], Allocation]
+) -> Loss | None:
+    asked = allocation.request.loss
+    pico = asked.pico
     for _ in range(ATTEMPTS):
         cost = allocation.event.loss_per_user
         paying = cost > 0
         if not bool(np.any(cost[paying] > left[paying])):
-            return allocation.request.epsilon
+            return allocation.request.loss
         share = float(np.min(left[paying] / cost[paying]))
         # a little less: every loss is rounded up to a charge step
         pico = min(int(pico * share), pico - CHARGE_STEP) // CHARGE_STEP * CHARGE_STEP
         if pico < CHARGE_STEP:
             return None
         try:
-            allocation = allocate_at(PureDP(pico))
+            allocation = allocate_at(type(asked)(pico))
         except UsageError:
             return None
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +21,17 @@ from trafficdp.mechanisms.laplace.accountings import (
     LaplaceAccounting,
     floor_of_equal_scales,
 )
-from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import NAME as MOMENT_BLOCKS
-from trafficdp.model.bound import ContributionBound
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.accountings import all_accountings
 from trafficdp.planner.kept_bins import kept_bins
-from trafficdp.planner.mechanism_allocation import AUTO, beats_laplace, fit_mechanisms
-from trafficdp.planner.trial import Trial
+from trafficdp.planner.mechanism_allocation import beats_laplace, fit_mechanisms
+from trafficdp.planner.request import BASELINE, Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, Loss, PureDP
+from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,67 +48,41 @@ HAIR = 1e-3
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked for: a total epsilon and what shall be released with it.
-
-    ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U. ``accounting`` names the
-    accounting to execute; "best" takes the one with the smallest worst noise. ``mechanism`` names a
-    mechanism of the registry a statistic, or "auto"; left out, it is "baseline": Laplace noise that prices
-    all statistics jointly, by ``accounting``. ``trial`` simulates cities to compare mechanisms in (without
-    one they are compared by their worst expected errors). ``allow_idealised`` lets a named mechanism without
-    an exact sampler through; "auto" never takes one.
-    """
-
-    epsilon: PureDP
-    bound: ContributionBound
-    tolerance: Mapping[Statistic, float]
-    min_vehicles: int
-    refuse_above: float
-    interval_level: float
-    accounting: str = "best"
-    mechanism: Mapping[Statistic, str] = field(default_factory=dict)
-    trial: Trial | None = None
-    allow_idealised: bool = False
-
-    def mechanism_of(self, statistic: Statistic) -> str:
-        """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
-        return self.mechanism.get(statistic, BASELINE)
-
-    @property
-    def free_to_choose(self) -> bool:
-        """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
-        return {self.mechanism_of(statistic) for statistic in self.tolerance} <= {BASELINE, AUTO}
-
-
-@dataclass(frozen=True)
 class Allocation:
     """What will be executed, and what it beat.
 
     ``keep`` (shape (all bins,)) marks the bins that are released; ``counts`` is theirs alone.
     ``calibrated`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
-    statistic, shape (G,)) what the refusal looks at. ``chosen`` and ``accountings`` are noise under every
-    accounting, ``reason`` says in one sentence why the calibrated mechanism is what it is.
+    statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
+    mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting.
     """
 
     request: Request
     keep: npt.NDArray[np.bool_]
     counts: Counts
-    chosen: Accounting
-    accountings: tuple[Accounting, ...]
     calibrated: Calibrated
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
     reason: str
+    accountings: tuple[Accounting, ...] = ()
+    best: Accounting | None = None
 
     @property
-    def loss(self) -> PureDP:
-        """The guarantee: the largest loss of any vehicle, at most the epsilon asked for."""
+    def loss(self) -> Loss:
+        """The guarantee: the largest loss of any vehicle, at most the one asked for."""
         return self.event.loss
+
+    @property
+    def chosen(self) -> Accounting:
+        """The best accounting, or the one that was asked for; raise UsageError where losses are rho."""
+        if self.best is None:
+            raise UsageError("accountings are about pure epsilon", got="losses in rho")
+        return self.best
 
     @property
     def floor(self) -> float:
         """G U / (L epsilon), below which no equal scales of means go."""
-        return floor_of_equal_scales(self.counts, self.request.bound, float(self.request.epsilon.epsilon))
+        return floor_of_equal_scales(self.counts, self.request.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every released bin, a statistic."""
@@ -116,54 +90,45 @@ class Allocation:
 
 
 def allocate(counts: Counts, request: Request) -> Allocation:
-    """Return the Allocation for ``request``: bins by public counts, the best accounting, exact losses.
+    """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
 
-    The loss that is charged never exceeds the epsilon asked for.
-    Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the epsilon.
+    The loss that is charged never exceeds the one asked for.
+    Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     keep, kept = kept_bins(counts, request.min_vehicles)
+    plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
+    if plain and {request.mechanism_of(statistic) for statistic in request.tolerance} == {BASELINE}:
+        return plain
+    tries = SimulatedCities(kept, request.bound) if request.simulate else None
+    fitted = fit_mechanisms(kept, request, tries)
+    made = Allocation(request, keep, kept, fitted.calibrated, fitted.event, fitted.error, fitted.reason)
+    if plain is None:
+        return made
+    made = replace(made, accountings=plain.accountings, best=plain.best)
+    if not request.free_to_choose:
+        return made
+    better, comparison = beats_laplace(
+        fitted,
+        kept,
+        request.bound,
+        request.tolerance,
+        plain.chosen.scales(float(request.loss.exact)),
+        plain.error,
+        tries=tries,
+        refuse_above=request.refuse_above,
+    )
+    taken = made if better else plain
+    return replace(taken, reason=f"auto: {taken.reason}; {comparison}")
+
+
+def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
+    """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
     accountings = accountings_for(kept, request)
     chosen, calibrated = _executed(accountings, kept, request)
     event = calibrated.event(kept, request.bound)
-    error = chosen.errors(float(request.epsilon.epsilon), request.bound)
-    plain = Allocation(
-        request, keep, kept, chosen, accountings, calibrated, event, error, _why(chosen, request)
-    )
-    wanted = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
-    return plain if set(wanted.values()) == {BASELINE} else _with_mechanisms(plain, wanted)
-
-
-def _with_mechanisms(plain: Allocation, wanted: Mapping[Statistic, str]) -> Allocation:
-    """Return ``plain`` with the mechanisms that are ``wanted``, or as it is where "auto" prefers it."""
-    request, kept = plain.request, plain.counts
-    tries = None if request.trial is None else request.trial(kept, request.bound)
-    fitted = fit_mechanisms(
-        kept,
-        request.bound,
-        request.epsilon,
-        request.tolerance,
-        wanted,
-        tries=tries,
-        refuse_above=request.refuse_above,
-        allow_idealised=request.allow_idealised,
-    )
-    reason = fitted.reason
-    if request.free_to_choose:
-        scales = plain.chosen.scales(float(request.epsilon.epsilon))
-        better, comparison = beats_laplace(
-            fitted,
-            kept,
-            request.bound,
-            request.tolerance,
-            scales,
-            plain.error,
-            tries=tries,
-            refuse_above=request.refuse_above,
-        )
-        if not better:
-            return replace(plain, reason=f"auto: {plain.reason}; {comparison}")
-        reason = f"auto: {reason}; {comparison}"
-    return replace(plain, calibrated=fitted.calibrated, event=fitted.event, error=fitted.error, reason=reason)
+    error = chosen.errors(float(request.loss.exact), request.bound)
+    why = _why(chosen, request)
+    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen)
 
 
 def _executed(
@@ -171,7 +136,7 @@ def _executed(
 ) -> tuple[Accounting, CalibratedPure]:
     """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
     # charges are whole steps: what is left over of the last one cannot be used
-    target = PureDP(request.epsilon.pico // CHARGE_STEP * CHARGE_STEP)
+    target = PureDP(request.loss.pico // CHARGE_STEP * CHARGE_STEP)
     chosen = choose_accounting(accountings, request)
     try:
         return chosen, chosen.calibrate(kept, request.bound, target)
@@ -215,7 +180,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
             got=f"accounting={request.accounting!r}",
             expected=", ".join(("best", *BY_NAME)),
         )
-    epsilon = float(request.epsilon.epsilon)
+    epsilon = float(request.loss.exact)
 
     def worst(accounting: Accounting) -> tuple[float, bool]:
         # a hair's difference is no reason to leave plain Laplace noise

@@ -2,7 +2,7 @@
 
 No function of this file is given a value, so no choice can depend on one. Two things are known of an offer:
 the expected error at the worst values there could be (``Mechanism.expected_error``, a theorem), and its error
-in simulated cities (``planner.trial``). The theorem decides what says enough to be released at all; among the
+in simulated cities. The theorem decides what says enough to be released at all; among the
 offers that do - or among all, when none does - the simulated cities decide. By the theorem alone, mechanisms
 that clip would never show what they are good for where bounds saturate at half of the range.
 """
@@ -18,14 +18,13 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import CLOSE
 from trafficdp.planner.offer import Offer, offers
-from trafficdp.planner.trial import Tries
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss
 
 DUST = 10 * CLOSE
 """Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
@@ -49,21 +48,21 @@ def choose(
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
-    total: PureDP,
+    total: Loss,
     mechanisms: Sequence[Mechanism] | None = None,
     *,
-    tries: Tries | None = None,
+    tries: SimulatedCities | None = None,
     refuse_above: float = 1.0,
 ) -> Choice:
     """Return the offer with the least error in simulated cities among those that say enough.
 
-    Of ``mechanisms``, by default all of pure epsilon. An offer says enough when the median over bins of its
-    worst expected error is at most ``refuse_above`` times the range. Without ``tries`` that median is
-    compared instead. Only mechanisms with an exact sampler and an event in pure epsilon can be chosen; a tie
-    goes to the one listed first, the simpler. Raises UsageError when there is none, or no bin.
+    An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
+    times the range. Without ``tries`` that median is compared instead. Without ``mechanisms`` all are
+    looked at that count in the kind of ``total``. Only those with an exact sampler can be chosen; a tie goes
+    to the one listed first, the simpler. Raises UsageError when there is none, or no bin.
     """
-    asked = mechanisms_of(LossKind.PURE) if mechanisms is None else mechanisms
-    found = offers(counts, bound, statistic, total, asked, tries)
+    known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
+    found = offers(counts, bound, statistic, total, known, tries)
     chosen = best_of(found, refuse_above * statistic.largest(bound.upper))
     return Choice(statistic, found, chosen, _reason(found, chosen, bound))
 
@@ -79,7 +78,7 @@ def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
         raise UsageError(
             "no mechanism can release this",
             got="; ".join(f"{o.mechanism}: {o.unavailable or 'no exact sampler'}" for o in found) or "none",
-            expected="one with an exact sampler that fits the epsilon",
+            expected="one with an exact sampler that fits the loss",
         )
     rivals = [offer for offer in eligible if offer.median_error <= enough] or eligible
     least = min(rivals, key=lambda offer: offer.score)

@@ -1,7 +1,8 @@
-"""How much epsilon every bin gets, so that no vehicle loses more than the total. From counts alone.
+"""What a mechanism is given, so that no vehicle loses more than the total. From counts alone.
 
-A mechanism is asked for its event at ``k * shape`` (shape (G,), epsilons a bin), and k is raised until the
-largest exact loss of a vehicle is the total. Losses are homogeneous in k but for rounding, and but for
+One that counts in rho is given all of it, for all bins together. One of pure epsilon is asked for its event
+at ``k * shape`` (shape (G,), epsilons a bin), and k is raised until the largest exact loss of a vehicle is
+the total. Losses are homogeneous in k but for rounding, and but for
 mechanisms whose clipping depends on epsilon: so k is first guessed by proportion, then bracketed. What is
 returned never costs more than the total.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
@@ -45,10 +47,13 @@ class Split(StrEnum):
 
 @dataclass(frozen=True)
 class Fit:
-    """``epsilon`` a bin, shape (G,), and the event that comes of it; ``event.loss`` is at most the total."""
+    """What is ``given``, and the event that comes of it; ``event.loss`` is at most the total.
 
-    split: Split
-    epsilon: FloatArray
+    An epsilon a bin, shape (G,), by ``split``; or one rho, shape (), which nobody splits (None).
+    """
+
+    split: Split | None
+    given: FloatArray
     event: PrivacyEvent
 
 
@@ -57,28 +62,27 @@ def fit(
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
-    total: PureDP,
-    split: Split,
+    total: Loss,
+    split: Split | None,
 ) -> Fit:
     """Return the largest epsilons of the shape of ``split`` whose exact loss is at most ``total``.
 
-    Raises UsageError for an event that is not in pure epsilon, when nothing fits, and where the mechanism
+    Raises UsageError for an event of another kind of loss, when nothing fits, and where the mechanism
     cannot draw its noise.
     """
+    if total.kind is LossKind.ZCDP:
+        rho = cast("FloatArray", np.float64(total.number))
+        return Fit(None, rho, _event(mechanism, counts, bound, statistic, rho, total.kind))
     shape = np.ones(counts.bins)
     if split is Split.EQUAL_NOISE:
         shape = _equal_noise(fit(mechanism, counts, bound, statistic, total, Split.SAME_EPSILON))
     low: tuple[float, Fit] | None = None
     high: float | None = None
     # by the grid count of the papers no vehicle pays more than this
-    factor = float(total.epsilon) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
+    factor = float(total.exact) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
     for _ in range(ATTEMPTS):
         epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
-        event = event_of(mechanism, counts, bound, statistic, epsilon)
-        if not isinstance(event, PrivacyEvent):
-            raise UsageError(
-                "an event is not in pure epsilon", got=mechanism.name, todo="convert its loss by name"
-            )
+        event = _event(mechanism, counts, bound, statistic, epsilon, total.kind)
         loss = event.loss.pico
         if loss <= total.pico:
             low = (factor, Fit(split, epsilon, event))
@@ -92,6 +96,22 @@ def fit(
     if low is None:
         raise UsageError("no epsilon a bin fits the total", got=f"{mechanism.name} at epsilon={total}")
     return low[1]
+
+
+def _event(
+    mechanism: Mechanism,
+    counts: Counts,
+    bound: ContributionBound,
+    statistic: Statistic,
+    given: FloatArray,
+    kind: LossKind,
+) -> PrivacyEvent:
+    event = event_of(mechanism, counts, bound, statistic, given)
+    if not isinstance(event, PrivacyEvent) or event.kind is not kind:
+        raise UsageError(
+            f"an event does not count in {kind.quantity}", got=mechanism.name, todo="convert its loss by name"
+        )
+    return event
 
 
 def _next(factor: float, loss: int, target: int, low: float | None, high: float | None) -> float:

@@ -2,7 +2,8 @@
 
 **Vehicles.** If every vehicle were joined by others that drive just as it does, f in all for each one, every
 bin would hold f N records, and U m/(f N) is what a vehicle moves a mean: losses fall by f at the same noise.
-So f = (epsilon needed) / (epsilon there is). Exact for means; a variance falls by about as much.
+So f = (epsilon needed) / (epsilon there is), and its root where losses are rho, which fall by the square.
+Exact for means; a variance falls by about as much.
 
 **Days.** More days of the *same* vehicles, driven in the same way, bring nothing: m and N grow together and
 U m/N stays (a vehicle is protected over the whole period, not a day). Days help as far as other vehicles
@@ -20,7 +21,8 @@ from datetime import timedelta
 
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss_kind import LossKind
 
 SLOWEST = 0.05
 """Below this exponent days are said not to help."""
@@ -36,19 +38,19 @@ class Growth:
     when the first half of it holds no map. ``days`` is None when days do not help, or not within reach.
     """
 
-    needed: PureDP
-    allowed: PureDP
+    needed: Loss
+    allowed: Loss
     vehicles: float
     days_there: int
     half_days: int | None
-    half_needed: PureDP | None
+    half_needed: Loss | None
     days: int | None
 
 
-def growth(grid: Grid, needed: PureDP, allowed: PureDP, needed_on: Callable[[Grid], PureDP | None]) -> Growth:
+def growth(grid: Grid, needed: Loss, allowed: Loss, needed_on: Callable[[Grid], Loss | None]) -> Growth:
     """Return how far the counts would have to grow for ``allowed`` to do what takes ``needed`` now.
 
-    ``needed_on`` gives the epsilon that the same map needs on another grid (here: on fewer days), None
+    ``needed_on`` gives the loss that the same map needs on another grid (here: on fewer days), None
     when none does.
     """
     days = (grid.period.last - grid.period.first).days + 1
@@ -57,7 +59,7 @@ def growth(grid: Grid, needed: PureDP, allowed: PureDP, needed_on: Callable[[Gri
     return Growth(
         needed=needed,
         allowed=allowed,
-        vehicles=needed.pico / allowed.pico,
+        vehicles=(needed.pico / allowed.pico) ** (1 if needed.kind is LossKind.PURE else 1 / 2),
         days_there=days,
         half_days=None if half_needed is None else half,
         half_needed=half_needed,
@@ -67,7 +69,7 @@ def growth(grid: Grid, needed: PureDP, allowed: PureDP, needed_on: Callable[[Gri
     )
 
 
-def days_until(half: int, half_needed: PureDP, days: int, needed: PureDP, allowed: PureDP) -> int | None:
+def days_until(half: int, half_needed: Loss, days: int, needed: Loss, allowed: Loss) -> int | None:
     """Return d (e_d / epsilon)^(1/p) in whole days, None when p is below SLOWEST or it is too far off."""
     if needed <= allowed:
         return days

@@ -1,4 +1,4 @@
-"""Which map fits: the finest whose intervals are narrow enough at the epsilon there is. Counts alone.
+"""Which map fits: the finest whose intervals are narrow enough at the loss there is. Counts alone.
 
 For the configured slot and every longer one, resolutions are walked from the configured one: finer while the
 map still fits with the configured ``min_vehicles``, else coarser until it does. Where a map does not fit, the
@@ -19,10 +19,11 @@ import numpy as np
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.planner.allocation import Allocation, Request, allocate
-from trafficdp.planner.precision import Reach, least_epsilon, precision
+from trafficdp.planner.allocation import Allocation, allocate
+from trafficdp.planner.precision import Reach, least_loss, precision
+from trafficdp.planner.request import Request
 from trafficdp.planner.suggest import longer_slots
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
 
 SHARE = 0.5
 FINEST, COARSEST = 15, 0
@@ -32,7 +33,7 @@ FINEST, COARSEST = 15, 0
 class MapOption:
     """One map that was looked at: ``bins`` numbers over ``records`` (a share of all), at ``half_width``.
 
-    ``fits`` says whether the half width is within what was asked; ``epsilon`` is the least that makes it so
+    ``fits`` says whether the half width is within what was asked; ``loss`` is the least that makes it so
     with these bins (None: none does, or not looked for because it fits).
     """
 
@@ -42,7 +43,7 @@ class MapOption:
     records: float
     half_width: float
     fits: bool
-    epsilon: PureDP | None
+    loss: Loss | None
 
 
 def search(
@@ -53,7 +54,7 @@ def search(
     counts_of: Callable[[Grid], Counts],
     looked_at: Callable[[Grid], None],
 ) -> list[MapOption]:
-    """Return every map that was looked at, at ``request.epsilon``. ``looked_at`` is told before each."""
+    """Return every map that was looked at, at ``request.loss``. ``looked_at`` is told before each."""
     found: list[MapOption] = []
 
     def look(candidate: Grid) -> bool:
@@ -81,9 +82,9 @@ def finest(options: list[MapOption]) -> MapOption | None:
 
 
 def nearest(options: list[MapOption]) -> MapOption | None:
-    """Return the map that would take the least epsilon, None when none fits at any."""
-    priced = [option for option in options if option.epsilon is not None]
-    return min(priced, key=lambda option: (option.epsilon, -option.bins), default=None)
+    """Return the map that would take the least loss, None when none fits at any."""
+    priced = [option for option in options if option.loss is not None]
+    return min(priced, key=lambda option: (option.loss, -option.bins), default=None)
 
 
 def _options(
@@ -100,7 +101,7 @@ def _options(
         try:
             return allocate(counts, replace(asked, min_vehicles=min_vehicles))
         except UsageError:
-            # so little epsilon that its noise cannot be drawn
+            # so small a loss that its noise cannot be drawn
             return None
 
     def option(min_vehicles: int) -> MapOption | None:
@@ -110,11 +111,9 @@ def _options(
         width = precision(made).at(reach)
         needed = None
         if width > half_width:
-            needed = least_epsilon(
-                lambda epsilon: allocate(
-                    counts, replace(request, epsilon=epsilon, min_vehicles=min_vehicles)
-                ),
-                request.epsilon,
+            needed = least_loss(
+                lambda loss: allocate(counts, replace(request, loss=loss, min_vehicles=min_vehicles)),
+                request.loss,
                 half_width,
                 reach,
             )

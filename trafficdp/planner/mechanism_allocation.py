@@ -1,113 +1,106 @@
-"""Named mechanisms, or ``auto``, calibrated: the epsilon of every statistic and bin, by counts alone.
+"""Named mechanisms, or ``auto``, calibrated: what every statistic and bin is given, by counts alone.
 
-The total is shared out over statistics in proportion to range / tolerance: noise grows with the range of a
-statistic (U, U^2/4), so that errors relative to their tolerances come out alike. Within a statistic
-``planner.fit`` gives the bins their epsilon; what is left, because the vehicle that loses most differs
-between statistics, is then handed out in proportion.
+An epsilon is shared out over statistics in proportion to range / tolerance: noise grows with the range of a
+statistic (U, U^2/4), so that errors relative to their tolerances come out alike. Of rho all get the same.
+Within a statistic ``planner.fit`` gives the bins their epsilon; what is left, because the vehicle that loses
+most differs between statistics, is then handed out in proportion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
-from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
 from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import choose, median_noisy
 from trafficdp.planner.offer import offers
-from trafficdp.planner.trial import Tries
+from trafficdp.planner.request import AUTO, JUDGED, Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PICO, ZCDP, Loss
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
-AUTO = "auto"
 ATTEMPTS = 8
 LARGEST_EPSILON = RANGE[LossKind.PURE][1]
+UNSPENT = 10**9
+"""One part in so many of a rho may be left by rounding."""
+LARGEST_PART = int(RANGE[LossKind.ZCDP][1] * PICO)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Calibrated mechanisms, their promise, worst expected errors and errors in simulated cities, and why."""
+    """Mechanisms by ``names``, calibrated; their promise, errors (worst, in simulated cities), and why."""
 
-    calibrated: CalibratedSeparately
+    names: Mapping[Statistic, str]
+    calibrated: Calibrated
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
     tried: Mapping[Statistic, float]
     reason: str
 
 
-def shares(
-    total: PureDP, tolerance: Mapping[Statistic, float], bound: ContributionBound
-) -> dict[Statistic, PureDP]:
-    """Return the part of ``total`` of every statistic, in proportion to range / tolerance, rounded down."""
-    weight = {s: Fraction(s.largest(bound.upper)) / Fraction(t) for s, t in tolerance.items()}
+def shares(request: Request) -> dict[Statistic, Loss]:
+    """Return the part of the total of every statistic, rounded down: see the module."""
+    total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
+    step = _step(request.kind)
+    if request.kind is LossKind.PURE:
+        reach = {s: Fraction(s.largest(request.bound.upper)) for s in weight}
+        weight = {s: reach[s] / Fraction(t) for s, t in request.tolerance.items()}
     whole = sum(weight.values())
-    return {
-        s: PureDP(int(total.pico * each / whole) // CHARGE_STEP * CHARGE_STEP) for s, each in weight.items()
-    }
+    return {s: type(total)(int(total.pico * each / whole) // step * step) for s, each in weight.items()}
 
 
-def fit_mechanisms(
-    counts: Counts,
-    bound: ContributionBound,
-    total: PureDP,
-    tolerance: Mapping[Statistic, float],
-    wanted: Mapping[Statistic, str],
-    *,
-    tries: Tries | None,
-    refuse_above: float,
-    allow_idealised: bool = False,
-) -> Fitted:
-    """Return what releases the statistics of ``tolerance`` by the mechanisms that ``wanted`` names.
+def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | None) -> Fitted:
+    """Return what releases the statistics of ``request`` by the mechanisms that it names.
 
-    No vehicle loses more than ``total``. "auto" chooses among those with an exact sampler. Raises UsageError
+    No vehicle loses more than its total. "auto" chooses among those with an exact sampler. Raises UsageError
     for a mechanism that cannot estimate its statistic, has no exact sampler (unless ``allow_idealised``)
-    or cannot meet its epsilon.
+    or cannot meet its share.
     """
-    part_of = shares(total, tolerance, bound)
-    parts: dict[Statistic, Part] = {}
+    bound, kind, part_of = request.bound, request.kind, shares(request)
+    names: dict[Statistic, str] = {}
+    given: dict[Statistic, FloatArray] = {}
     tried: dict[Statistic, float] = {}
     reasons = []
-    for statistic in sorted(tolerance, key=list(Statistic).index):
-        if part_of[statistic].pico <= 0:
-            raise UsageError("no noise fits the epsilon", got=f"epsilon={total}", todo="ask for a larger one")
-        candidates = _candidates(wanted[statistic], statistic, allow_idealised)
-        if wanted[statistic] == AUTO:
+    for statistic in sorted(request.tolerance, key=list(Statistic).index):
+        part, wanted = part_of[statistic], request.mechanism_of(statistic)
+        if part.pico <= 0:
+            raise _too_small(request.loss)
+        if wanted == AUTO:
+            exact = [each for each in mechanisms_of(kind) if not each.idealised]
             choice = choose(
-                counts,
-                bound,
-                statistic,
-                part_of[statistic],
-                candidates,
-                tries=tries,
-                refuse_above=refuse_above,
+                counts, bound, statistic, part, exact, tries=tries, refuse_above=request.refuse_above
             )
             offer, reason = choice.chosen, choice.reason
         else:
-            (offer,) = offers(counts, bound, statistic, part_of[statistic], candidates, tries)
+            require_releasable(wanted, statistic, kind, allow_idealised=request.allow_idealised)
+            # in epsilon what is tried decides between two splits
+            cities = tries if kind is LossKind.PURE else None
+            (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], cities)
             reason = f"{offer.mechanism} was asked for by name"
         if offer.fit is None:
             raise UsageError(
                 f"{offer.mechanism} cannot release this", got=offer.unavailable, todo="choose another"
             )
-        parts[statistic] = Part(offer.mechanism, offer.fit.epsilon)
+        names[statistic], given[statistic] = offer.mechanism, offer.fit.given
         tried[statistic] = offer.score
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
-    calibrated, event = _used_up(CalibratedSeparately(parts), counts, bound, total)
+    calibrated, event = _used_up(names, given, counts, request)
     error = calibrated.expected_errors(counts, bound)
-    return Fitted(calibrated, event, error, tried, "; ".join(reasons))
+    return Fitted(names, calibrated, event, error, tried, "; ".join(reasons))
 
 
 def beats_laplace(
@@ -118,7 +111,7 @@ def beats_laplace(
     scales: Mapping[Statistic, FloatArray],
     error: Mapping[Statistic, FloatArray],
     *,
-    tries: Tries | None,
+    tries: SimulatedCities | None,
     refuse_above: float,
 ) -> tuple[bool, str]:
     """Return whether ``fitted`` is better than joint noise of the average size ``scales``, and why.
@@ -127,7 +120,7 @@ def beats_laplace(
     simulated cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
     Block noise is tried as Laplace noise of its average size.
     """
-    laplace, baseline = {}, cast("Mechanism", Baseline())
+    laplace, baseline = {}, cast("Any", Baseline())
     for statistic in tolerance:
         largest, scale = largest_sensitivity(statistic, counts, bound), scales[statistic]
         inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
@@ -135,7 +128,7 @@ def beats_laplace(
         laplace[statistic] = (
             median_noisy(error[statistic]) if tries is None else tries.error(baseline, statistic, spent)
         )
-    first = next(iter(s for s in _JUDGED if s in tolerance))
+    first = next(iter(s for s in JUDGED if s in tolerance))
     enough = refuse_above * first.largest(bound.upper)
     says = [median_noisy(each[first]) <= enough for each in (fitted.error, error)]
     ours, theirs = (max(each[s] / tolerance[s] for s in tolerance) for each in (fitted.tried, laplace))
@@ -143,7 +136,7 @@ def beats_laplace(
     numbers = ", ".join(
         f"{s.value.replace('_', ' ')} {fitted.tried[s]:.3g} against {laplace[s]:.3g}" for s in tolerance
     )
-    names = " + ".join(dict.fromkeys(part.mechanism for part in fitted.calibrated.parts.values()))
+    names = " + ".join(dict.fromkeys(fitted.names.values()))
     text = (
         f"error in simulated cities of {names} at its share of epsilon against noise that prices all "
         f"statistics jointly: {numbers}"
@@ -153,57 +146,50 @@ def beats_laplace(
     return better, text
 
 
-_JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
-"""The first of them that is released is the one the refusal looks at."""
-
-
-def require_releasable(name: str, statistic: Statistic, *, allow_idealised: bool) -> None:
-    """Raise UsageError unless the mechanism ``name`` can estimate ``statistic`` with exact noise."""
-    if name == AUTO:
-        return
-    mechanism = mechanism_named(name, LossKind.PURE)
-    if statistic not in mechanism.statistics:
-        known = mechanisms_of(LossKind.PURE)
-        others = ", ".join(each.name for each in known if statistic in each.statistics)
-        raise UsageError(
-            f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
-            expected=f"{AUTO}, {others}",
-            todo="name another mechanism for it, or leave the statistic out",
-        )
-    if mechanism.idealised and not allow_idealised:
-        raise UsageError(
-            f"{name} has no exact sampler: its noise is idealised",
-            todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "
-            "records, or choose another mechanism",
-        )
-
-
-def _candidates(wanted: str, statistic: Statistic, allow_idealised: bool) -> Sequence[Mechanism]:
-    require_releasable(wanted, statistic, allow_idealised=allow_idealised)
-    if wanted == AUTO:
-        return [each for each in mechanisms_of(LossKind.PURE) if not each.idealised]
-    return [mechanism_named(wanted, LossKind.PURE)]
-
-
 def _used_up(
-    calibrated: CalibratedSeparately, counts: Counts, bound: ContributionBound, total: PureDP
-) -> tuple[CalibratedSeparately, PrivacyEvent]:
-    """Return it with all epsilons raised together as far as the total allows, and its event."""
-    target = total.pico // CHARGE_STEP * CHARGE_STEP
-    best, promise = calibrated, cast("PrivacyEvent", calibrated.event(counts, bound))
-    current, loss = calibrated, promise.loss.pico
-    for _ in range(ATTEMPTS):
-        if loss == 0 or loss == target:
-            break
-        factor = target / loss * (1 - 1e-13)
-        current = CalibratedSeparately(
-            {
-                s: replace(part, loss=np.minimum(part.loss * factor, LARGEST_EPSILON))
-                for s, part in current.parts.items()
-            }
-        )
-        event = cast("PrivacyEvent", current.event(counts, bound))
+    names: Mapping[Statistic, str], given: Mapping[Statistic, FloatArray], counts: Counts, request: Request
+) -> tuple[Calibrated, PrivacyEvent]:
+    """Return what is ``given``, all raised together as far as the total allows, calibrated; and its event.
+
+    Losses of rho are in proportion to what is given but for rounding, so that one in UNSPENT may be left.
+    """
+    kind, asked = request.kind, request.loss.pico
+    target = asked // _step(kind) * _step(kind)
+    enough = target if kind is LossKind.PURE else target - target // UNSPENT
+    best: tuple[Calibrated, PrivacyEvent] | None = None
+    for _ in range(ATTEMPTS + 1):
+        calibrated = _calibrated(names, given, kind)
+        event = calibrated.event(counts, request.bound)
         loss = event.loss.pico
-        if promise.loss.pico < loss <= target:
-            best, promise = current, event
-    return best, promise
+        if loss <= target and (best is None or best[1].loss.pico < loss):
+            best = calibrated, event
+        if loss == 0 or enough <= loss <= target:
+            break
+        given = {statistic: _times(each, target, loss, kind) for statistic, each in given.items()}
+    if best is None:
+        raise _too_small(request.loss)
+    return best
+
+
+def _calibrated(
+    names: Mapping[Statistic, str], given: Mapping[Statistic, FloatArray], kind: LossKind
+) -> Calibrated:
+    return CalibratedSeparately({s: Part(name, given[s]) for s, name in names.items()}, kind)
+
+
+def _times(given: FloatArray, target: int, loss: int, kind: LossKind) -> FloatArray:
+    """``given`` times target / loss, within what can be given; rho a whole number of 10^-12."""
+    if kind is LossKind.PURE:
+        return np.minimum(given * (target / loss * (1 - 1e-13)), LARGEST_EPSILON)
+    raised = ZCDP(min(ZCDP.of(float(given)).pico * target // loss, LARGEST_PART))
+    return cast("FloatArray", np.float64(raised.number))
+
+
+def _step(kind: LossKind) -> int:
+    """Charges in epsilon are whole steps of so many 10^-12: what is left over of the last is not used."""
+    return CHARGE_STEP if kind is LossKind.PURE else 1
+
+
+def _too_small(total: Loss) -> UsageError:
+    quantity = total.kind.quantity
+    return UsageError(f"no noise fits the {quantity}", got=f"{quantity}={total}", todo="ask for a larger one")

@@ -1,4 +1,4 @@
-"""What a mechanism offers for a total epsilon: how far its numbers may be off, from public counts alone."""
+"""What a mechanism offers for a total loss: how far its numbers may be off, from public counts alone."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import Fit, Split, fit
-from trafficdp.planner.trial import Tries
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One mechanism for one statistic, at the better of its splits of epsilon among the bins.
+    """One mechanism for one statistic, at the better of its splits of epsilon among bins, or with all rho.
 
     ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
     its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
     cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in simulated
-    cities (``planner.trial``), None when it was not tried.
+    cities, None when it was not tried.
     """
 
     mechanism: str
@@ -40,7 +41,7 @@ class Offer:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be chosen: exact noise, a loss in pure epsilon, within the total."""
+        """Whether it may be chosen: exact noise, within the total."""
         return self.fit is not None and not (self.idealised or self.fit.event.idealised)
 
     @property
@@ -63,9 +64,9 @@ def offers(
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
-    total: PureDP,
+    total: Loss,
     mechanisms: Sequence[Mechanism],
-    tries: Tries | None = None,
+    tries: SimulatedCities | None = None,
 ) -> tuple[Offer, ...]:
     """Return the offers of all ``mechanisms`` that know ``statistic``, in their order.
 
@@ -86,16 +87,19 @@ def _offer(
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
-    total: PureDP,
-    tries: Tries | None,
+    total: Loss,
+    tries: SimulatedCities | None,
 ) -> Offer:
     best: Offer | None = None
     reason = ""
-    for split in (Split.EQUAL_NOISE, Split.SAME_EPSILON):
+    rho = total.kind is LossKind.ZCDP
+    for split in (None,) if rho else (Split.EQUAL_NOISE, Split.SAME_EPSILON):
         try:
             found = fit(mechanism, counts, bound, statistic, total, split)
-            error = mechanism.expected_error(counts, bound, statistic, found.epsilon)
-            tried = None if tries is None else tries.error(mechanism, statistic, found.epsilon)
+            error = mechanism.expected_error(counts, bound, statistic, found.given)
+            tried = None
+            if tries is not None:
+                tried = tries.error(mechanism, statistic, found.given)
         except UsageError as refusal:
             reason = str(refusal)
             continue

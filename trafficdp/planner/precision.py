@@ -1,8 +1,8 @@
-"""How wide the published intervals will be, and the least epsilon that makes them as narrow as asked.
+"""How wide the published intervals will be, and the least loss that makes them as narrow as asked.
 
 Half widths are those of the released intervals before they are clamped to the statistic's range; they follow
 from counts and the calibrated mechanism alone. Where noise is b = a / epsilon they are close to a' / epsilon
-+ c, c the rounding of speeds, and never grow with epsilon: so the least epsilon is found by proportion, then
++ c, c the rounding of speeds, and never grow with epsilon or rho: so the least is found by proportion, then
 bracketed.
 """
 
@@ -19,13 +19,11 @@ import numpy.typing as npt
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import judged_statistic
-from trafficdp.planner.zcdp_allocation import ZCDPAllocation
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
 CLOSE = 1e-4
-"""The search ends when the least epsilon is known to this share."""
+"""The search ends when the least loss is known to this share."""
 ATTEMPTS = 60
 LEAST, LARGEST = 1e-6, LARGEST_LOSS / PICO
 
@@ -49,46 +47,47 @@ class Precision:
         return self.median if reach is Reach.MEDIAN else self.worst
 
 
-def precision(allocation: Allocation | ZCDPAllocation) -> Precision:
+def precision(allocation: Allocation) -> Precision:
     """Return how wide the judged statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
     widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)[
-        judged_statistic(request)
+        request.judged
     ]
     noisy = widths[widths > 0]
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 
 
-def least_epsilon(
-    allocate_at: Callable[[PureDP], Allocation], start: PureDP, half_width: float, reach: Reach
-) -> PureDP | None:
-    """Return the least epsilon, rounded up to three significant digits, with intervals of ``half_width``.
+def least_loss(
+    allocate_at: Callable[[Loss], Allocation], start: Loss, half_width: float, reach: Reach
+) -> Loss | None:
+    """Return the least loss, rounded up to three significant digits, with intervals of ``half_width``.
 
-    ``allocate_at`` plans one map at any epsilon; ``start`` is where the search begins. None when not even
-    a million would do: speeds are rounded, or some noise cannot be drawn. Raises UsageError unless
+    ``allocate_at`` plans one map at any loss of the kind of ``start``, where the search begins. None when not
+    even a million would do: speeds are rounded, or some noise cannot be drawn. Raises UsageError unless
     ``half_width`` is positive.
     """
     positive(half_width=half_width)
+    of = type(start).of
 
-    def width(epsilon: float) -> float:
+    def width(loss: float) -> float:
         try:
-            return precision(allocate_at(PureDP.of(f"{epsilon:.12f}"))).at(reach)
+            return precision(allocate_at(of(f"{loss:.12f}"))).at(reach)
         except UsageError:
             # too much noise to be drawn exactly
             return math.inf
 
-    low, high, epsilon = 0.0, math.inf, float(start.epsilon)
+    low, high, loss = 0.0, math.inf, float(start.exact)
     for _ in range(ATTEMPTS):
-        found = width(epsilon)
-        low, high = (low, epsilon) if found <= half_width else (epsilon, high)
+        found = width(loss)
+        low, high = (low, loss) if found <= half_width else (loss, high)
         if low >= LARGEST or high <= LEAST or high <= low * (1 + CLOSE):
             break
-        epsilon = _next(epsilon * found / half_width, low, high)
+        loss = _next(loss * found / half_width, low, high)
     if not math.isfinite(high):
         return None
     rounded = rounded_up(high)
     # three digits above what passes pass too, but for rounding of scales
-    return PureDP.of(rounded) if width(float(rounded)) <= half_width else PureDP.of(f"{high:.12f}")
+    return of(rounded) if width(float(rounded)) <= half_width else of(f"{high:.12f}")
 
 
 def _next(guess: float, low: float, high: float) -> float:
@@ -101,9 +100,9 @@ def _next(guess: float, low: float, high: float) -> float:
     return high * (1 - CLOSE / 2) if low == 0 else math.sqrt(low * high)
 
 
-def rounded_up(epsilon: float) -> str:
+def rounded_up(loss: float) -> str:
     """Return the next larger number of three significant digits, as a decimal text without exponent."""
-    exponent = math.floor(math.log10(epsilon)) - 2
-    steps = math.ceil(epsilon / 10.0**exponent * (1 - 1e-12))
+    exponent = math.floor(math.log10(loss)) - 2
+    steps = math.ceil(loss / 10.0**exponent * (1 - 1e-12))
     text = f"{steps * 10**exponent:d}" if exponent >= 0 else f"{steps / 10**-exponent:.{-exponent}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, Request, accountings_for, choose_accounting
-from trafficdp.planner.zcdp_allocation import ZCDPAllocation, ZCDPRequest
+from trafficdp.planner.allocation import Allocation, accountings_for, choose_accounting
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PICO
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,14 +31,14 @@ class Verdict:
         return self.median_error > self.threshold
 
 
-def judge(allocation: Allocation | ZCDPAllocation) -> Verdict:
+def judge(allocation: Allocation) -> Verdict:
     """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
 
     Judged on the mean (records first, then vehicles); on the variance, with its range U^2/4, only when no
     mean is released. Bins where the statistic can only be one number (no noise) do not count.
     """
     request = allocation.request
-    statistic = judged_statistic(request)
+    statistic = request.judged
     return Verdict(
         statistic,
         _median(_noisy(allocation.errors()[statistic])),
@@ -46,18 +46,12 @@ def judge(allocation: Allocation | ZCDPAllocation) -> Verdict:
     )
 
 
-def judged_statistic(request: Request | ZCDPRequest) -> Statistic:
-    """Return the statistic that the rule looks at."""
-    order = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
-    return next(statistic for statistic in order if statistic in request.tolerance)
-
-
 def largest_passing_scale(request: Request) -> float:
     """Return the Laplace scale b (judged statistic's unit) at which the rule just passes.
 
     Solves b (1 - e^(-R/(2b))) = refuse_above * R; increasing in b, by bisection, rounded down.
     """
-    reach = judged_statistic(request).largest(request.bound.upper)
+    reach = request.judged.largest(request.bound.upper)
     low, high = 0.0, reach
     while -np.expm1(-reach / (2 * high)) * high <= request.refuse_above * reach and high < 1e9 * reach:
         high *= 2
@@ -76,7 +70,7 @@ def passing_epsilon(counts: Counts, request: Request) -> float | None:
     kept = counts.select(counts.users_per_bin >= request.min_vehicles)
     if kept.bins == 0:
         return None
-    statistic = judged_statistic(request)
+    statistic = request.judged
     accounting = choose_accounting(accountings_for(kept, request), request)
     if not _noisy(accounting.scales(1.0)[statistic]).size:
         return 1 / PICO
@@ -112,7 +106,7 @@ def passing_min_vehicles(counts: Counts, request: Request) -> int | None:
     while low < high:
         middle = (low + high) // 2
         needed = passing_epsilon(counts.select(counts.users_per_bin >= choices[middle]), request)
-        if needed is not None and needed <= float(request.epsilon.epsilon):
+        if needed is not None and needed <= float(request.loss.exact):
             high = middle
         else:
             low = middle + 1

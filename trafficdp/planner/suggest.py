@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.allocation import Request
 from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
-from trafficdp.privacy.loss import PureDP
+from trafficdp.planner.request import Request
+from trafficdp.privacy.loss import Loss
 
 # from many slots to few, along which a user would go
 _LONGER = {
@@ -32,7 +32,7 @@ class Suggestions:
     resolution: int | None
     slot_kind: SlotKind | None
 
-    def in_words(self, left: PureDP | None = None) -> str:
+    def in_words(self, left: Loss | None = None) -> str:
         """Return the suggestions as one phrase for an error's "what to do".
 
         ``left`` is what every vehicle can still spend: an epsilon beyond it is said to be beyond it.
@@ -45,7 +45,7 @@ class Suggestions:
         if self.min_vehicles is not None:
             levers.append(f"min_vehicles {self.min_vehicles}")
         if self.epsilon is not None:
-            beyond = left is not None and self.epsilon > float(left.epsilon)
+            beyond = left is not None and self.epsilon > float(left.exact)
             levers.append(
                 f"epsilon {self.epsilon:.3g}"
                 + (f", but every vehicle has only {left} left" if beyond else "")
@@ -60,7 +60,7 @@ def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -
 
     def passes(candidate: Grid) -> bool:
         needed = passing_epsilon(counts_of(candidate), request)
-        return needed is not None and needed <= float(request.epsilon.epsilon)
+        return needed is not None and needed <= float(request.loss.exact)
 
     here = counts_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))

@@ -28,9 +28,10 @@ import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model.period import zone_of
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.approx_dp import delta_of
+from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 
 IntArray = npt.NDArray[np.int64]
 
@@ -43,7 +44,7 @@ class Window:
     """
 
     name: str
-    ceiling: PureDP | ZCDP
+    ceiling: Loss
     start: datetime | None = None
     end: datetime | None = None
 
@@ -54,17 +55,35 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPolicy:
-    """Ceilings on what one vehicle may lose: see the module. ``time_zone`` is an IANA name."""
+    """Ceilings on what one vehicle may lose, of one kind: see the module. ``time_zone`` is an IANA name.
 
-    total: PureDP
-    a_year: PureDP | None = None
-    a_month: PureDP | None = None
+    ``delta``, as text, only where losses are rho: at which (epsilon, delta) is stated.
+    Raises UsageError unless 10^-300 <= delta < 1 there.
+    """
+
+    total: Loss
+    a_year: Loss | None = None
+    a_month: Loss | None = None
     time_zone: str = "UTC"
+    delta: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delta is not None or self.kind is LossKind.ZCDP:
+            delta_of(self.delta or "0")
 
     @property
     def kind(self) -> LossKind:
-        """The unit of its numbers."""
-        return LossKind.PURE
+        """The kind of its losses."""
+        return self.total.kind
+
+    def epsilon(self, loss: Loss) -> PureDP | None:
+        """Return the epsilon that ``loss`` implies at ``delta``, by the tight conversion, rounded up.
+
+        None where losses are epsilon anyway.
+        """
+        if self.delta is None or not isinstance(loss, ZCDP):
+            return None
+        return PureDP(zcdp_to_approx(loss, self.delta).pico)
 
     @property
     def periodic(self) -> bool:
@@ -89,22 +108,25 @@ class BudgetPolicy:
             found.append(self._window(f"in {first:%Y-%m}", self.a_month, *ends))
         return tuple(found)
 
-    def _window(self, name: str, ceiling: PureDP, first: date, end: date) -> Window:
+    def _window(self, name: str, ceiling: Loss, first: date, end: date) -> Window:
         zone = zone_of(self.time_zone)
         start, stop = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, end))
         return Window(name, ceiling, start, stop)
 
     def facts(self) -> dict[str, object]:
-        """Return the policy as plain JSON values, in pico-epsilons, without what is not set."""
-        periodic = {"budget_a_year_pico": self.a_year, "budget_a_month_pico": self.a_month}
-        return {
-            "budget_pico": self.total.pico,
-            **{name: each.pico for name, each in periodic.items() if each is not None},
+        """Return the policy as plain JSON values, losses in 10^-12 of its kind, without what is not set."""
+        stem = "budget" if self.kind is LossKind.PURE else "budget_rho"
+        ceilings = {
+            f"{stem}_pico": self.total,
+            f"{stem}_a_year_pico": self.a_year,
+            f"{stem}_a_month_pico": self.a_month,
         }
+        facts: dict[str, object] = {name: each.pico for name, each in ceilings.items() if each is not None}
+        return facts if self.delta is None else {**facts, "delta": self.delta}
 
 
 def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
-    """Return what each vehicle may still lose in pico-epsilons, at least 0, shape (vehicles,).
+    """Return what each vehicle may still lose in 10^-12 of its kind, at least 0, shape (vehicles,).
 
     ``spent`` holds, for every window, what each vehicle has spent in it: the least remainder counts.
     """
@@ -116,7 +138,7 @@ def left(windows: Sequence[Window], spent: Sequence[IntArray]) -> IntArray:
 def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: IntArray) -> None:
     """Raise InsufficientBudgetError unless spent + cost <= ceiling in every window for all who pay.
 
-    ``spent`` and ``cost`` are pico-epsilons of the vehicles of the release, shape (vehicles,) each. The
+    ``spent`` and ``cost`` are 10^-12 of the vehicles of the release, shape (vehicles,) each. The
     error tells what the vehicle that is hit worst has left and would pay. Spending exactly a ceiling
     succeeds.
     """
@@ -129,5 +151,5 @@ def check_windows(windows: Sequence[Window], spent: Sequence[IntArray], cost: In
                 remaining=Fraction(max(0, window.ceiling.pico - int(each[worst])), PICO),
                 requested=Fraction(int(cost[worst]), PICO),
                 window=None if window.end is None else window.name,
-                quantity="rho" if isinstance(window.ceiling, ZCDP) else "epsilon",
+                quantity=window.ceiling.kind.quantity,
             )

@@ -12,9 +12,8 @@ from math import exp, log, log1p
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.approx_dp import ApproxDP, delta_of
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, PureDP
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, ZCDP, PureDP
 from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
-from trafficdp.privacy.zcdp import ZCDP
 
 _MARGIN = Decimal(10) ** -40
 

@@ -1,7 +1,7 @@
-"""Privacy loss in exact integers of 10^-12 epsilon.
+"""Privacy loss of either kind in exact integers: 10^-12 epsilon, or 10^-12 rho.
 
 Every loss that is claimed or charged is an upper bound of the exact one: floating-point steps are each
-moved up by one unit in the last place, and the result is rounded up to a whole pico-epsilon.
+moved up by one unit in the last place, and the result is rounded up to a whole 10^-12 ("pico").
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.privacy.loss_kind import LossKind
 
 PICO = 10**12
-"""Pico-epsilons in one epsilon."""
+"""So many of the integers are a loss of 1."""
 
 LARGEST_LOSS = 10**18
-"""More than this many pico-epsilons (one million epsilon) is refused as meaningless."""
+"""More than this (an epsilon or a rho of one million) is refused as meaningless."""
 
 CHARGE_STEP = 1_000
 """A user's loss over a whole release is rounded up to this many pico-epsilons (10^-9): a request for
@@ -30,54 +32,108 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class PureDP:
-    """Pure epsilon-differential privacy: the loss as an integer number of 10^-12 epsilon."""
+class Loss:
+    """A privacy loss as an integer number of 10^-12 of its kind. Adds up and compares with its kind only."""
 
+    kind: ClassVar[LossKind]
     pico: int
 
     @classmethod
-    def of(cls, epsilon: str | float | int | Decimal | Fraction) -> PureDP:
-        """Return the largest loss that does not exceed ``epsilon``, read as the decimal it is written as.
+    def of(cls, number: str | float | int | Decimal | Fraction) -> Self:
+        """Return the largest loss that does not exceed ``number``, read as the decimal it is written as.
 
-        Raises UsageError unless epsilon is a number from 10^-12 to one million.
+        Raises UsageError unless it is a number from 10^-12 to one million.
         """
-        exact = _fraction_of(epsilon)
+        what = cls.kind.quantity
+        exact = _fraction_of(number, what)
         pico = int(exact * PICO)
         if not 0 < pico <= LARGEST_LOSS:
             raise UsageError(
-                "epsilon is out of range",
-                got=f"epsilon={float(exact):.6g}" if isinstance(epsilon, int) else f"epsilon={epsilon!s:.40}",
+                f"{what} is out of range",
+                got=f"{what}={float(exact):.6g}" if isinstance(number, int) else f"{what}={number!s:.40}",
                 expected="a number from 10^-12 to 1,000,000",
             )
         return cls(pico)
 
+    @classmethod
+    def at_least(cls, exact: Fraction) -> Self:
+        """Return the least loss that is no smaller than ``exact``: how a claim is rounded.
+
+        Raises UsageError unless it is from 0 to one million.
+        """
+        pico = -(-exact.numerator * PICO // exact.denominator)
+        if not 0 <= pico <= LARGEST_LOSS:
+            raise UsageError(
+                "privacy loss is too large to account for",
+                expected=f"{cls.kind.quantity} of at most one million",
+            )
+        return cls(pico)
+
     @property
-    def epsilon(self) -> Fraction:
+    def exact(self) -> Fraction:
         """The loss as an exact fraction."""
         return Fraction(self.pico, PICO)
 
-    def __add__(self, other: PureDP) -> PureDP:
-        # kinds of loss never add up without a named conversion
-        if not isinstance(other, PureDP):
+    @property
+    def number(self) -> float:
+        """The float that ``of`` reads as this loss, or as the next smaller one that a float can be."""
+        nearest = float(self.exact)
+        return nearest if Fraction(str(nearest)) <= self.exact else float(np.nextafter(nearest, 0.0))
+
+    def __add__(self, other: Self) -> Self:
+        # kinds of loss never add up without a named conversion (privacy.conversion)
+        if type(other) is not type(self):
             return NotImplemented
-        return PureDP(self.pico + other.pico)
+        return type(self)(self.pico + other.pico)
 
     def __str__(self) -> str:
         return decimal_text(self.pico)
 
 
-def _fraction_of(epsilon: str | float | int | Decimal | Fraction) -> Fraction:
-    if isinstance(epsilon, int | Fraction) and not isinstance(epsilon, bool):
+class PureDP(Loss):
+    """Epsilon of pure differential privacy."""
+
+    __slots__ = ()
+    kind = LossKind.PURE
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Epsilon as an exact fraction."""
+        return self.exact
+
+
+class ZCDP(Loss):
+    """Rho of zero-concentrated differential privacy.
+
+    A release is rho-zCDP when for every pair of neighbours and every order a > 1 the Renyi divergence of its
+    outcomes is at most a * rho (Bun, Steinke 2016). Losses of one user add up, chosen adaptively or not.
+    """
+
+    __slots__ = ()
+    kind = LossKind.ZCDP
+
+    @property
+    def rho(self) -> Fraction:
+        """Rho as an exact fraction."""
+        return self.exact
+
+
+LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP}
+"""The losses of each kind: ``LOSSES[kind](pico)``."""
+
+
+def _fraction_of(number: str | float | int | Decimal | Fraction, what: str) -> Fraction:
+    if isinstance(number, int | Fraction) and not isinstance(number, bool):
         # beyond the range all the same, and safe to print
-        return min(max(Fraction(epsilon), Fraction(-1)), Fraction(PICO))
-    text = str(epsilon)
+        return min(max(Fraction(number), Fraction(-1)), Fraction(PICO))
+    text = str(number)
     try:
         # as a fraction, "1e999999999" would fill the memory
         magnitude = 0 if "/" in text else Decimal(text).adjusted()
         return Fraction(text) if -30 < magnitude < 20 else Fraction(0 if magnitude < 0 else PICO)
     except (ValueError, ArithmeticError) as error:
         raise UsageError(
-            "epsilon is not a number", got=f"epsilon={text:.40}", expected="a number above 0"
+            f"{what} is not a number", got=f"{what}={text:.40}", expected="a number above 0"
         ) from error
 
 

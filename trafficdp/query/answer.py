@@ -15,7 +15,7 @@ from trafficdp.binning.slots import slot_facts
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.published import DECIMALS, published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.query.columns import Column, End, Kind
@@ -37,7 +37,7 @@ class Answered:
 
     rows: pa.Table
     release: Release | None
-    charged: PureDP
+    charged: Loss
     earlier: bool
     notes: tuple[str, ...]
 

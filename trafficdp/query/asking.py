@@ -10,7 +10,7 @@ from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model.counts import Counts
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
 from trafficdp.query.answer import Answered, rows_of
 from trafficdp.query.explanation import Explanation, explained
@@ -197,7 +197,7 @@ class _Answering:
             analyst=self.analyst,
         )
 
-    def _answered(self, release: Release, counts: Counts, charged: PureDP, note: str) -> Answered:
+    def _answered(self, release: Release, counts: Counts, charged: Loss, note: str) -> Answered:
         rows = rows_of(self.question, self.there.grid, counts, release, self.there.map.display_unit)
         notes = [note]
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.planner.refusal import judged_statistic
 from trafficdp.privacy.loss import PureDP
 from trafficdp.release.outcomes import Plan
 
@@ -84,9 +83,9 @@ def _accountings(plan: Plan) -> Iterator[Line]:
     """What each way of accounting would have to spend for the noise of the chosen one."""
     allocation = plan.allocation
     request = allocation.request
-    if judged_statistic(request) not in request.tolerance:
+    if request.judged not in request.tolerance:
         return
-    scale = allocation.chosen.worst_relative_scale(float(request.epsilon.epsilon), request.tolerance)
+    scale = allocation.chosen.worst_relative_scale(float(request.loss.exact), request.tolerance)
     for accounting in allocation.accountings:
         chosen = " (chosen)" if accounting.name == allocation.chosen.name else ""
         yield (

@@ -81,7 +81,7 @@ class Question:
             else float(options.interval_level),
         )
         return replace(
-            config, grid=self.grid(config), bound=self.bound(config), map=changed, epsilon=options.epsilon
+            config, grid=self.grid(config), bound=self.bound(config), map=changed, loss=options.epsilon
         )
 
     def without_names(self, config: Config) -> Question:

@@ -82,9 +82,8 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
 
 def _options(clause: Clause, config: Config, columns: tuple[Column, ...], problems: Problems) -> Options:
     noisy = any(column.kind.statistic is not None for column in columns)
-    options = read_options(
-        clause.options, config.epsilon or PureDP.of(1), problems, needed=noisy and clause.select is not None
-    )
+    default = config.loss if isinstance(config.loss, PureDP) else PureDP.of(1)
+    options = read_options(clause.options, default, problems, needed=noisy and clause.select is not None)
     if options.speed_bound is not None:
         try:
             replace(config.bound, upper=options.speed_bound)

@@ -35,7 +35,6 @@ from trafficdp.model.grid import Grid
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import Verdict, judge
-from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
@@ -43,8 +42,6 @@ from trafficdp.privacy.ledger import GENESIS, accounts_hash
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
-from trafficdp.privacy.zcdp_event import ZCDPEvent
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.publication import (
     folder_of,
@@ -123,9 +120,9 @@ class Curator:
 
     def release(
         self,
-        allocation: Allocation | ZCDPAllocation,
+        allocation: Allocation,
         contributions: Contributions,
-        policy: BudgetPolicy | ZCDPBudget,
+        policy: BudgetPolicy,
         specify: Callable[[str, int], Specification],
         *,
         force: bool,
@@ -151,7 +148,7 @@ class Curator:
                 todo="release with --allow-idealised-noise, which the manifest records",
             )
         loss_kind.require_kind(self.vault, policy.kind)
-        if (policy.kind is LossKind.ZCDP) is not isinstance(allocation.event, ZCDPEvent):
+        if policy.kind is not allocation.event.kind:
             raise UsageError(
                 "the release and the budget count in different kinds of loss",
                 expected=f"a release in {policy.kind.quantity}",

@@ -10,10 +10,8 @@ from trafficdp.config.file import Config
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.release.curator import Curator
 from trafficdp.release.outcomes import ReleaseSummary, Status, WindowSpending
 from trafficdp.release.publication import folder_of
@@ -42,7 +40,7 @@ def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
             id=stored.release_id,
             status="withdrawn" if stored.withdrawn else "published" if stored.published else "unfinished",
             sequence=stored.sequence,
-            epsilon=_loss(entries[stored.sequence]),
+            loss=_loss(entries[stored.sequence]),
             created_at=str(entries[stored.sequence]["at"]),
             folder=folder_of(store, stored.release_id),
         )
@@ -50,13 +48,12 @@ def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
     ]
 
 
-def _loss(charge: Mapping[str, object]) -> PureDP | ZCDP:
-    if LossKind.ZCDP.pico_key in charge:
-        return ZCDP(int(str(charge[LossKind.ZCDP.pico_key])))
-    return PureDP(int(str(charge[LossKind.PURE.pico_key])))
+def _loss(charge: Mapping[str, object]) -> Loss:
+    kind = next(kind for kind in LossKind if kind.pico_key in charge)
+    return LOSSES[kind](int(str(charge[kind.pico_key])))
 
 
-def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, at: datetime) -> Status:
+def status_of(curator: Curator, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
     """Return what the store holds; the budget of ``policy`` is shown in the windows that hold ``at``."""
     version = vault_fixes.data_version(curator.vault)
     counts = vault_fixes.count_fixes(curator.vault, version.ingest_id)
@@ -75,7 +72,7 @@ def status_of(curator: Curator, store: Path, policy: BudgetPolicy | ZCDPBudget, 
         largest_spent=loss(spent.largest),
         sum_of_maxima=loss(spent.sum_of_maxima),
         budget=policy.total,
-        delta=policy.delta if isinstance(policy, ZCDPBudget) else None,
+        delta=policy.delta,
         analysts=tuple(vault_analysts.spending(curator.vault)),
         windows=tuple(
             WindowSpending(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,10 @@ from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
 from trafficdp.planner.refusal import Verdict
 from trafficdp.planner.suggest import Suggestions
-from trafficdp.planner.zcdp_allocation import ZCDPAllocation
-from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import PureDP, decimal_text
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
-from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.store.vault_analysts import AnalystSpending
 
 if TYPE_CHECKING:
@@ -66,7 +63,7 @@ class ReleasedMap:
 class Answer:
     """What was found for a half width that was asked for (judged statistic's unit).
 
-    ``median_epsilon`` and ``every_epsilon`` are the least that bring the median bin's interval, and every
+    ``median_loss`` and ``every_loss`` are the least that bring the median bin's interval, and every
     bin's, within it (None: none does, or another map was looked for). ``options`` are the maps that were
     looked at, ``chosen`` the finest that fits; ``growth_of_configured`` says how far the counts of the
     configured map would have to grow for it to fit.
@@ -74,11 +71,20 @@ class Answer:
 
     half_width: float
     reach: Reach
-    median_epsilon: PureDP | None
-    every_epsilon: PureDP | None
+    median_loss: Loss | None
+    every_loss: Loss | None
     options: tuple[MapOption, ...]
     chosen: MapOption | None
     growth_of_configured: Growth | None
+
+
+@dataclass(frozen=True, slots=True)
+class InEpsilon:
+    """What a release in rho costs as (epsilon, ``delta``): alone, and ``of_sum`` with all before it."""
+
+    delta: str
+    epsilon: PureDP
+    of_sum: PureDP
 
 
 @dataclass(frozen=True)
@@ -88,57 +94,36 @@ class Plan:
     ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
     grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
-    ``adaptive`` only for a map of several resolutions.
+    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho.
     """
 
     allocation: Allocation
     verdict: Verdict
     suggestions: Suggestions | None
-    budget_left: PureDP
+    budget_left: Loss
     grid: Grid
     precision: Precision
     affordable: Affordable
     growth: Growth | None = None
     answer: Answer | None = None
-    asked: PureDP | None = None
+    asked: Loss | None = None
     adaptive: AdaptiveMap | None = None
+    in_epsilon: InEpsilon | None = None
 
     @property
-    def loss(self) -> PureDP:
-        """The epsilon that the release would charge: the largest loss of any vehicle."""
-        return self.allocation.loss
-
-
-@dataclass(frozen=True)
-class ZCDPPlan:
-    """The same in a store that counts in rho. ``short`` vehicles could not pay.
-
-    ``epsilon`` is what the loss implies at ``delta``, ``epsilon_of_sum`` with all releases before it.
-    """
-
-    allocation: ZCDPAllocation
-    verdict: Verdict
-    precision: Precision
-    budget_left: ZCDP
-    short: int
-    delta: str
-    epsilon: Fraction
-    epsilon_of_sum: Fraction
-
-    @property
-    def loss(self) -> ZCDP:
-        """The rho that the release would charge: the largest loss of any vehicle."""
+    def loss(self) -> Loss:
+        """What the release would charge: the largest loss of any vehicle."""
         return self.allocation.loss
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """One line about a release. ``epsilon`` is its loss, rho in a store that counts in rho."""
+    """One line about a release. ``loss`` is the largest of any vehicle."""
 
     id: str
     status: str
     sequence: int
-    epsilon: PureDP | ZCDP
+    loss: Loss
     created_at: str
     folder: Path
 
@@ -148,8 +133,8 @@ class WindowSpending:
     """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
 
     name: str
-    ceiling: PureDP | ZCDP
-    largest_spent: PureDP | ZCDP
+    ceiling: Loss
+    largest_spent: Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +153,9 @@ class Status:
     data_version: str
     releases: int
     unfinished: int
-    largest_spent: PureDP | ZCDP
-    sum_of_maxima: PureDP | ZCDP
-    budget: PureDP | ZCDP
+    largest_spent: Loss
+    sum_of_maxima: Loss
+    budget: Loss
     analysts: tuple[AnalystSpending, ...] = ()
     windows: tuple[WindowSpending, ...] = ()
     delta: str | None = None
@@ -178,12 +163,10 @@ class Status:
     @property
     def quantity(self) -> str:
         """What losses count: epsilon or rho."""
-        return "rho" if isinstance(self.budget, ZCDP) else "epsilon"
+        return self.budget.kind.quantity
 
     @property
     def in_epsilon(self) -> str | None:
         """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
-        if self.delta is None or not isinstance(self.largest_spent, ZCDP):
-            return None
-        epsilon = decimal_text(zcdp_to_approx(self.largest_spent, self.delta).pico)
-        return f"epsilon {epsilon} at delta {self.delta}"
+        epsilon = BudgetPolicy(self.budget, delta=self.delta).epsilon(self.largest_spent)
+        return None if epsilon is None else f"epsilon {epsilon} at delta {self.delta}"

@@ -17,18 +17,19 @@ from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.export.files.columns import unit_label
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
-from trafficdp.planner.adaptive_map import AdaptiveSettings, allocate_on, choose_mosaic
+from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
-from trafficdp.planner.allocation import Allocation, Request
+from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
-from trafficdp.planner.precision import Reach, least_epsilon, precision, rounded_up
-from trafficdp.planner.refusal import judge, judged_statistic, passing_epsilon
+from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
+from trafficdp.planner.refusal import judge, passing_epsilon
+from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.budget import left
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import LOSSES, Loss, PureDP
 from trafficdp.release.curator import Curator, too_little
-from trafficdp.release.outcomes import Answer, Plan
+from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import saved_plans, vault_ledger
@@ -41,11 +42,11 @@ LookedAt = Callable[[Grid], None]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a plan besides its epsilon.
+    """What is asked of a plan besides its loss.
 
     ``half_width`` (judged statistic's unit): intervals of the median bin, or of every bin (``reach``), must
-    be that narrow; alone, the least epsilon is looked for, with ``search_maps`` the finest map at the
-    epsilon there is. ``within_budget``: the largest epsilon that every vehicle can pay, if that is less.
+    be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
+    loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
     ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
     """
 
@@ -73,15 +74,15 @@ class Planning:
         self._version = version
         self._looked_at = looked_at or (lambda grid: None)
 
-    def plan(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Counts]:
+    def plan(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
         """Return the answer and the counts of all bins of its map.
 
         Raises UsageError when no record lies in area and period, no bin has ``min_vehicles`` vehicles, no
-        epsilon is named and none is looked for, and UninformativeReleaseError when no map fits.
+        loss is named and none is looked for, and UninformativeReleaseError when no map fits.
         """
         if question.save is not None:
             saved_plans.checked_name(question.save)
-        plan, counts = self._asked(epsilon, question)
+        plan, counts = self._asked(loss, question)
         if question.save is not None:
             frozen = SavedPlan.of(
                 question.save, plan.allocation, plan.grid, self._version.name, datetime.now(UTC)
@@ -93,16 +94,16 @@ class Planning:
         """Return those of the configured map, which may have no bins."""
         return self._curator.contributions(self._config.grid, self._config.bound, self._version)
 
-    def _asked(self, epsilon: PureDP | None, question: Question) -> tuple[Plan, Counts]:
+    def _asked(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
         if question.saved is not None:
-            if epsilon is not None or question.within_budget:
+            if loss is not None or question.within_budget:
                 raise UsageError(
-                    "a saved plan has its own epsilon",
+                    f"a saved plan has its own {self._config.kind.quantity}",
                     got="another wish beside it",
                     todo="release it as it is, or plan and save again",
                 )
             return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
-        request = self._request(epsilon, question)
+        request = self._request(loss, question)
         if question.half_width is not None:
             positive(max_half_width=question.half_width)
             if self._config.map.adaptive is not None:
@@ -121,7 +122,7 @@ class Planning:
     def _adaptive(
         self, request: Request, question: Question, settings: AdaptiveSettings
     ) -> tuple[Plan, Counts]:
-        """The map of several resolutions; at a smaller epsilon it is another, until every vehicle can pay."""
+        """The map of several resolutions; at a smaller loss it is another, until every vehicle can pay."""
         fine = self._contributions(self._config.grid).counts
         asked = None
         while True:
@@ -131,13 +132,13 @@ class Planning:
             if plan.asked is None:
                 return replace(plan, adaptive=chosen, asked=asked), counts
             asked = asked or plan.asked
-            request = replace(request, epsilon=plan.allocation.request.epsilon)
+            request = replace(request, loss=plan.allocation.request.loss)
 
-    def _request(self, epsilon: PureDP | None, question: Question) -> Request:
-        if epsilon is None and self._config.epsilon is None and question.half_width is not None:
-            # where the search for the least epsilon begins does not matter
-            return self._config.request(PureDP.of(1))
-        return self._config.request(epsilon)
+    def _request(self, loss: Loss | None, question: Question) -> Request:
+        if loss is None and self._config.loss is None and question.half_width is not None:
+            # where the search for the least begins does not matter
+            loss = LOSSES[self._config.kind].of(1)
+        return self._config.request(loss)
 
     def _at(
         self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
@@ -147,8 +148,8 @@ class Planning:
         remainders = self._left(here)
         able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
         asked = None
-        if question.within_budget and able.epsilon is not None and able.epsilon < request.epsilon:
-            asked, request = request.epsilon, replace(request, epsilon=able.epsilon)
+        if question.within_budget and able.loss is not None and able.loss < request.loss:
+            asked, request = request.loss, replace(request, loss=able.loss)
             allocation = allocate_on(grid, here.counts, request)
             able = affordable(allocation, remainders, _allocating(grid, here.counts, request))
         return self._told(grid, question, allocation, remainders, able, answer, asked), here.counts
@@ -161,7 +162,7 @@ class Planning:
         remainders: IntArray,
         able: Affordable,
         answer: Answer | None = None,
-        asked: PureDP | None = None,
+        asked: Loss | None = None,
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
@@ -170,14 +171,23 @@ class Planning:
             allocation=allocation,
             verdict=verdict,
             suggestions=suggest(grid, request, self._counts) if advised else None,
-            budget_left=PureDP(int(remainders[paying].min(initial=self._config.budget.pico))),
+            budget_left=LOSSES[request.kind](int(remainders[paying].min(initial=self._config.budget.pico))),
             grid=grid,
             precision=precision(allocation),
             affordable=able,
             growth=self._growth_of_refused(grid, request) if advised and answer is None else None,
             answer=answer,
             asked=asked,
+            in_epsilon=self._in_epsilon(allocation.loss),
         )
+
+    def _in_epsilon(self, loss: Loss) -> InEpsilon | None:
+        policy = self._config.policy
+        before = type(loss)(vault_ledger.totals(self._curator.vault).sum_of_maxima)
+        alone, of_sum = policy.epsilon(loss), policy.epsilon(before + loss)
+        if policy.delta is None or alone is None or of_sum is None:
+            return None
+        return InEpsilon(policy.delta, alone, of_sum)
 
     def _saved(self, question: Question, saved: SavedPlan) -> tuple[Plan, Counts]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
@@ -186,37 +196,37 @@ class Planning:
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         here = self._contributions(grid)
-        request = self._config.request(saved.epsilon)
+        request = self._config.request(saved.loss)
         allocation = saved.allocation(here.counts, request, partial(allocate_on, grid))
         remainders = self._left(here)
         able = affordable(allocation, remainders, _allocating(grid, here.counts, allocation.request))
         return self._told(grid, question, allocation, remainders, able), here.counts
 
     def _least(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
-        """The least epsilon for the configured map, for the median bin and for every bin."""
+        """The least loss for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
         counts = self._contributions(grid).counts
         at = _allocating(grid, counts, request)
         # an error of the map itself is told before any search
-        at(request.epsilon)
-        needed = {reach: least_epsilon(at, request.epsilon, width, reach) for reach in Reach}
+        at(request.loss)
+        needed = {reach: least_loss(at, request.loss, width, reach) for reach in Reach}
         found = needed[question.reach]
         if found is None:
             raise UninformativeReleaseError(
-                "no epsilon makes the intervals so narrow",
+                f"no {request.kind.quantity} makes the intervals so narrow",
                 got=f"a half width of {width:g} {self._unit(request)}",
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
         answer = Answer(width, question.reach, needed[Reach.MEDIAN], needed[Reach.EVERY], (), None, None)
-        plan, counts = self._at(grid, replace(request, epsilon=found), question, answer)
-        if found > plan.budget_left and PureDP(0) < plan.budget_left:
+        plan, counts = self._at(grid, replace(request, loss=found), question, answer)
+        if found > plan.budget_left and plan.budget_left.pico > 0:
             wider = growth(grid, found, plan.budget_left, self._needed_for(request, width, question.reach))
             plan = replace(plan, growth=wider)
         return plan, counts
 
     def _finest_map(self, request: Request, question: Question, width: float) -> tuple[Plan, Counts]:
-        """The finest map that is precise enough at the epsilon there is."""
+        """The finest map that is precise enough at the loss there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
         options = search(self._config.grid, request, width, question.reach, self._counts, self._looked_at)
@@ -227,11 +237,11 @@ class Planning:
         here = next(
             (option for option in options if option.grid == self._config.grid and not option.fits), None
         )
-        if here is not None and here.epsilon is not None:
+        if here is not None and here.loss is not None:
             needed_on = self._needed_for(request, width, question.reach)
             answer = replace(
                 answer,
-                growth_of_configured=growth(self._config.grid, here.epsilon, request.epsilon, needed_on),
+                growth_of_configured=growth(self._config.grid, here.loss, request.loss, needed_on),
             )
         asked = replace(request, min_vehicles=chosen.min_vehicles)
         return self._at(chosen.grid, asked, question, answer)
@@ -239,45 +249,45 @@ class Planning:
     def _nothing_fits(
         self, request: Request, question: Question, width: float, options: list[MapOption]
     ) -> UninformativeReleaseError:
-        unit = self._unit(request)
+        unit, quantity = self._unit(request), request.kind.quantity
         near = nearest(options)
         narrowest = min(options, key=lambda option: option.half_width, default=None)
         ways = []
         if narrowest is not None:
             ways.append(
-                f"at epsilon {request.epsilon} the narrowest is {narrowest.half_width:.3g} {unit}, "
+                f"at {quantity} {request.loss} the narrowest is {narrowest.half_width:.3g} {unit}, "
                 f"with {_settings(narrowest)}"
             )
-        if near is not None and near.epsilon is not None:
-            ways.append(f"{width:g} {unit} would take epsilon {near.epsilon}, with {_settings(near)}")
+        if near is not None and near.loss is not None:
+            ways.append(f"{width:g} {unit} would take {quantity} {near.loss}, with {_settings(near)}")
             wider = growth(
-                near.grid, near.epsilon, request.epsilon, self._needed_for(request, width, question.reach)
+                near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
             )
             ways.append(f"or {wider.vehicles:.2g} times as many vehicles that drive like these")
         return UninformativeReleaseError(
-            "no map is that precise at that epsilon",
-            got=f"epsilon {request.epsilon} and a half width of {width:g} {unit}",
+            f"no map is that precise at that {quantity}",
+            got=f"{quantity} {request.loss} and a half width of {width:g} {unit}",
             todo="; ".join(ways) or "gather more vehicles",
         )
 
     def _growth_of_refused(self, grid: Grid, request: Request) -> Growth | None:
         """How far the counts would have to grow for the refused map to pass."""
 
-        def needed_on(candidate: Grid) -> PureDP | None:
+        def needed_on(candidate: Grid) -> Loss | None:
             with suppress(UsageError):
                 found = passing_epsilon(self._counts(candidate), request)
                 return None if found is None else PureDP.of(rounded_up(found))
             return None
 
         needed = needed_on(grid)
-        return None if needed is None else growth(grid, needed, request.epsilon, needed_on)
+        return None if needed is None else growth(grid, needed, request.loss, needed_on)
 
-    def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], PureDP | None]:
-        def needed_on(candidate: Grid) -> PureDP | None:
+    def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], Loss | None]:
+        def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
-            return least_epsilon(_allocating(candidate, counts, request), request.epsilon, width, reach)
+            return least_loss(_allocating(candidate, counts, request), request.loss, width, reach)
 
         return needed_on
 
@@ -292,7 +302,7 @@ class Planning:
         return self._curator.contributions(grid, self._config.bound, self._version).counts
 
     def _unit(self, request: Request) -> str:
-        return unit_label(judged_statistic(request), self._config.bound.unit)
+        return unit_label(request.judged, self._config.bound.unit)
 
 
 def with_records(found: Contributions, grid: Grid) -> Contributions:
@@ -312,8 +322,8 @@ def refusal(plan: Plan) -> UninformativeReleaseError:
     return too_little(plan.verdict, plan.allocation.request.bound, todo)
 
 
-def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[PureDP], Allocation]:
-    return lambda epsilon: allocate_on(grid, counts, replace(request, epsilon=epsilon))
+def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:
+    return lambda loss: allocate_on(grid, counts, replace(request, loss=loss))
 
 
 def _settings(option: MapOption) -> str:

@@ -35,13 +35,10 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
-from trafficdp.planner.zcdp_allocation import ZCDPAllocation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.release.assembly import bin_status
 from trafficdp.release.specification import Specification
 from trafficdp.store.vault_fixes import DataVersion
@@ -87,17 +84,17 @@ class Occasion:
     grid: Grid
     display_unit: SpeedUnit
     publish_counts: bool
-    budget: PureDP | ZCDP
+    budget: Loss
     data_version: DataVersion
     sources: tuple[Source, ...]
     created_at: datetime
     question: str | None = None
-    policy: BudgetPolicy | ZCDPBudget | None = None
+    policy: BudgetPolicy | None = None
 
 
 def specify(
     occasion: Occasion,
-    allocation: Allocation | ZCDPAllocation,
+    allocation: Allocation,
     counts: Counts,
     release_id: str,
     spent_before: int,
@@ -151,7 +148,7 @@ def specify(
                 loss=allocation.loss,
                 sum_before=type(allocation.loss)(spent_before),
                 budget=occasion.budget,
-                composition=COMPOSITION[_composition(allocation)],
+                composition=_composition(allocation),
                 policy=occasion.policy,
             ),
             noise=Noise(
@@ -190,17 +187,14 @@ def stated_identity(
     )
 
 
-def _composition(allocation: Allocation | ZCDPAllocation) -> str:
-    if isinstance(allocation, ZCDPAllocation):
-        return LossKind.ZCDP
-    if allocation.calibrated.kind == calibrated_separately.KIND:
-        return allocation.calibrated.kind
-    return allocation.chosen.name
+def _composition(allocation: Allocation) -> str:
+    if allocation.event.kind is LossKind.ZCDP:
+        return COMPOSITION[LossKind.ZCDP]
+    kind = allocation.calibrated.kind
+    return COMPOSITION[kind if kind in COMPOSITION else allocation.chosen.name]
 
 
-def same_question(
-    specification: Specification, occasion: Occasion, allocation: Allocation | ZCDPAllocation
-) -> bool:
+def same_question(specification: Specification, occasion: Occasion, allocation: Allocation) -> bool:
     """Return whether ``specification`` asks the same data for the same numbers with the same noise.
 
     True when what ``specify`` would freeze now differs in name, instant and spending before alone.
@@ -266,7 +260,7 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
     )
 
 
-def _foreseen_status(allocation: Allocation | ZCDPAllocation) -> npt.NDArray[np.object_]:
+def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
     """The status of every bin, which follows from counts and calibrated mechanism alone."""
     request = allocation.request
     errors = allocation.calibrated.expected_errors(allocation.counts, request.bound)

@@ -21,10 +21,11 @@ from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, Request
-from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.request import Request
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import LOSSES, Loss
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 
 
@@ -44,12 +45,12 @@ class SavedPlan:
             "data_version": data_version,
             "grid": grid_to_facts(grid),
             "bound": bound_to_facts(request.bound),
-            "epsilon_pico": request.epsilon.pico,
+            request.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
             "min_vehicles": request.min_vehicles,
             "refuse_above": request.refuse_above,
             "interval_level": request.interval_level,
-            "accounting": allocation.chosen.name,
+            "accounting": allocation.best.name if allocation.best else request.accounting,
             "mechanism": {each.value: name for each, name in request.mechanism.items()},
             "calibrated": allocation.calibrated.to_facts(),
             "error": {each.value: error.tolist() for each, error in allocation.error.items()},
@@ -82,9 +83,10 @@ class SavedPlan:
         return grid_from_facts(self.facts["grid"])
 
     @property
-    def epsilon(self) -> PureDP:
-        """The epsilon that was asked for."""
-        return PureDP(self.facts["epsilon_pico"])
+    def loss(self) -> Loss:
+        """The loss that was asked for."""
+        facts = self.facts
+        return next(LOSSES[kind](facts[kind.pico_key]) for kind in LossKind if kind.pico_key in facts)
 
     def require_data(self, data_version: str) -> None:
         """Raise UsageError unless the data is what the plan was made from."""
@@ -120,21 +122,23 @@ class SavedPlan:
             )
         frozen = replace(
             request,
-            epsilon=self.epsilon,
+            loss=self.loss,
             tolerance=_by_statistic(facts["tolerance"]),
             min_vehicles=facts["min_vehicles"],
             refuse_above=facts["refuse_above"],
             interval_level=facts["interval_level"],
             accounting=facts["accounting"],
         )
-        beside = allocate(counts, replace(frozen, mechanism={}))
+        named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
+        # in epsilon the accountings of the baseline are shown beside it
+        beside = allocate(counts, replace(frozen, mechanism={}) if named.kind is LossKind.PURE else named)
         calibrated = calibrated_from_facts(facts["calibrated"])
         event = calibrated.event(beside.counts, frozen.bound)
-        if not isinstance(event, PrivacyEvent) or event.loss.pico != facts["loss_pico"]:
+        if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:
             raise DataError(
                 "a saved plan does not cost what it says",
-                got=f"epsilon {event.loss}",
-                expected=f"epsilon {PureDP(facts['loss_pico'])}",
+                got=f"{event.kind.quantity} {event.loss}",
+                expected=f"{named.kind.quantity} {type(named.loss)(facts['loss_pico'])}",
                 todo="plan and save again",
             )
         if event.idealised:
@@ -145,7 +149,7 @@ class SavedPlan:
             )
         return replace(
             beside,
-            request=replace(frozen, mechanism=_by_statistic(facts["mechanism"])),
+            request=named,
             calibrated=calibrated,
             event=event,
             error={

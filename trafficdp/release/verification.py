@@ -20,7 +20,6 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Guarantee
@@ -170,11 +169,10 @@ class _ExaminedRelease(Examined):
         _, recomputed = self._recomputed_losses()
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest()["guarantee"])
-        claimed, calibrated = guarantee.loss, self._specification.calibrated
-        kind = calibrated.loss_kind if isinstance(calibrated, CalibratedSeparately) else LossKind.PURE
-        if (kind is LossKind.ZCDP) is not (guarantee.rho is not None):
-            return "a guarantee of another kind than the noise that was ordered"
+        claimed, kind = guarantee.loss, LossKind.PURE if guarantee.rho is None else LossKind.ZCDP
         charged = self._charge.facts.get(kind.pico_key)
+        if charged is None:
+            return "a guarantee of another kind than the charge"
         if claimed != largest or charged != max(recomputed.values(), default=0):
             return f"a claim of {claimed} where {largest} is lost"
         return None

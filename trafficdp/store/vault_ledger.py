@@ -14,7 +14,6 @@ from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
 from trafficdp.store.statements import first, number, query, registered, run
 from trafficdp.store.vault import Vault
 
@@ -87,7 +86,7 @@ def require_budget(
     vault: Vault,
     vehicle: IntArray,
     loss: IntArray,
-    policy: BudgetPolicy | ZCDPBudget,
+    policy: BudgetPolicy,
     at: datetime,
 ) -> None:
     """Raise InsufficientBudgetError unless every vehicle may pay ``loss`` at ``at`` under ``policy``.

@@ -352,8 +352,8 @@ def facts_of_plan(plan):
         found["asked"] = plan.asked.pico
     answer = getattr(plan, "answer", None)
     if answer is not None:
-        found["median_epsilon"] = answer.median_epsilon
-        found["every_epsilon"] = answer.every_epsilon
+        found["median_loss"] = answer.median_loss
+        found["every_loss"] = answer.every_loss
         found["options"] = [_option(option) for option in answer.options]
         found["chosen"] = None if answer.chosen is None else _option(answer.chosen)
     adaptive = getattr(plan, "adaptive", None)
@@ -367,7 +367,7 @@ def _option(option):
     return {
         "resolution": option.grid.resolution,
         "slot": option.grid.slot_kind,
-        **{name: getattr(option, name) for name in ("min_vehicles", "bins", "half_width", "fits", "epsilon")},
+        **{name: getattr(option, name) for name in ("min_vehicles", "bins", "half_width", "fits", "loss")},
     }
 
 
@@ -470,11 +470,11 @@ def zcdp_mechanisms():
 def one_zcdp(name, wanted):
     def run(cities):
         city = cities.golden(**ZCDP, statistics=wanted, map=f'mechanism = "{name}"')
-        plan = city.zcdp.plan()
+        plan = city.plan()
         with seeded() as drawn:
-            done = city.zcdp.release(force=True)
+            done = city.release(force=True)
         found = released(city, done, drawn(), follows_data=name.startswith(FOLLOWS_DATA), plan=plan)
-        found["laws"]["plan"]["epsilon"] = plan.epsilon
+        found["laws"]["plan"]["epsilon"] = plan.in_epsilon.epsilon.exact
         return found
 
     return run
@@ -749,10 +749,9 @@ def manifest(changes):
 
     def run(cities):
         city = cities.golden(**changes)
-        maps = city.zcdp if changes else city
         with seeded():
-            maps.release("10", force=True)
-            done = maps.release("30", force=True)
+            city.release("10", force=True)
+            done = city.release("30", force=True)
         said = json.loads((done.folder / "manifest.json").read_text(encoding="utf-8"))
         return {"laws": {group: numbers(said[group]) for group in MANIFEST if group in said}, "draws": {}}
 

@@ -22,7 +22,7 @@ from trafficdp.privacy.loss import PureDP
 
 def test_a_minimal_configuration_has_the_stated_defaults(load, minimal):
     config = load(minimal)
-    assert config.epsilon is None
+    assert config.loss is None
     assert config.store is None
     assert config.key_file is None
     assert config.relation is NeighbouringRelation.REPLACE_USER_VALUES
@@ -51,7 +51,7 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
     config = load(full)
     assert config.store == tmp_path / "city.store"
     assert config.key_file == tmp_path / "keys" / "city.key"
-    assert config.epsilon == PureDP.of(4)
+    assert config.loss == PureDP.of(4)
     assert [part.hours[0] for part in config.grid.day_parts] == [20, 8]
     assert config.map.display_unit is SpeedUnit.KILOMETRES_PER_HOUR
     assert config.map.statistics == (Statistic.MEAN, Statistic.VARIANCE)
@@ -92,15 +92,15 @@ def test_bound_and_step_are_the_decimals_as_written(load, bound, step, steps, ch
 
 def test_epsilon_and_budget_are_the_decimals_as_written(load, changed):
     config = load(changed("privacy.epsilon", "0.1", changed("budget.epsilon_per_vehicle", Decimal("0.3"))))
-    assert config.epsilon.epsilon == Fraction(1, 10)
+    assert config.loss.epsilon == Fraction(1, 10)
     assert config.budget.epsilon == Fraction(3, 10)
 
 
 def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full):
     config = load(full)
-    assert config.request().epsilon == PureDP.of(4)
+    assert config.request().loss == PureDP.of(4)
     request = config.request(PureDP.of(2))
-    assert request.epsilon == PureDP.of(2)
+    assert request.loss == PureDP.of(2)
     assert request.bound == config.bound
     assert request.tolerance == config.map.tolerance
     assert (request.min_vehicles, request.refuse_above, request.interval_level) == (6, 0.25, 0.9)

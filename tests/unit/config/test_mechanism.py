@@ -22,7 +22,7 @@ def test_left_out_it_is_the_baseline(load, minimal):
     assert config.map.mechanism == {MEAN: "baseline", VARIANCE: "baseline"}
     request = config.request(PureDP.of(1))
     assert request.mechanism == config.map.mechanism
-    assert request.trial is not None
+    assert request.simulate
     assert not request.allow_idealised
 
 

@@ -56,7 +56,7 @@ def test_the_template_once_chosen_says_what_the_defaults_say(load, minimal):
 def test_every_optional_setting_of_the_template_may_be_uncommented(load):
     text = re.sub(r"^# ([a-z_]+ = |  \{ name|\]$)", r"\1", chosen_template(), flags=re.MULTILINE)
     config = load(text)
-    assert config.epsilon == PureDP.of(4)
+    assert config.loss == PureDP.of(4)
     assert config.key_file is not None
     assert config.grid.day_parts == DEFAULT_DAY_PARTS
     assert config.sources[0].sentinels == (Decimal("113.9952"),)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from trafficdp.mechanisms.laplace.accountings import loss
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.affordable import affordable
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 PICO = 10**12
@@ -41,7 +42,7 @@ def test_with_full_accounts_everyone_pays(planned):
     allocation, at = planned(BUSY, 4)
     found = affordable(allocation, np.full(3, 4 * PICO), at)
     assert (found.paying, found.short, found.empty) == (3, 0, 0)
-    assert found.epsilon == PureDP.of(4)
+    assert found.loss == PureDP.of(4)
     assert found.bins_without_empty == 3
 
 
@@ -50,7 +51,7 @@ def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned)
     left = np.full(3, 4 * PICO)
     left[2] = int(allocation.event.loss_per_user[2])
     assert left[2] < 4 * PICO
-    assert affordable(allocation, left, at).epsilon == PureDP.of(4)
+    assert affordable(allocation, left, at).loss == PureDP.of(4)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +62,15 @@ def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, accou
     left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)
     found = affordable(allocation, left, at)
     assert found.short > 0
-    assert np.all(at(found.epsilon).event.loss_per_user <= left)
-    more = PureDP(int(found.epsilon.pico * 1.001))
+    assert np.all(at(found.loss).event.loss_per_user <= left)
+    more = PureDP(int(found.loss.pico * 1.001))
     assert np.any(at(more).event.loss_per_user > left)
 
 
 def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned):
     allocation, at = planned(BUSY, 4)
     found = affordable(allocation, np.array([4 * PICO, 4 * PICO, 0]), at)
-    assert (found.short, found.empty, found.epsilon) == (1, 1, None)
+    assert (found.short, found.empty, found.loss) == (1, 1, None)
     # it drives in the third bin alone
     assert found.bins_without_empty == 2
 
@@ -88,8 +89,8 @@ def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
     allocation, at = planned(table, 4, "equal")
     accounts = np.array(left, dtype=np.int64) * (PICO // 10)
     found = affordable(allocation, accounts, at)
-    assert found.epsilon is not None
-    noise = float(at(found.epsilon).chosen.scales(float(found.epsilon.epsilon))[Statistic.MEAN].max())
+    assert found.loss is not None
+    noise = float(at(found.loss).chosen.scales(float(found.loss.epsilon))[Statistic.MEAN].max())
     counts = counts_of(table)
     # any scales with a largest of b: the loss is least when all are b
     at_most = loss(counts, bound_of(60), {Statistic.MEAN: np.full(counts.bins, noise * (1 - 1e-6))})

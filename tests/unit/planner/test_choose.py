@@ -69,24 +69,24 @@ def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, spl
     total = PureDP.of(6)
     found = fit(mechanism, *city, statistic, total, split)
     assert found.event.loss.pico <= total.pico
-    again = promise.event_of(mechanism, *city, statistic, found.epsilon)
+    again = promise.event_of(mechanism, *city, statistic, found.given)
     assert again.loss.pico == found.event.loss.pico
-    assert found.epsilon.shape == (4,)
-    assert bool(np.all(found.epsilon > 0))
-    more = mechanism.event(*city, statistic, found.epsilon * 1.001)
+    assert found.given.shape == (4,)
+    assert bool(np.all(found.given > 0))
+    more = mechanism.event(*city, statistic, found.given * 1.001)
     # nothing is left over: a thousandth more is too much
     assert more.loss.pico > total.pico
 
 
 def test_the_same_epsilon_is_the_same_in_all_bins(city):
     found = fit(Baseline(), *city, MEAN, PureDP.of(2), Split.SAME_EPSILON)
-    assert len(set(found.epsilon.tolist())) == 1
+    assert len(set(found.given.tolist())) == 1
 
 
 def test_equal_noise_is_the_same_noise_in_all_bins(city):
     found = fit(Baseline(), *city, MEAN, PureDP.of(2), Split.EQUAL_NOISE)
     (sensitivity,) = found.event.sensitivity.values()
-    scale = sensitivity / found.epsilon
+    scale = sensitivity / found.given
     np.testing.assert_allclose(scale, scale[0], rtol=1e-12)
     # closed form: the largest over vehicles of the sum of U m / N, over epsilon
     counts, bound = city
@@ -102,7 +102,7 @@ def test_a_loss_that_jumps_over_the_total_stays_below_it(city):
 
 
 def test_an_event_of_another_kind_is_refused(city):
-    with pytest.raises(UsageError, match="not in pure epsilon"):
+    with pytest.raises(UsageError, match="does not count in epsilon"):
         fit(Made("other", (1.0,), kind=LossKind.ZCDP), *city, MEAN, PureDP.of(5), Split.SAME_EPSILON)
 
 
@@ -112,7 +112,7 @@ def test_of_the_two_splits_the_better_median_is_offered(city):
         medians = []
         for split in Split:
             found = fit(mechanism, *city, MEAN, PureDP.of(8), split)
-            medians.append(np.median(mechanism.expected_error(*city, MEAN, found.epsilon)))
+            medians.append(np.median(mechanism.expected_error(*city, MEAN, found.given)))
         assert offer.median_error == min(medians)
 
 
@@ -184,7 +184,7 @@ def test_an_event_that_calls_itself_idealised_is_not_chosen_either(city):
 def test_without_an_eligible_mechanism_there_is_no_choice(city):
     with pytest.raises(UsageError, match="no mechanism can release this"):
         choose(*city, MEAN, PureDP.of(1), [Made("ideal", (0.1,), idealised=True)])
-    with pytest.raises(UsageError, match="not in pure epsilon"):
+    with pytest.raises(UsageError, match="does not count in epsilon"):
         choose(*city, MEAN, PureDP.of(1), [Made("other", (0.1,), kind=LossKind.ZCDP)])
     with pytest.raises(UsageError, match="no mechanism"):
         best_of([])

@@ -10,9 +10,9 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Request
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 GRID = Grid(
@@ -69,9 +69,9 @@ def test_what_is_said_to_fit_fits_and_what_is_not_has_its_price(looked):
     assert options
     for option in options:
         assert option.fits == (option.half_width <= 4.0)
-        assert (option.epsilon is None) == option.fits
-        if option.epsilon is not None:
-            assert option.epsilon > PureDP.of(4)
+        assert (option.loss is None) == option.fits
+        if option.loss is not None:
+            assert option.loss > PureDP.of(4)
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_the_finest_has_most_bins_among_those_with_half_of_the_fixes():
     assert finest([]) is None
 
 
-def test_the_nearest_takes_the_least_epsilon():
+def test_the_nearest_takes_the_least_loss():
     near, far = option(3, 1.0, False, 5), option(9, 1.0, False, 8)
     assert nearest([far, near, option(3, 1.0, False)]) is near
     assert nearest([option(3, 1.0, False)]) is None

@@ -10,8 +10,9 @@ from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import allocate
 from trafficdp.planner.mechanism_allocation import shares
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
@@ -30,14 +31,14 @@ def city(counts_of):
 
 def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
     return Request(
-        epsilon=PureDP.of(epsilon),
+        loss=PureDP.of(epsilon),
         bound=bound,
         tolerance={s: TOLERANCE[s] for s in statistics},
         min_vehicles=1,
         refuse_above=0.125,
         interval_level=0.95,
         mechanism=wanted,
-        trial=SimulatedCities,
+        simulate=True,
         **changes,
     )
 
@@ -53,7 +54,7 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
         where = city.select(np.arange(city.bins) < 5)
     request = request_for(bound_of(60, "1/10"), wanted, epsilon, statistics, allow_idealised=True)
     found = allocate(where, request)
-    assert found.loss <= request.epsilon
+    assert found.loss <= request.loss
     if mechanism.name != "baseline":
         assert found.calibrated.kind == "mechanism"
         losses = sum(
@@ -63,13 +64,13 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
         np.testing.assert_array_equal(found.event.loss_per_user, losses)
     # clipping that depends on epsilon may leave much of it, where only constants are worth their noise
     clips_by_epsilon = "clipping" in mechanism.name or mechanism.idealised
-    assert found.loss.pico >= request.epsilon.pico * (0.0 if clips_by_epsilon else 0.999)
+    assert found.loss.pico >= request.loss.pico * (0.0 if clips_by_epsilon else 0.999)
 
 
 def test_shares_follow_range_over_tolerance_in_whole_charges(bound_of):
-    bound, total = bound_of(60), PureDP.of("3.000000001")
-    found = shares(total, TOLERANCE, bound)
-    assert sum(each.pico for each in found.values()) <= total.pico
+    request = request_for(bound_of(60), {}, "3.000000001", tuple(TOLERANCE))
+    found = shares(request)
+    assert sum(each.pico for each in found.values()) <= request.loss.pico
     assert all(each.pico % CHARGE_STEP == 0 for each in found.values())
     # 60/1 for each mean, (60^2/4)/60 = 15 for the variance
     assert found[MEAN] == found[VEHICLE]

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Request, allocate
-from trafficdp.planner.precision import Reach, least_epsilon, precision, rounded_up
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 
@@ -32,8 +33,8 @@ def asked(counts, bound_of):
 
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "moments", "moment_blocks"])
 @pytest.mark.parametrize("reach", list(Reach))
-def test_the_least_epsilon_is_within_and_a_percent_less_is_not(asked, accounting, reach):
-    found = least_epsilon(lambda epsilon: asked(epsilon.epsilon, accounting), PureDP.of(1), 4.0, reach)
+def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, reach):
+    found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PureDP.of(1), 4.0, reach)
     assert precision(asked(found.epsilon, accounting)).at(reach) <= 4.0
     assert precision(asked(found.epsilon * 99 / 100, accounting)).at(reach) > 4.0
 
@@ -43,20 +44,20 @@ def test_where_the_search_starts_does_not_matter(asked, start):
     def at(epsilon):
         return asked(epsilon.epsilon)
 
-    found = least_epsilon(at, PureDP.of(start), 4.0, Reach.MEDIAN)
-    assert found == least_epsilon(at, PureDP.of(2), 4.0, Reach.MEDIAN)
+    found = least_loss(at, PureDP.of(start), 4.0, Reach.MEDIAN)
+    assert found == least_loss(at, PureDP.of(2), 4.0, Reach.MEDIAN)
 
 
 def test_no_epsilon_makes_up_for_the_rounding_of_speeds(asked):
     # a speed is rounded to hundredths of its unit, at most m/s (0.018 km/h), and to a step of 0.1 km/h (0.05)
-    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.065, Reach.MEDIAN) is None
-    assert least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), 0.08, Reach.MEDIAN) is not None
+    assert least_loss(lambda e: asked(e.epsilon), PureDP.of(1), 0.065, Reach.MEDIAN) is None
+    assert least_loss(lambda e: asked(e.epsilon), PureDP.of(1), 0.08, Reach.MEDIAN) is not None
 
 
 def test_a_half_width_must_be_positive(asked):
     for width in (0.0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="half_width"):
-            least_epsilon(lambda e: asked(e.epsilon), PureDP.of(1), width, Reach.MEDIAN)
+            least_loss(lambda e: asked(e.epsilon), PureDP.of(1), width, Reach.MEDIAN)
 
 
 def test_a_higher_level_and_less_epsilon_make_intervals_wider(asked):

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import (
     judge,
-    judged_statistic,
     largest_passing_scale,
     passing_epsilon,
     passing_min_vehicles,
 )
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -34,7 +34,7 @@ def request_for(bound_of):
     def build(epsilon=1, statistics=(MEAN,), **changes):
         return Request(
             **{
-                "epsilon": PureDP.of(epsilon),
+                "loss": PureDP.of(epsilon),
                 "bound": bound_of(60, "1/10"),
                 "tolerance": {s: TOLERANCES[s] for s in statistics},
                 "min_vehicles": 1,
@@ -60,7 +60,7 @@ def refused(counts, request):
     ],
 )
 def test_the_rule_looks_at_means_first(request_for, statistics, judged):
-    assert judged_statistic(request_for(statistics=statistics)) is judged
+    assert request_for(statistics=statistics).judged is judged
 
 
 def test_a_release_passes_with_much_epsilon_and_is_refused_with_little(counts_of, request_for):
@@ -91,7 +91,7 @@ def test_bins_whose_variance_can_only_be_0_do_not_make_a_map_informative(counts_
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.125, 0.3, 0.45, 0.499])
 def test_the_largest_passing_scale_is_the_root(request_for, statistics, share):
     request = request_for(statistics=statistics, refuse_above=share)
-    reach = judged_statistic(request).largest(60)
+    reach = request.judged.largest(60)
     scale = largest_passing_scale(request)
     error = scale * (1 - np.exp(-reach / (2 * scale)))
     assert error == pytest.approx(share * reach, rel=1e-9)
@@ -119,8 +119,8 @@ def test_the_passing_epsilon_passes_and_one_percent_less_does_not(
         PureDP.of(1), bound_of(60, "1/10"), {s: TOLERANCES[s] for s in statistics}, 1, share, 0.95, accounting
     )
     needed = passing_epsilon(counts_of(table), request)
-    assert not refused(counts_of(table), replace(request, epsilon=PureDP.of(needed)))
-    assert refused(counts_of(table), replace(request, epsilon=PureDP.of(needed * 0.99)))
+    assert not refused(counts_of(table), replace(request, loss=PureDP.of(needed)))
+    assert refused(counts_of(table), replace(request, loss=PureDP.of(needed * 0.99)))
 
 
 def test_the_passing_epsilon_is_that_of_the_accounting_that_will_be_executed(counts_of, request_for):
@@ -129,7 +129,7 @@ def test_the_passing_epsilon_is_that_of_the_accounting_that_will_be_executed(cou
     best, exact = request_for(), request_for(accounting="exact")
     assert passing_epsilon(counts, exact) < passing_epsilon(counts, best)
     needed = PureDP.of(passing_epsilon(counts, best))
-    assert not refused(counts, replace(best, epsilon=needed))
+    assert not refused(counts, replace(best, loss=needed))
 
 
 def test_no_epsilon_helps_when_no_bin_has_enough_vehicles(counts_of, request_for):

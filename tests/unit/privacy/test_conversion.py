@@ -15,8 +15,7 @@ from trafficdp.privacy.conversion import (
     zcdp_to_approx,
     zcdp_to_approx_simple,
 )
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP, PureDP
 
 MILLIONTH = Fraction(1, 10**6)
 

@@ -125,7 +125,7 @@ def test_what_is_left_in_the_present_month_is_what_the_plan_says(filled, clock):
     plan = workspace.plan()
     assert str(plan.budget_left) == "1"
     assert plan.affordable.short > 0
-    assert plan.affordable.epsilon.epsilon >= 1
+    assert plan.affordable.loss.exact >= 1
     clock("2026-02-05T12:00:00+00:00")
     assert str(workspace.plan().budget_left) == "9"
 
@@ -166,8 +166,8 @@ def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, 
     # who drove on the first day as well has not enough left, the others all of it
     assert 0 < plan.affordable.short < plan.affordable.paying
     assert plan.affordable.empty == 0
-    able = plan.affordable.epsilon
-    assert Fraction(4) <= able.epsilon < 8
+    able = plan.affordable.loss
+    assert Fraction(4) <= able.exact < 8
     with pytest.raises(InsufficientBudgetError):
         second_day.release("8")
     release = second_day.release("8", within_budget=True, force=True)

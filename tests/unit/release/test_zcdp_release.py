@@ -16,9 +16,8 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedE
 from trafficdp.export.files.manifest import manifest_schema, validate_manifest
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.loss import ZCDP, PureDP, decimal_text
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.release import curator
 
 PICO = 10**12
@@ -44,7 +43,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
 def fill(city, released):
     configure(city).ingest([city.days[1]])
     if released:
-        workspace.open_workspace(city.config).zcdp.release()
+        workspace.open_workspace(city.config).release()
 
 
 @pytest.fixture
@@ -74,8 +73,8 @@ def read(path):
 
 def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, small_city):
     here = workspace.open_workspace(concentrated.config)
-    planned = here.zcdp.plan()
-    done = here.zcdp.release()
+    planned = here.plan()
+    done = here.release()
     assert failed(concentrated) == {}
     charges = small_city.charges_by_plate_order(concentrated)
     largest = max(each[1] for each in charges.values())
@@ -113,8 +112,8 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
 
 def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
     here = workspace.open_workspace(concentrated.config)
-    here.zcdp.release("1")
-    here.zcdp.release("2")
+    here.release("1")
+    here.release("2")
     first, second = (read(manifest_of(concentrated, name))["guarantee"] for name in ("r0001", "r0002"))
     total = Fraction(first["rho"]) + Fraction(second["rho"])
     assert Fraction(second["sum_of_maxima"]) == total
@@ -139,7 +138,7 @@ def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
 @pytest.mark.parametrize("name", PLANS)
 def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrated, name):
     here = configure(concentrated, name)
-    done = here.zcdp.release(force=True)
+    done = here.release(force=True)
     assert failed(concentrated) == {}
     assert [each.value for each in done.release.estimates] == ["mean", "variance"]
     for statistic, estimate in done.release.estimates.items():
@@ -155,12 +154,12 @@ def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrat
 
 def test_the_budget_is_enforced_in_rho_before_anything_is_written(concentrated):
     here = workspace.open_workspace(concentrated.config)
-    here.zcdp.release("6")
+    here.release("6")
     before = concentrated.dump()
     with pytest.raises(InsufficientBudgetError, match="rho"):
-        here.zcdp.release("3")
+        here.release("3")
     assert concentrated.dump() == before
-    here.zcdp.release("2")
+    here.release("2")
 
 
 @pytest.mark.parametrize(
@@ -207,13 +206,13 @@ def test_a_store_keeps_its_kind(concentrated, filled):
     with pytest.raises(UsageError, match="another kind of loss"):
         workspace.open_workspace(concentrated.config).status()
     pure = configure(filled)
-    for call in (pure.status, pure.zcdp.plan, pure.zcdp.release, pure.ledger):
+    for call in (pure.status, pure.plan, pure.release, pure.ledger):
         with pytest.raises(UsageError, match="another kind of loss"):
             call()
 
 
 def test_a_store_whose_kind_was_taken_away_does_not_become_pure(concentrated):
-    workspace.open_workspace(concentrated.config).zcdp.release("1")
+    workspace.open_workspace(concentrated.config).release("1")
     concentrated.sql("DELETE FROM meta WHERE key = 'loss_kind'")
     with pytest.raises(StoreDamagedError, match="different kinds"):
         concentrated.open(statistics='"mean"').status()
@@ -221,17 +220,20 @@ def test_a_store_whose_kind_was_taken_away_does_not_become_pure(concentrated):
 
 def test_what_only_pure_epsilon_can_do_is_refused_in_a_store_of_rho(concentrated):
     here = workspace.open_workspace(concentrated.config)
-    for call in (here.plan, here.release, lambda: here.plan(4), lambda: here.release("1", force=True)):
+    for call in (here.plan, here.release):
         with pytest.raises(UsageError, match="in rho"):
-            call()
+            call(PureDP.of(1))
+    for mechanism in ("huber", "baseline"):
+        with pytest.raises(UsageError, match="unknown zCDP mechanism"):
+            here.with_map(mechanism=mechanism)
     with pytest.raises(UsageError, match="unknown zCDP mechanism"):
-        here.with_map(mechanism="huber")
+        here.release(allow_idealised_noise="huber")
 
 
 def test_a_pure_store_has_no_rho(filled):
     here = workspace.open_workspace(filled.config)
     with pytest.raises(UsageError, match="in epsilon"):
-        here.zcdp.plan("1")
+        here.plan(ZCDP.of(1))
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,8 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
     with monkeypatch.context() as patched:
         patched.setattr(curator, "reached", die)
         with pytest.raises(KeyboardInterrupt):
-            here.zcdp.release()
-    again = here.zcdp.release() if boundary != "published" else here.map("r0001")
+            here.release()
+    again = here.release() if boundary != "published" else here.map("r0001")
     assert again.id == "r0001"
     assert [row.facts["kind"] for row in here.ledger()] == ["charge", "publication"]
     assert failed(concentrated) == {}
@@ -276,7 +278,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
 @pytest.mark.parametrize("format", ["geojson", "csv", "geoparquet", "gpkg", "html", "registry"])
 def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.zcdp.release()
+    here.release()
     path = here.export("r0001", format, tmp_path / f"map.{format}")
     assert path.stat().st_size > 0
     if format == "geojson":
@@ -287,7 +289,7 @@ def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
 
 def test_the_page_for_the_city_says_rho_and_never_adds_epsilons(concentrated, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.zcdp.release()
+    here.release()
     page = here.city_report("r0001", tmp_path / "page.html").read_text(encoding="utf-8")
     assert "add up to rho" in page
     assert "add up to epsilon" not in page
@@ -316,7 +318,7 @@ def test_the_commands_speak_of_rho(concentrated, run):
     assert "costs a vehicle at most rho" in out
     assert "at delta 0.000001" in out
     exact = json.loads(run(concentrated, "--json", "plan", "--rho", "2")[1])
-    jsonschema.validate(exact, schema("plan_zcdp"))
+    jsonschema.validate(exact, schema("plan"))
     code, out, err = run(concentrated, "release", "--rho", "2")
     assert code == 0, err
     assert "for rho" in out
@@ -338,18 +340,19 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     code, out, err = run(concentrated, "--json", "compare", "--rho", "2")
     assert code == 0, err
     found = json.loads(out)
-    jsonschema.validate(found, schema("compare_zcdp"))
-    assert found["rho"] == "2"
+    jsonschema.validate(found, schema("compare"))
+    assert (found["epsilon"], found["rho"]) == (None, "2")
     for each in found["statistics"]:
         offers = {offer["mechanism"]: offer for offer in each["mechanisms"]}
         assert list(offers) == [
             m.name for m in mechanisms_of(LossKind.ZCDP) if each["statistic"] in m.statistics
         ]
         for offer in offers.values():
-            assert 0 < float(offer["loss_rho"]) <= 2
+            assert 0 < float(offer["loss"]) <= 2
             assert 0 < offer["simulated_error"] <= offer["worst_error"]
+        # of PLAN counts prove nothing
         if each["statistic"] == "mean":
-            # of PLAN counts prove nothing
+            assert each["auto"] == "gaussian_twin"
             assert offers["gaussian_twin"]["worst_error"] < offers["plan"]["worst_error"]
     code, _, err = run(concentrated, "compare", "--epsilon", "2")
     assert code == 2
@@ -359,6 +362,36 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     assert "at rho 3" in out
     assert "such cities" in out
     assert concentrated.dump() == before
+
+
+def test_a_half_width_and_what_all_can_pay_are_found_in_rho_and_a_plan_is_kept(concentrated):
+    here = workspace.open_workspace(concentrated.config)
+    wide = here.plan("1").precision.median
+    found = here.plan(max_half_width=wide / 2)
+    # noise falls by the root of rho
+    assert isinstance(found.answer.median_loss, ZCDP)
+    assert float(found.loss.rho) == pytest.approx(4, rel=0.1)
+    assert found.precision.median <= wide / 2
+    here.release("6")
+    rest = here.plan("3", within_budget=True, save="rest")
+    assert (rest.asked, rest.affordable.short) == (ZCDP.of(3), 0)
+    assert 0 < rest.loss.rho <= 2 + Fraction(1, 10**6)
+    done = here.release(plan="rest")
+    assert done.release.disclosure.guarantee.rho == str(rest.loss)
+    assert failed(concentrated, "r0002") == {}
+
+
+def test_auto_takes_a_mechanism_of_rho(concentrated):
+    found = configure(concentrated, "auto").plan()
+    assert found.allocation.event.mechanism == "gaussian_twin"
+    assert "simulated cities" in found.allocation.reason
+
+
+def test_what_is_about_accountings_is_refused_in_rho(concentrated, run, tmp_path):
+    for option in (("--chart", str(tmp_path / "chart.svg")), ("--every-accounting", "1")):
+        code, _, err = run(concentrated, "plan", *option)
+        assert code == 2
+        assert "rho" in err
 
 
 def test_a_pure_store_states_no_kind(released):

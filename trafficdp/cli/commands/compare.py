@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.compare_zcdp import show_zcdp_comparison, zcdp_comparison, zcdp_comparison_facts
-from trafficdp.cli.words.options import EpsilonOption, RhoOption
+from trafficdp.cli.words.options import EpsilonOption, RhoOption, loss_asked
 from trafficdp.cli.words.output import Output
-from trafficdp.cli.words.plan_zcdp import require_rho_only
+from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.cli.words.settings import Settings
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
@@ -19,18 +18,17 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss
 from trafficdp.release.outcomes import Plan
 
-SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise"}
+SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", None: "none"}
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The choices of a map's statistics; ``seed`` is that of the simulated cities."""
 
-    epsilon: PureDP
+    loss: Loss
     bound: ContributionBound
     counts: Counts
     withheld: int
@@ -49,16 +47,8 @@ def compare(
     """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
     settings: Settings = context.obj
     workspace = settings.workspace()
-    if rho is not None or workspace.config.policy.kind is LossKind.ZCDP:
-        require_rho_only(epsilon=epsilon)
-        with settings.output.spinner("comparing from public counts"):
-            planned = workspace.zcdp.plan(rho)
-            offers = zcdp_comparison(planned, seed)
-        settings.output.result(zcdp_comparison_facts(planned, offers, seed))
-        show_zcdp_comparison(settings.output, planned, offers, seed)
-        return
     with settings.output.spinner("comparing from public counts"):
-        plan = workspace.plan(epsilon, suggestions=False)
+        plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         found = comparison(plan, seed)
     settings.output.result(comparison_facts(found))
     show(settings.output, found)
@@ -74,20 +64,20 @@ def comparison(plan: Plan, seed: int) -> Comparison:
             counts,
             request.bound,
             statistic,
-            request.epsilon,
+            request.loss,
             tries=tries,
             refuse_above=request.refuse_above,
         )
         for statistic in request.tolerance
     )
     withheld = int((~allocation.keep).sum())
-    return Comparison(request.epsilon, request.bound, counts, withheld, choices, seed)
+    return Comparison(request.loss, request.bound, counts, withheld, choices, seed)
 
 
 def comparison_facts(found: Comparison) -> dict[str, object]:
     """Return the comparison as plain JSON values: compare.schema.json."""
     return {
-        "epsilon": str(found.epsilon),
+        **loss_facts(found.loss),
         "unit": found.bound.unit.value,
         "bins": found.counts.bins,
         "bins_withheld": found.withheld,
@@ -110,7 +100,7 @@ def _offer_facts(offer: Offer) -> dict[str, object]:
     return {
         "mechanism": offer.mechanism,
         "idealised": offer.idealised,
-        "split": None if fit is None else fit.split.value,
+        "split": None if fit is None or fit.split is None else fit.split.value,
         "loss": None if fit is None else str(fit.event.loss),
         "median_error": None if fit is None else offer.median_error,
         "worst_error": None if fit is None else offer.worst_error,
@@ -121,13 +111,14 @@ def _offer_facts(offer: Offer) -> dict[str, object]:
 
 def show(output: Output, found: Comparison) -> None:
     """Print the comparison for people."""
+    quantity = found.loss.kind.quantity
     for choice in found.choices:
         label = found.bound.unit.label
         unit = f"({label})^2" if choice.statistic is Statistic.VARIANCE else label
-        columns = ["mechanism", "median", "worst", "simulated", "noise", "epsilon split", "auto"]
+        columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "auto"]
         output.table(
             f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "
-            f"at epsilon {found.epsilon}",
+            f"at {quantity} {found.loss}",
             columns,
             [_row(choice, offer) for offer in choice.offers],
         )
@@ -137,7 +128,7 @@ def show(output: Output, found: Comparison) -> None:
         output.say(f"auto: {choice.reason}.")
         output.say("")
     output.say(
-        f"Each spends the whole epsilon on one statistic over {found.counts.bins} bins "
+        f"Each spends the whole {quantity} on one statistic over {found.counts.bins} bins "
         f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
         "expected error at the worst speeds there could be, from public counts."
     )

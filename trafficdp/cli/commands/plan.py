@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption
+from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption, loss_asked
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show, unit_in_words
-from trafficdp.cli.words.plan_zcdp import require_rho_only, show_zcdp, zcdp_facts
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
@@ -24,8 +22,7 @@ from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
 from trafficdp.planner.precision import Reach
-from trafficdp.planner.refusal import judged_statistic, largest_passing_scale
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.planner.refusal import largest_passing_scale
 from trafficdp.release.outcomes import Plan
 
 __all__ = ["plan", "plan_facts", "show"]
@@ -45,14 +42,7 @@ NAMES = {
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",
 }
-_HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(\D.*?)?\s*")
-
-
-class Accountings(StrEnum):
-    """Which accountings are compared."""
-
-    QUICK = "quick"
-    ALL = "all"
+_HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")
 
 
 def plan(
@@ -63,27 +53,20 @@ def plan(
         str | None,
         typer.Option(
             metavar="<speed>",
-            help='Which epsilon makes intervals so narrow, such as "5 km/h"? (A bare number: in speed_unit.)',
+            help='What makes intervals so narrow, in the median bin ("5 km/h") or "5 km/h in every bin"? '
+            "Alone: which loss; with --epsilon or --rho: which is the finest map that keeps to both? "
+            "(A bare number: in speed_unit.)",
         ),
     ] = None,
-    max_epsilon: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<number>", help="With --max-half-width: which is the finest map that keeps to both?"
-        ),
-    ] = None,
-    every_bin: Annotated[
-        bool,
-        typer.Option("--every-bin", help="The half width must hold in every bin, not in the median."),
-    ] = False,
     within_budget: WithinBudgetOption = False,
-    accountings: Annotated[
-        Accountings,
-        typer.Option(help="all: compare every accounting for the means, solvers included."),
-    ] = Accountings.QUICK,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, help="About how long --accountings all may take.")
-    ] = 60.0,
+    every_accounting: Annotated[
+        float | None,
+        typer.Option(
+            metavar="<seconds>",
+            min=1.0,
+            help="Compare every accounting for the means, solvers included, in about so many seconds.",
+        ),
+    ] = None,
     save: Annotated[
         str | None,
         typer.Option(metavar="<name>", help="Keep the plan for `release --plan <name>`."),
@@ -95,35 +78,13 @@ def plan(
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
-    if max_half_width is not None and epsilon is not None:
-        raise UsageError(
-            "--epsilon and --max-half-width ask two questions",
-            todo="give --max-half-width alone (which epsilon?) or with --max-epsilon (which map?)",
-        )
-    if max_half_width is None and (max_epsilon is not None or every_bin):
-        raise UsageError(
-            "--max-epsilon and --every-bin belong to --max-half-width",
-            todo='add --max-half-width "5 km/h", or ask with --epsilon',
-        )
     workspace = settings.workspace()
     config = workspace.config
-    if rho is not None or config.policy.kind is LossKind.ZCDP:
-        require_rho_only(
-            epsilon=epsilon,
-            max_half_width=max_half_width,
-            max_epsilon=max_epsilon,
-            every_bin=every_bin,
-            within_budget=within_budget,
-            accountings=accountings is Accountings.ALL,
-            save=save,
-            chart=chart,
-        )
-        found = workspace.zcdp.plan(rho)
-        output.result(zcdp_facts(found))
-        show_zcdp(output, found)
-        return
-    width = (
-        None if max_half_width is None else _half_width(max_half_width, config.bound, config.map.statistics)
+    loss = loss_asked(epsilon, rho)
+    width, reach = (
+        (None, Reach.MEDIAN)
+        if max_half_width is None
+        else _half_width(max_half_width, config.bound, config.map.statistics)
     )
     with output.steps("planning from public counts") as step:
 
@@ -131,18 +92,20 @@ def plan(
             step(f"looking at resolution {grid.resolution}, slot {grid.slot_kind.value}", 0, None)
 
         result = workspace.plan(
-            epsilon if max_epsilon is None else max_epsilon,
+            loss,
             max_half_width=width,
-            reach=Reach.EVERY if every_bin else Reach.MEDIAN,
-            search_maps=looked_at if max_epsilon is not None else False,
+            reach=reach,
+            search_maps=looked_at if width is not None and loss is not None else False,
             within_budget=within_budget,
             save=save,
         )
         full = None
-        if accountings is Accountings.ALL:
+        if every_accounting is not None:
             step("computing every accounting", 0, None)
             full = full_curves(
-                result.allocation, seconds, lambda done, of: step("computing every accounting", done, of)
+                result.allocation,
+                every_accounting,
+                lambda done, of: step("computing every accounting", done, of),
             )
     if chart is not None:
         drawn = loss_chart(_chart(result, full, config.city.name))
@@ -155,32 +118,36 @@ def plan(
         output.say(f"Saved as {save}: `trafficdp release --plan {save}` draws this very noise.")
 
 
-def _half_width(text: str, bound: ContributionBound, statistics: tuple[Statistic, ...]) -> float:
-    """Return what was asked in the unit of the speed bound; raise UsageError when it is no speed."""
-    expected = 'a number above 0, alone or with a unit, such as "5 km/h"'
+def _half_width(
+    text: str, bound: ContributionBound, statistics: tuple[Statistic, ...]
+) -> tuple[float, Reach]:
+    """Return what was asked in the unit of the speed bound, and where; raise UsageError for no speed."""
+    expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
     found = _HALF_WIDTH.fullmatch(text)
     if found is None or not (number := Fraction(found[1])):
         raise UsageError("--max-half-width is not a speed", got=f"{text:.40}", expected=expected)
+    reach = Reach.MEDIAN if found[3] is None else Reach.EVERY
     if found[2] is None:
-        return float(number)
+        return float(number), reach
     if statistics == (Statistic.VARIANCE,):
         raise UsageError(
             "a half width of a variance has no unit of speed",
             got=f"{text:.40}",
             expected=f"a bare number, in ({bound.unit.label})^2",
         )
-    return float(number * parse_speed_unit(found[2], where="--max-half-width").factor_to(bound.unit))
+    unit = parse_speed_unit(found[2], where="--max-half-width")
+    return float(number * unit.factor_to(bound.unit)), reach
 
 
 def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     """What is drawn: the accountings of the release or, once computed, every accounting of the means."""
     allocation = result.allocation
     request = allocation.request
-    statistic = Statistic.MEAN if full is not None else judged_statistic(request)
+    statistic = Statistic.MEAN if full is not None else request.judged
     curves = accounting_curves(allocation) if full is None else full.curves
     if not curves:
         raise UsageError("there is nothing to draw", got="a map that needs no noise")
-    epsilon = float(request.epsilon.epsilon)
+    epsilon = float(request.loss.exact)
     noise = float(allocation.chosen.scales(epsilon)[statistic].max())
     released = ", ".join(each.value for each in request.tolerance)
     what = released if full is None else f"every accounting for means alone; planned: {released}"
@@ -195,6 +162,6 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
             for curve in curves
         ),
         planned=(noise, epsilon),
-        left=float(result.budget_left.epsilon),
+        left=float(result.budget_left.exact),
         limit=largest_passing_scale(request),
     )

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption
+from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption, loss_asked
 from trafficdp.cli.words.output import shorten
-from trafficdp.cli.words.plan_zcdp import require_rho_only
 from trafficdp.cli.words.settings import Settings
-from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
 
 
@@ -37,22 +35,13 @@ def release(
     settings: Settings = context.obj
     workspace = settings.workspace()
     with settings.output.spinner("releasing"):
-        if rho is not None or workspace.config.policy.kind is LossKind.ZCDP:
-            require_rho_only(
-                epsilon=epsilon,
-                within_budget=within_budget,
-                plan=plan,
-                allow_idealised_noise=allow_idealised_noise,
-            )
-            done = workspace.zcdp.release(rho, force=force)
-        else:
-            done = workspace.release(
-                epsilon,
-                force=force,
-                within_budget=within_budget,
-                plan=plan,
-                allow_idealised_noise=allow_idealised_noise,
-            )
+        done = workspace.release(
+            loss_asked(epsilon, rho),
+            force=force,
+            within_budget=within_budget,
+            plan=plan,
+            allow_idealised_noise=allow_idealised_noise,
+        )
     guarantee = done.release.disclosure.guarantee
     files = sorted(path.name for path in done.folder.iterdir())
     published = done.release

@@ -6,18 +6,17 @@ import typer
 
 from trafficdp.cli.words.output import minute, shorten
 from trafficdp.cli.words.settings import Settings
-from trafficdp.privacy.zcdp import ZCDP
 
 
 def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
     settings: Settings = context.obj
-    found = settings.workspace().releases()
-    quantity = "rho" if any(isinstance(each.epsilon, ZCDP) for each in found) else "epsilon"
+    workspace = settings.workspace()
+    found, quantity = workspace.releases(), workspace.config.kind.quantity
     settings.output.table(
         "Releases",
         ["release", "status", quantity, "charged (UTC)"],
-        [[each.id, each.status, str(each.epsilon), minute(each.created_at)] for each in found],
+        [[each.id, each.status, str(each.loss), minute(each.created_at)] for each in found],
     )
     published = [each.folder for each in found if each.status == "published"]
     if published:
@@ -28,7 +27,7 @@ def releases(context: typer.Context) -> None:
                 {
                     "release": each.id,
                     "status": each.status,
-                    quantity: str(each.epsilon),
+                    quantity: str(each.loss),
                     "ledger_sequence": each.sequence,
                     "created_at": each.created_at,
                     "folder": str(each.folder),

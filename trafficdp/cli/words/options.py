@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from trafficdp.errors import UsageError
+from trafficdp.privacy.loss import ZCDP, Loss, PureDP
+
 EpsilonOption = Annotated[
     str | None, typer.Option(metavar="<number>", help="Total epsilon instead of the configured one.")
 ]
@@ -16,6 +19,15 @@ RhoOption = Annotated[
     ),
 ]
 WithinBudgetOption = Annotated[
-    bool, typer.Option("--within-budget", help="Take the largest epsilon that all vehicles can pay.")
+    bool, typer.Option("--within-budget", help="Take the largest epsilon or rho that all vehicles can pay.")
 ]
 ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release, such as r0001.")]
+
+
+def loss_asked(epsilon: str | None, rho: str | None) -> Loss | None:
+    """Return what --epsilon or --rho asks for, None for neither; raise UsageError for both."""
+    if epsilon is not None and rho is not None:
+        raise UsageError("--epsilon and --rho are two kinds of loss", todo="give that of the store")
+    if rho is not None:
+        return ZCDP.of(rho)
+    return None if epsilon is None else PureDP.of(epsilon)

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.cli.words.plan_numbers import number_facts
 from trafficdp.mechanisms.laplace.accountings import Accounting
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.map_search import MapOption
-from trafficdp.planner.refusal import judged_statistic
-from trafficdp.privacy.loss import PureDP
-from trafficdp.release.outcomes import Answer, Plan
+from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 
 
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
     """Return the plan as plain JSON values; ``full`` is every accounting, where it was computed."""
     allocation = result.allocation
     request = allocation.request
-    statistic = judged_statistic(request)
-    epsilon = float(request.epsilon.epsilon)
-    scale = allocation.chosen.worst_relative_scale(epsilon, request.tolerance)
-    noise = float(allocation.chosen.scales(epsilon)[statistic].max())
+    statistic, best = request.judged, allocation.best
+    epsilon, noise, accountings = float(request.loss.exact), None, []
+    if best is not None:
+        scale = best.worst_relative_scale(epsilon, request.tolerance)
+        noise = float(best.scales(epsilon)[statistic].max())
+        accountings = [
+            _accounting_facts(each, result, statistic, scale, noise) for each in allocation.accountings
+        ]
     return {
-        "epsilon": str(request.epsilon),
+        **loss_facts(request.loss),
         "loss": str(allocation.loss),
-        "chosen": allocation.chosen.name,
+        "in_epsilon": _in_epsilon_facts(result.in_epsilon),
+        "chosen": best and best.name,
         "reason": allocation.reason,
         "statistic": statistic.value,
         "unit": request.bound.unit.value,
@@ -36,9 +40,18 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "slot": result.grid.slot_kind.value,
             "min_vehicles": request.min_vehicles,
         },
-        **number_facts(result),
+        "bins": allocation.counts.bins,
+        "bins_withheld": int((~allocation.keep).sum()),
+        "interval": {
+            "level": request.interval_level,
+            "median_half_width": result.precision.median,
+            "worst_half_width": result.precision.worst,
+        },
+        "refused": result.verdict.refused,
+        "median_error": result.verdict.median_error,
+        "refuse_above": result.verdict.threshold,
         "at_worst_error": noise,
-        "floor": allocation.floor,
+        "floor": None if best is None else allocation.floor,
         "suggestions": None
         if result.suggestions is None
         else {
@@ -52,25 +65,33 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "vehicles_charged": result.affordable.paying,
             "vehicles_short": result.affordable.short,
             "vehicles_with_nothing_left": result.affordable.empty,
-            "epsilon": _text(result.affordable.epsilon),
+            "loss": _text(result.affordable.loss),
             "bins_without_those": result.affordable.bins_without_empty,
         },
         "growth": _growth_facts(result.growth),
         "answer": _answer_facts(result.answer),
         "adaptive": _adaptive_facts(result.adaptive),
-        "accountings": [
-            _accounting_facts(accounting, result, statistic, scale, noise)
-            for accounting in allocation.accountings
-        ],
+        "accountings": accountings,
         "full_comparison": _full_facts(full),
     }
+
+
+def loss_facts(loss: Loss) -> dict[str, str | None]:
+    """Return ``loss`` under the name of its kind, and null under that of the other."""
+    return {kind.quantity: str(loss) if loss.kind is kind else None for kind in LossKind}
+
+
+def _in_epsilon_facts(found: InEpsilon | None) -> dict[str, str] | None:
+    if found is None:
+        return None
+    return {"epsilon": str(found.epsilon), "delta": found.delta, "epsilon_of_sum": str(found.of_sum)}
 
 
 def _accounting_facts(
     accounting: Accounting, result: Plan, statistic: Statistic, scale: float, noise: float
 ) -> dict[str, object]:
     request = result.allocation.request
-    errors = accounting.errors(float(request.epsilon.epsilon), request.bound)
+    errors = accounting.errors(float(request.loss.exact), request.bound)
     return {
         "accounting": accounting.name,
         "epsilon": accounting.epsilon_at(scale, request.tolerance),
@@ -88,12 +109,12 @@ def _growth_facts(found: Growth | None) -> dict[str, object] | None:
     if found is None:
         return None
     return {
-        "epsilon_needed": str(found.needed),
-        "epsilon_there_is": str(found.allowed),
+        "loss_needed": str(found.needed),
+        "loss_there_is": str(found.allowed),
         "times_as_many_vehicles": found.vehicles,
         "days_there_are": found.days_there,
         "days_measured": found.half_days,
-        "epsilon_needed_then": _text(found.half_needed),
+        "loss_needed_then": _text(found.half_needed),
         "days_needed": found.days,
     }
 
@@ -124,8 +145,8 @@ def _answer_facts(answer: Answer | None) -> dict[str, object] | None:
     return {
         "max_half_width": answer.half_width,
         "in_bins": answer.reach.value,
-        "epsilon_for_the_median_bin": _text(answer.median_epsilon),
-        "epsilon_for_every_bin": _text(answer.every_epsilon),
+        "loss_for_the_median_bin": _text(answer.median_loss),
+        "loss_for_every_bin": _text(answer.every_loss),
         "maps": [_option_facts(option, option is answer.chosen) for option in answer.options],
         "growth_of_the_configured_map": _growth_facts(answer.growth_of_configured),
     }
@@ -140,7 +161,7 @@ def _option_facts(option: MapOption, chosen: bool) -> dict[str, object]:
         "share_of_records": option.records,
         "half_width": option.half_width,
         "fits": option.fits,
-        "epsilon_needed": _text(option.epsilon),
+        "loss_needed": _text(option.loss),
         "chosen": chosen,
     }
 
@@ -173,5 +194,5 @@ def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
     }
 
 
-def _text(epsilon: PureDP | None) -> str | None:
-    return None if epsilon is None else str(epsilon)
+def _text(loss: Loss | None) -> str | None:
+    return None if loss is None else str(loss)

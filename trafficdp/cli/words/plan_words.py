@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.laplace import baseline
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.precision import Reach
-from trafficdp.planner.refusal import judged_statistic
+from trafficdp.planner.request import BASELINE
 from trafficdp.release.outcomes import Answer, Plan
 
 MEANING = {
@@ -34,7 +33,8 @@ def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurve
     """Print the plan for people."""
     if result.answer is not None:
         _show_answer(output, result, result.answer)
-    _show_accountings(output, result, facts)
+    if result.allocation.accountings:
+        _show_accountings(output, result, facts)
     if full is not None:
         _show_full(output, result, full)
     _show_adaptive(output, result)
@@ -48,21 +48,21 @@ def unit_in_words(result: Plan) -> str:
     """Return the unit of the judged statistic as people write it."""
     request = result.allocation.request
     label = request.bound.unit.label
-    return f"({label})^2" if judged_statistic(request) is Statistic.VARIANCE else label
+    return f"({label})^2" if request.judged is Statistic.VARIANCE else label
 
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
-    unit = unit_in_words(result)
+    unit, quantity = unit_in_words(result), _quantity(result)
     which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
     asked = f"{answer.half_width:.4g} {unit}"
     if answer.chosen is None:
-        every = "no epsilon" if answer.every_epsilon is None else f"epsilon {answer.every_epsilon}"
-        median = "no epsilon" if answer.median_epsilon is None else f"epsilon {answer.median_epsilon}"
+        every = f"no {quantity}" if answer.every_loss is None else f"{quantity} {answer.every_loss}"
+        median = f"no {quantity}" if answer.median_loss is None else f"{quantity} {answer.median_loss}"
         output.say(f"A half width of {asked} takes {median} for the median bin, {every} for every bin.")
         output.say(f"Planned here: {which}.")
     else:
         output.table(
-            f"Maps at epsilon {result.allocation.request.epsilon}, half width asked: {asked} in {which}",
+            f"Maps at {quantity} {result.allocation.request.loss}, half width asked: {asked} in {which}",
             ["resolution", "slot", "vehicles", "bins", "records", "half width", "fits", "would take"],
             [
                 [
@@ -73,7 +73,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
                     f"{option.records:.0%}",
                     f"{option.half_width:.3g}",
                     "chosen" if option is answer.chosen else "yes" if option.fits else "no",
-                    "" if option.epsilon is None else f"epsilon {option.epsilon}",
+                    "" if option.loss is None else f"{quantity} {option.loss}",
                 ]
                 for option in answer.options
             ],
@@ -86,7 +86,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
             "the records.) Write it into [map] to release it."
         )
         if answer.growth_of_configured is not None:
-            _show_growth(output, "The configured map", answer.growth_of_configured)
+            _show_growth(output, "The configured map", answer.growth_of_configured, quantity)
     output.say("")
 
 
@@ -110,7 +110,7 @@ def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) ->
         prose=("charges",),
     )
     output.say("epsilon: what each would have to spend for the noise of the best")
-    output.say(f"errors: what each would reach with epsilon {request.epsilon}; worst and mean over the bins")
+    output.say(f"errors: what each would reach with epsilon {request.loss}; worst and mean over the bins")
     output.say("")
 
 
@@ -141,9 +141,7 @@ def _show_adaptive(output: Output, result: Plan) -> None:
 def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
     """The full comparison at the planned noise (or what is nearest to it)."""
     noise = float(
-        result.allocation.chosen.scales(float(result.allocation.request.epsilon.epsilon))[
-            Statistic.MEAN
-        ].max()
+        result.allocation.chosen.scales(float(result.allocation.request.loss.exact))[Statistic.MEAN].max()
     )
     at = min(full.comparisons, key=lambda each: abs(each.error - noise))
     rows = [
@@ -166,14 +164,14 @@ def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
     )
     output.say(f"{proof}; no blocks need less than epsilon {at.blocks_bound:.4g}.")
     if not full.complete:
-        output.say("The time was up before all points of the curves were computed: see --seconds.")
+        output.say("The time was up before all points of the curves were computed: give more seconds.")
     output.say("")
 
 
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
     request = allocation.request
-    statistic, unit, name = judged_statistic(request), unit_in_words(result), _name(result)
+    statistic, unit, name = request.judged, unit_in_words(result), _name(result)
     errors = allocation.errors()[statistic]
     worst, typical = f"{errors.max():.3g}", f"{errors.mean():.3g}"
     output.say(
@@ -192,7 +190,9 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
     )
-    if allocation.calibrated.kind == calibrated.KIND:
+    if not allocation.accountings:
+        output.say(f"Released by {allocation.event.mechanism}.")
+    elif allocation.calibrated.kind == calibrated.KIND:
         output.say(f"Released by {allocation.event.mechanism}, not by an accounting of the table.")
     else:
         output.say(
@@ -203,16 +203,22 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         if isinstance(allocation.chosen, ConsistentAccounting):
             words = allocation.chosen.in_words()
             output.say(f"{words[0].upper()}{words[1:]}.")
-    if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
+    if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
 
 
 def _show_price(output: Output, result: Plan) -> None:
     loss, left, able = result.allocation.loss, result.budget_left, result.affordable
+    quantity = _quantity(result)
     output.say(
-        f"The release costs a vehicle at most epsilon {loss}; every vehicle on this map has at least "
+        f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
         f"{left} left."
     )
+    if result.in_epsilon is not None:
+        output.say(
+            f"That is epsilon {result.in_epsilon.epsilon} at delta {result.in_epsilon.delta}, and with all "
+            f"releases before it epsilon {result.in_epsilon.of_sum}."
+        )
     if result.asked is not None:
         output.say(f"It is planned for that, the most that all can pay, not for {result.asked} as asked.")
     if able.short:
@@ -220,9 +226,9 @@ def _show_price(output: Output, result: Plan) -> None:
             f"{able.short} of the {able.paying} vehicles it charges have less left than it would cost "
             "them: `trafficdp release` is refused, with exit code 3."
         )
-        if able.epsilon is not None:
+        if able.loss is not None:
             output.say(
-                f"Each paying its own loss, all of them can pay for epsilon {able.epsilon} "
+                f"Each paying its own loss, all of them can pay for {quantity} {able.loss} "
                 "(--within-budget plans and releases that)."
             )
         else:
@@ -250,15 +256,15 @@ def _show_verdict(output: Output, result: Plan) -> None:
         words = result.suggestions.in_words()
         output.say(f"{words[0].upper()}{words[1:]}.")
         needed = result.suggestions.epsilon
-        if needed is not None and needed > float(left.epsilon):
+        if needed is not None and needed > float(left.exact):
             output.say(f"(Epsilon {needed:.3g} is more than the {left} that every vehicle has left.)")
     if result.growth is not None:
-        _show_growth(output, "This map", result.growth)
+        _show_growth(output, "This map", result.growth, _quantity(result))
 
 
-def _show_growth(output: Output, what: str, found: Growth) -> None:
+def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> None:
     output.say(
-        f"{what} needs epsilon {found.needed}, where there is {found.allowed}. It would do with "
+        f"{what} needs {quantity} {found.needed}, where there is {found.allowed}. It would do with "
         f"{found.vehicles:.2g} times as many vehicles, if every one were joined by others that drive like it."
     )
     if found.half_needed is None:
@@ -277,4 +283,8 @@ def _show_growth(output: Output, what: str, found: Growth) -> None:
 
 
 def _name(result: Plan) -> str:
-    return judged_statistic(result.allocation.request).value.replace("_", " ")
+    return result.allocation.request.judged.value.replace("_", " ")
+
+
+def _quantity(result: Plan) -> str:
+    return result.allocation.request.kind.quantity

@@ -52,10 +52,8 @@ from trafficdp.privacy.disclosure import (
     Uncertainty,
     Unit,
 )
-from trafficdp.privacy.loss import PureDP, decimal_text
+from trafficdp.privacy.loss import Loss, decimal_text
 from trafficdp.privacy.release import BinStatus
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
 
 TUNING_DATA = "none: chosen from public counts"
 MOSAIC = (
@@ -76,11 +74,11 @@ class Charge:
 
     relation: NeighbouringRelation
     assumptions: Sequence[Assumption]
-    loss: PureDP | ZCDP
-    sum_before: PureDP | ZCDP
-    budget: PureDP | ZCDP
+    loss: Loss
+    sum_before: Loss
+    budget: Loss
     composition: str
-    policy: BudgetPolicy | ZCDPBudget | None = None
+    policy: BudgetPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -243,9 +241,9 @@ def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
     )
 
 
-def _periodic(policy: BudgetPolicy | ZCDPBudget | None) -> PeriodicBudget | None:
+def _periodic(policy: BudgetPolicy | None) -> PeriodicBudget | None:
     """The calendar's part of the budget, None where it has none."""
-    if not isinstance(policy, BudgetPolicy) or not policy.periodic:
+    if policy is None or not policy.periodic:
         return None
     a_year, a_month = (
         None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)

@@ -10,19 +10,18 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.disclosure import CONCENTRATED, PURE, Guarantee
-from trafficdp.privacy.loss import PICO, PureDP, decimal_text
-from trafficdp.privacy.zcdp import ZCDP
-from trafficdp.privacy.zcdp_budget import ZCDPBudget
+from trafficdp.privacy.loss import ZCDP, Loss, decimal_text
+from trafficdp.privacy.loss_kind import LossKind
 
 CONVERSION = "Canonne, Kamath, Steinke 2020, Proposition 12"
 
 
 def guarantee_group(
     relation: NeighbouringRelation,
-    loss: PureDP | ZCDP,
+    loss: Loss,
     after: int,
-    budget: PureDP | ZCDP,
-    policy: BudgetPolicy | ZCDPBudget | None,
+    budget: Loss,
+    policy: BudgetPolicy | None,
 ) -> Guarantee:
     """Return the group; ``after`` is the sum of all releases' largest losses, this one included (10^-12).
 
@@ -30,25 +29,26 @@ def guarantee_group(
     Raises UsageError for a loss in rho without a budget that names delta.
     """
     sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": decimal_text(budget.pico)}
-    if isinstance(loss, PureDP):
+    if loss.kind is LossKind.PURE:
         return Guarantee(
             definition=PURE,
             epsilon=decimal_text(loss.pico),
             in_words=guarantee_in_words(relation, loss),
             **sums,
         )
-    if not isinstance(policy, ZCDPBudget):
+    epsilon = None if policy is None else policy.epsilon(loss)
+    together = None if policy is None else policy.epsilon(type(loss)(after))
+    if policy is None or policy.delta is None or epsilon is None:
         raise UsageError("a loss in rho needs a budget in rho", todo="set [budget] kind, rho and delta")
-    rho = decimal_text(loss.pico)
-    epsilon, together = (decimal_text(int(policy.epsilon(each) * PICO)) for each in (loss, ZCDP(after)))
+    rho = str(loss)
     return Guarantee(
         definition=CONCENTRATED,
         rho=rho,
-        epsilon=epsilon,
+        epsilon=str(epsilon),
         delta=policy.delta,
         conversion=CONVERSION,
-        epsilon_of_sum=together,
-        in_words=zcdp_in_words(relation, rho, epsilon, policy.delta),
+        epsilon_of_sum=str(together),
+        in_words=zcdp_in_words(relation, rho, str(epsilon), policy.delta),
         **sums,
     )
 

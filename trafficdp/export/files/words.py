@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.privacy.loss import PureDP, decimal_text
+from trafficdp.privacy.loss import Loss, decimal_text
 
 _VALUES = NeighbouringRelation.REPLACE_USER_VALUES
 _PRESENCE = NeighbouringRelation.ADD_OR_REMOVE_USER
@@ -44,7 +44,7 @@ COUNTS_REVEALED = {
 }
 
 
-def guarantee_in_words(relation: NeighbouringRelation, epsilon: PureDP) -> str:
+def guarantee_in_words(relation: NeighbouringRelation, epsilon: Loss) -> str:
     """Return one sentence on what epsilon means: the largest factor e^epsilon between probabilities."""
     factor = _factor(epsilon.pico / 10**12)
     return (

@@ -45,9 +45,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss import PICO, ZCDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples

@@ -42,7 +42,7 @@ def simulated_samples(
 
 @dataclass(frozen=True)
 class SimulatedCities:
-    """See ``planner.trial.Tries``: depends on ``counts``, ``bound`` and ``seed`` alone."""
+    """What a mechanism is tried in: depends on ``counts``, ``bound`` and ``seed`` alone."""
 
     counts: Counts
     bound: ContributionBound

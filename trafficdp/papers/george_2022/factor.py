@@ -36,8 +36,7 @@ from scipy.linalg import cholesky, solve_triangular
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.loss import round_up
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP, round_up
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

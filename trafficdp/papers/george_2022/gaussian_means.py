@@ -14,7 +14,7 @@ from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.factor import GaussianSums, gaussian_loss, gaussian_sd
 from trafficdp.papers.george_2022.levelled import means_with_noise
 from trafficdp.papers.george_2022.levels import LevelPlan
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

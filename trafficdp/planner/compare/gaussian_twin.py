@@ -14,7 +14,7 @@ import numpy as np
 from trafficdp._validate import positive
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.privacy.conversion import gaussian_to_approx
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 
 
 def gaussian_rho(items: Items, error: float) -> float:

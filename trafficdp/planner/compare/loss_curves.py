@@ -18,7 +18,6 @@ from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
-from trafficdp.planner.refusal import judged_statistic
 
 SPAN = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the planned noise that curves run over."""
@@ -58,7 +57,7 @@ class FullCurves:
 
 def accounting_curves(allocation: Allocation) -> tuple[Curve, ...]:
     """Return a curve for every accounting of ``allocation``; none where nothing needs noise."""
-    statistic = judged_statistic(allocation.request)
+    statistic = allocation.request.judged
     noise = _largest_noise(allocation, statistic)
     if noise <= 0:
         return ()
@@ -79,7 +78,7 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
     """
     positive(seconds=seconds)
     counts, bound = allocation.counts, allocation.request.bound
-    if judged_statistic(allocation.request) is not Statistic.MEAN:
+    if allocation.request.judged is not Statistic.MEAN:
         raise UsageError("the full comparison is about means", todo='add "mean" to [map] statistics')
     noise = _largest_noise(allocation, Statistic.MEAN)
     # what a bin of the paper spends for the planned noise in its worst bin
@@ -105,7 +104,7 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
 
 
 def _largest_noise(allocation: Allocation, statistic: Statistic) -> float:
-    epsilon = float(allocation.request.epsilon.epsilon)
+    epsilon = float(allocation.request.loss.exact)
     return float(allocation.chosen.scales(epsilon)[statistic].max(initial=0.0))
 
 

@@ -37,11 +37,9 @@ def test_the_guide_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, co
     monkeypatch.chdir(austin)
     told = pages.told("which-map")
     answer = command("--json", "plan", "--max-half-width", "10 mph").json["answer"]
-    median, every = answer["epsilon_for_the_median_bin"], answer["epsilon_for_every_bin"]
+    median, every = answer["loss_for_the_median_bin"], answer["loss_for_every_bin"]
     assert f"take epsilon {median} in the median hexagon of resolution 7, and {every} in every one" in told
-    maps = command("--json", "plan", "--max-half-width", "10 mph", "--max-epsilon", "4").json["answer"][
-        "maps"
-    ]
+    maps = command("--json", "plan", "--max-half-width", "10 mph", "--epsilon", "4").json["answer"]["maps"]
     fitting = {each["resolution"]: each for each in maps if each["fits"]}
     for resolution, words in (
         (7, "resolution 7 where at least {min_vehicles} buses drive ({bins} hexagons, {share} %"),
@@ -58,5 +56,5 @@ def test_the_guide_tells_how_much_more_the_refused_map_would_take(austin, comman
     told = pages.told("which-map")
     growth = command("--json", "plan").json["growth"]
     assert f"{growth['times_as_many_vehicles']:.2g} times as many" in told
-    assert f"take epsilon {growth['epsilon_needed_then']}, all four {growth['epsilon_needed']}" in told
+    assert f"take epsilon {growth['loss_needed_then']}, all four {growth['loss_needed']}" in told
     assert f"about {growth['days_needed']} days" in told

@@ -26,21 +26,19 @@ def plan(command):
     return plan
 
 
-@pytest.mark.parametrize("flags", [(), ("--every-bin",)])
-def test_the_epsilon_for_a_half_width_is_the_least_that_gives_it(filled, plan, flags):
-    found = plan("--max-half-width", "2", *flags)
-    needed = {"median": "epsilon_for_the_median_bin", "every": "epsilon_for_every_bin"}
-    kind = "every" if flags else "median"
-    width = "worst_half_width" if flags else "median_half_width"
+@pytest.mark.parametrize("where", ["", " in every bin"])
+def test_the_epsilon_for_a_half_width_is_the_least_that_gives_it(filled, plan, where):
+    found = plan("--max-half-width", f"2{where}")
+    needed = {"median": "loss_for_the_median_bin", "every": "loss_for_every_bin"}
+    kind = "every" if where else "median"
+    width = "worst_half_width" if where else "median_half_width"
     assert found["answer"]["in_bins"] == kind
     assert found["epsilon"] == found["answer"][needed[kind]]
     assert found["interval"][width] <= 2
     # three significant digits: the next smaller number of them does not do
     less = plan("--epsilon", f"{float(found['epsilon']) * 0.99:.6f}")
     assert less["interval"][width] > 2
-    assert float(found["answer"]["epsilon_for_every_bin"]) >= float(
-        found["answer"]["epsilon_for_the_median_bin"]
-    )
+    assert float(found["answer"]["loss_for_every_bin"]) >= float(found["answer"]["loss_for_the_median_bin"])
 
 
 def test_the_half_width_that_is_planned_is_that_of_the_released_intervals(filled, plan, command):
@@ -67,7 +65,7 @@ def test_the_epsilon_for_a_half_width_does_not_depend_on_the_configured_one(fill
 
 
 def test_the_finest_map_keeps_to_both_and_can_be_planned_as_it_is_said(filled, plan):
-    found = plan("--max-half-width", "3", "--max-epsilon", "2")
+    found = plan("--max-half-width", "3", "--epsilon", "2")
     (chosen,) = [each for each in found["answer"]["maps"] if each["chosen"]]
     assert chosen["fits"]
     assert chosen["half_width"] <= 3
@@ -75,7 +73,7 @@ def test_the_finest_map_keeps_to_both_and_can_be_planned_as_it_is_said(filled, p
     assert found["map"] == {key: chosen[key] for key in ("resolution", "slot", "min_vehicles")}
     for each in found["answer"]["maps"]:
         assert each["fits"] == (each["half_width"] <= 3)
-        assert (each["epsilon_needed"] is None) == each["fits"]
+        assert (each["loss_needed"] is None) == each["fits"]
     filled.change("resolution = 6", f"resolution = {chosen['resolution']}")
     filled.change("min_vehicles = 3", f"min_vehicles = {chosen['min_vehicles']}")
     again = plan("--epsilon", "2")
@@ -85,12 +83,12 @@ def test_the_finest_map_keeps_to_both_and_can_be_planned_as_it_is_said(filled, p
 
 def test_a_finer_map_than_the_configured_one_is_found_where_it_fits(filled, plan):
     filled.change("resolution = 6", "resolution = 4")
-    found = plan("--max-half-width", "10", "--max-epsilon", "12")
+    found = plan("--max-half-width", "10", "--epsilon", "12")
     assert found["map"]["resolution"] > 4
 
 
 def test_without_any_map_the_nearest_is_named_with_exit_code_5(filled, refusal):
-    message = refusal(5, "plan", "--max-half-width", "0.05", "--max-epsilon", "0.5")
+    message = refusal(5, "plan", "--max-half-width", "0.05", "--epsilon", "0.5")
     assert "no map is that precise at that epsilon" in message
     for word in ("would take epsilon", "the narrowest is", "times as many vehicles"):
         assert word in message
@@ -104,9 +102,8 @@ def test_a_half_width_below_the_rounding_of_speeds_has_no_epsilon(filled, refusa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--max-half-width", "2", "--epsilon", "4"),
-        ("--max-epsilon", "2"),
-        ("--every-bin",),
+        ("--epsilon", "2", "--rho", "2"),
+        ("--max-half-width", "in every bin"),
         ("--max-half-width", "0"),
         ("--max-half-width", "-1"),
         ("--max-half-width", "fast"),
@@ -128,7 +125,7 @@ def test_vehicles_that_cannot_pay_are_counted_and_the_epsilon_for_all_is_said(re
     found = plan("--epsilon", "11")["affordable"]
     assert 0 < found["vehicles_short"] <= found["vehicles_charged"]
     assert found["vehicles_with_nothing_left"] == 0
-    possible = found["epsilon"]
+    possible = found["loss"]
     assert float(possible) < 11
     refused = command("release", "--epsilon", "11")
     assert refused.code == 3
@@ -147,7 +144,7 @@ def test_within_the_budget_every_vehicle_can_pay(released, plan, command):
 def test_an_exhausted_vehicle_is_said_with_the_bins_it_spares(released, plan, command):
     released.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 6")
     found = plan()["affordable"]
-    assert found["epsilon"] is None
+    assert found["loss"] is None
     assert found["vehicles_with_nothing_left"] > 0
     assert 0 <= found["bins_without_those"] <= 4
     said = command("plan").out
@@ -161,7 +158,7 @@ def test_a_refused_map_says_how_many_more_vehicles_it_would_take(filled, plan, c
     found = plan("--epsilon", "0.5")
     assert found["refused"]
     growth = found["growth"]
-    needed, there_is = float(growth["epsilon_needed"]), float(growth["epsilon_there_is"])
+    needed, there_is = float(growth["loss_needed"]), float(growth["loss_there_is"])
     assert there_is == 0.5
     assert growth["times_as_many_vehicles"] == pytest.approx(needed / there_is)
     assert (growth["days_there_are"], growth["days_measured"]) == (2, 1)
@@ -194,7 +191,7 @@ def test_a_chart_that_cannot_be_written_is_one_line(filled, command):
 
 def test_every_accounting_is_compared_with_its_proofs(filled, plan, command, tmp_path):
     file = tmp_path / "plan.svg"
-    full = plan("--accountings", "all", "--seconds", "20", "--chart", str(file))["full_comparison"]
+    full = plan("--every-accounting", "20", "--chart", str(file))["full_comparison"]
     assert full["complete"]
     curves = {curve["accounting"]: curve["points"] for curve in full["curves"]}
     assert len(curves) == 10
@@ -206,14 +203,14 @@ def test_every_accounting_is_compared_with_its_proofs(filled, plan, command, tmp
     for proof in full["proofs"]:
         assert proof["least_bins"] <= proof["best_bins"] <= proof["clip_user_bins"]
         assert proof["clip_user_bins"] <= proof["bins_of_the_busiest"]
-    said = command("plan", "--accountings", "all").out
+    said = command("plan", "--every-accounting", "60").out
     assert "proved: no suppression" in said
     assert "Clip-User" in "".join(ElementTree.fromstring(file.read_text()).itertext())
 
 
 def test_the_full_comparison_is_about_means(filled, refusal):
     filled.change("min_vehicles = 3", 'min_vehicles = 3\nstatistics = ["variance"]')
-    assert "about means" in refusal(2, "plan", "--accountings", "all")
+    assert "about means" in refusal(2, "plan", "--every-accounting", "60")
 
 
 def test_the_largest_epsilon_can_be_planned(filled, plan):

@@ -19,7 +19,8 @@ from trafficdp.mechanisms.clip_user.estimates import imputed, kept_counts
 from trafficdp.mechanisms.laplace.lattice import Lattice, to_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.request import Request
 from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.values import Values

@@ -23,7 +23,8 @@ from trafficdp.mechanisms.consistent.parent_search import measure_parents
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.allocation import Request, allocate
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.request import Request
 from trafficdp.pricing.check import check_calibrated
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.values import Values

@@ -8,7 +8,7 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.sensitive.samples import Samples
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -5,14 +5,15 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.registry import mechanisms_of, require_releasable
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.zcdp_allocation import ZCDPRequest, allocate_zcdp, require_zcdp
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.request import Request
 from trafficdp.pricing.check import check_calibrated
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 
@@ -140,8 +141,8 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
 ):
     counts, bound = counts_of(table), bound_of(65)
     for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
-        request = ZCDPRequest(
-            rho=ZCDP.of(text),
+        request = Request(
+            loss=ZCDP.of(text),
             bound=bound,
             tolerance={MEAN: 1.0, VARIANCE: 65.0},
             min_vehicles=2,
@@ -149,16 +150,16 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
             interval_level=0.95,
             mechanism={MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
         )
-        found = allocate_zcdp(counts, request)
-        assert found.loss <= request.rho
+        found = allocate(counts, request)
+        assert found.loss <= request.loss
         # up to a part in 10^9, and 10^-12 a bin and statistic
-        assert found.loss.pico >= request.rho.pico * (1 - 1e-9) - 4 * counts.bins
+        assert found.loss.pico >= request.loss.pico * (1 - 1e-9) - 4 * counts.bins
         assert len({float(part.loss) for part in found.calibrated.parts.values()}) == 1
         check_calibrated(found.calibrated, found.counts, bound, found.event.loss_per_user)
 
 
 def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
     for name in OTHERS:
-        require_zcdp(name, VARIANCE)
+        require_releasable(name, VARIANCE, LossKind.ZCDP)
         with pytest.raises(UsageError, match="vehicle mean"):
-            require_zcdp(name, Statistic.VEHICLE_MEAN)
+            require_releasable(name, Statistic.VEHICLE_MEAN, LossKind.ZCDP)

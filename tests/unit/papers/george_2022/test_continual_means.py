@@ -19,7 +19,7 @@ from trafficdp.papers.george_2022.naive import naive_means, naive_scale
 from trafficdp.papers.george_2022.single import single_means, single_scale
 from trafficdp.papers.george_2022.unbounded import RESERVE, endless_shares, unbounded_means
 from trafficdp.papers.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 
 ORDERS = list(ArrivalOrder)

@@ -20,7 +20,7 @@ from trafficdp.papers.george_2022.factor import (
     square_root_factor,
     toeplitz_coefficients,
 )
-from trafficdp.privacy.zcdp import ZCDP
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.stream.tree import Tree
 
 

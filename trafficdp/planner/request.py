@@ -1,0 +1,82 @@
+"""What is asked of the planner, in words and numbers alone: mechanisms and accountings by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss_kind import LossKind
+
+AUTO = "auto"
+"""The word for the mechanism that ``planner.choose`` takes."""
+BASELINE = "baseline"
+"""Laplace or block noise that prices all statistics jointly, by an accounting."""
+DEFAULT_MECHANISM = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
+"""What releases a statistic where nobody names a mechanism."""
+DETAIL = 0.1
+"""What a level of detail is worth by default, as a share of being covered at all."""
+JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
+"""The first of them that is released is the one the refusal looks at."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: a total loss, epsilon or rho, and what shall be released with it.
+
+    ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U. ``mechanism`` names one of the
+    registry a statistic, or "auto"; left out, it is that of DEFAULT_MECHANISM. ``accounting`` names the one
+    that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
+    mechanisms are compared in simulated cities too, else by their worst expected errors alone.
+    ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
+    """
+
+    loss: Loss
+    bound: ContributionBound
+    tolerance: Mapping[Statistic, float]
+    min_vehicles: int
+    refuse_above: float
+    interval_level: float
+    accounting: str = "best"
+    mechanism: Mapping[Statistic, str] = field(default_factory=dict)
+    simulate: bool = False
+    allow_idealised: bool = False
+
+    @property
+    def kind(self) -> LossKind:
+        """What losses are counted in."""
+        return self.loss.kind
+
+    @property
+    def judged(self) -> Statistic:
+        """The statistic that the refusal looks at."""
+        return next(statistic for statistic in JUDGED if statistic in self.tolerance)
+
+    def mechanism_of(self, statistic: Statistic) -> str:
+        """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
+        return self.mechanism.get(statistic, DEFAULT_MECHANISM[self.kind])
+
+    @property
+    def free_to_choose(self) -> bool:
+        """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
+        wanted = {self.mechanism_of(statistic) for statistic in self.tolerance}
+        return self.kind is LossKind.PURE and wanted <= {BASELINE, AUTO}
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSettings:
+    """A map of several resolutions, from the finest, with intervals of ``half_width`` (speed bound's unit).
+
+    ``rounding`` is how much publishing may widen an interval on each side, in the same unit; ``detail`` see
+    planner.adaptive. ``longer`` are the kinds of slot to fall back on, from short to long.
+    """
+
+    resolutions: tuple[int, ...]
+    half_width: Fraction
+    rounding: Fraction
+    detail: float = DETAIL
+    longer: tuple[SlotKind, ...] = ()
