@@ -31,7 +31,6 @@ from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
 from trafficdp.release.publication import epsilon_of, ledger_reference
-from trafficdp.release.specification import Specification
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -58,7 +57,7 @@ class _ExaminedRelease(Examined):
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._specification = Specification.from_json(stored.allocation)
+        self._specification = curator.specification_of(stored.release_id)
         self._recomputed: Contributions | None = None
 
     def checks(self) -> NamedChecks:
@@ -75,7 +74,8 @@ class _ExaminedRelease(Examined):
         yield "released.duckdb holds the same release", self._released
 
     def _specification_is_charged(self) -> str | None:
-        digest = hashlib.sha256(self._stored.allocation.encode()).hexdigest()
+        allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
+        digest = hashlib.sha256(allocation.encode()).hexdigest()
         facts = self._charge.facts
         if facts.get("specification_sha256") != digest or facts.get("release") != self._stored.release_id:
             return "another specification than the one in the ledger"
