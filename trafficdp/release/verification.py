@@ -1,8 +1,7 @@
 """Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
 
 The loss of every vehicle is computed anew from the records and the calibrated mechanism *in the published
-files* (the columns of cells.parquet and the manifest's ``calibrated``), never from what the manifest claims
-it to be.
+files* (mechanism.parquet and the manifest's ``noise``), never from what the manifest claims it to be.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.export.write import MECHANISM
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
 from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 from trafficdp.model.json_codec import from_json
@@ -139,7 +139,7 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions()
         counts = contributions.counts
-        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / MECHANISM)))
         cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
         if not (
             np.array_equal(cells, counts.cell)

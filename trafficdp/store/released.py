@@ -36,7 +36,7 @@ STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("h3", "resolution", "slot", "slot_label", "status", "vehicles", "records")
+_PLAIN = ("h3", "place", "resolution", "slot", "slot_label", "status", "vehicles", "records")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
@@ -286,8 +286,8 @@ def _cells_table(release: Release) -> pa.Table:
         for part in _PARTS:
             rows[statistic.stem + part] = published[name + part] if present else np.nan
         rows[f"{statistic.stem}_status"] = published[f"{statistic.stem}_status"] if present else None
-        epsilon = f"{statistic.stem}_epsilon"
-        rows[epsilon] = published.get(epsilon, np.nan)
+        noise = release.estimates[statistic].noise if present else {}
+        rows[f"{statistic.stem}_epsilon"] = noise.get("epsilon", np.nan)
     # NaN means null here: withheld numbers are absent, not not-a-numbers
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
