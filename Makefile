@@ -41,6 +41,7 @@ check: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(RUN)/python tests/benchmarks/bench_binning.py
 	$(RUN)/python tests/benchmarks/bench_main_job.py
+	$(RUN)/python tests/benchmarks/bench_scale.py --store-days 365
 	$(RUN)/python tests/benchmarks/bench_planner.py
 	$(RUN)/python tests/benchmarks/bench_map.py
 	$(RUN)/python tests/benchmarks/bench_stream.py

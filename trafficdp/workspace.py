@@ -22,7 +22,7 @@ from trafficdp.config.file import Config, declaration_json, load_config
 from trafficdp.errors import UsageError
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.ingest.read import choose_source, read_file, require_kept_rows
+from trafficdp.ingest.read import Reading, choose_source, require_kept_rows
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
@@ -46,6 +46,7 @@ from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import same_question, specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.failures import store_failures
 from trafficdp.store.lock import DEFAULT_WAIT
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_audit import audit
@@ -125,9 +126,10 @@ class Workspace:
                 pin_area(curator.vault, self.config.grid.area.hash, dry_run=dry_run)
                 if not dry_run:
                     loss_kind.pin_kind(curator.vault, self.config.policy.kind)
+                before = vault_fixes.data_version(curator.vault).ingest_id
                 done = [self._ingest_file(curator.vault, path, key, dry_run, strict_units) for path in paths]
                 if any(each.added for each in done):
-                    audit(curator.vault)
+                    audit(curator.vault, before)
                 return done
 
     def plan(
@@ -325,27 +327,37 @@ class Workspace:
         declaration = declaration_json(source)
         bar = self._progress(path) if self._progress else nullcontext(None)
         with bar as advance:
-            area = self.config.grid.area
-            read = read_file(path, source, area, key, progress=advance, strict_units=strict_units)
-        if vault_fixes.already_ingested(vault, read.digest, declaration):
-            return IngestedFile(read.report, path.name, 0, already_there=True)
-        require_kept_rows(read.report, source, self.config.relation)
-        if dry_run:
-            return IngestedFile(read.report, path.name, 0, already_there=False)
-        added = vault_fixes.add_fixes(
-            vault,
-            read.fixes,
-            file_name=path.name,
-            digest=read.digest,
+            reading = Reading(
+                path,
+                source,
+                self.config.grid.area,
+                key,
+                progress=advance,
+                strict_units=strict_units,
+                scratch=vault.spill_folder / "ingest",
+            )
+            there = vault_fixes.already_ingested(vault, reading.digest, declaration)
+            incoming = None if there or dry_run else vault_fixes.Incoming(vault)
+            for fixes in reading.parts():
+                if incoming is not None:
+                    incoming.add(fixes)
+        if there:
+            return IngestedFile(reading.report, path.name, 0, already_there=True)
+        require_kept_rows(reading.report, source, self.config.relation)
+        if incoming is None:
+            return IngestedFile(reading.report, path.name, 0, already_there=False)
+        facts = vault_fixes.FileFacts(
+            name=path.name,
+            digest=reading.digest,
             source=source.name,
             declaration=declaration,
             strict_units=strict_units,
-            report=read.report.to_json(),
+            report=reading.report.to_json(),
         )
-        return IngestedFile(read.report, path.name, added, already_there=False)
+        return IngestedFile(reading.report, path.name, incoming.finish(facts), already_there=False)
 
     def _all_or_nothing(self, vault: Vault, dry_run: bool) -> AbstractContextManager[None]:
-        return nullcontext() if dry_run else vault.transaction("ingesting")
+        return store_failures("reading files") if dry_run else vault.transaction("ingesting")
 
 
 def open_workspace(

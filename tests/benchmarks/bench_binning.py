@@ -33,7 +33,8 @@ from h3ronpy.vector import coordinates_to_cells
 
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.cells import cells_of, reference_cells_of
-from trafficdp.engine.duckdb_reduce import BATCH_ROWS, reduce_fixes
+from trafficdp.engine.duckdb_binned import BATCH_ROWS
+from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid

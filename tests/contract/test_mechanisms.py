@@ -20,8 +20,8 @@ from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss import ZCDP as Rho
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP as Rho
 from trafficdp.sensitive.samples import Samples
 
 PURE, ZCDP = (mechanisms_of(kind) for kind in (LossKind.PURE, LossKind.ZCDP))

@@ -184,7 +184,14 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     seen = visible(city)
     assert set(seen) == {name for name, status in states.items() if status == "published"}, seen.keys()
     for name, files in seen.items():
-        assert set(files) == {"map.geojson", "cells.csv", "cells.parquet", "map.html", "manifest.json"}
+        assert set(files) == {
+            "map.geojson",
+            "cells.csv",
+            "cells.parquet",
+            "map.html",
+            "mechanism.parquet",
+            "manifest.json",
+        }
         assert seen_before.get(name, files) == files, f"{name} has other files than before"
     values_after = committed(city)[0]
     for name, digest in values_before.items():

@@ -101,6 +101,7 @@ def published(kind, step, scale, level, spacing=1, mean_scale=None):
         cell=counts.cell,
         slot=counts.slot,
         status=np.full(DRAWS, "released", dtype=object),
+        place=np.full(DRAWS, "", dtype=object),
         vehicles=None,
         records=None,
         estimates=estimates,

@@ -113,6 +113,7 @@ def test_every_file_that_the_script_names_is_there(three_runs):
         "map.geojson",
         "cells.csv",
         "cells.parquet",
+        "mechanism.parquet",
         "manifest.json",
         "map.html",
     }

@@ -1,10 +1,15 @@
 """Rows in, rows out: what each SQL statement makes of a few rows."""
 
+from pathlib import Path
+
 import duckdb
 import pyarrow as pa
 import pytest
 
+from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
 from trafficdp.store.statements import registered, run, script
+from trafficdp.store.vault import Vault
+from trafficdp.store.vault_fixes import FileFacts, Incoming
 
 
 @pytest.fixture
@@ -14,26 +19,15 @@ def vault():
         yield connection
 
 
-TYPES = {
-    "vehicle": pa.binary(32),
-    "time_us": pa.int64(),
-    "latitude": pa.float64(),
-    "longitude": pa.float64(),
-    "speed_centi": pa.int64(),
-    "speed_unit": pa.string(),
-    "derived": pa.bool_(),
-}
-
-
 def incoming(*rows):
     columns = zip(*rows, strict=True)
-    table = pa.table(
-        {name: pa.array(list(column), TYPES[name]) for name, column in zip(TYPES, columns, strict=True)}
+    return pa.table(
+        [
+            pa.array(list(column), pa.binary(32) if place == 0 else None)
+            for place, column in enumerate(columns)
+        ],
+        FIXES_SCHEMA.names,
     )
-    for name in ("vehicle", "speed_unit"):
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, table.column(name).dictionary_encode())
-    return table
 
 
 def fix(vehicle, time_us, speed=100):
@@ -41,9 +35,14 @@ def fix(vehicle, time_us, speed=100):
 
 
 def ingest(vault, number, *rows):
-    with registered(vault, "incoming_fixes", incoming(*rows)):
-        run(vault, script("statements/number_vehicles"))
-        run(vault, script("statements/add_fixes"), {"ingest_id": number})
+    """Read a file of these rows, its vehicles in one part each."""
+    file = Incoming(Vault(vault, Path("vault.duckdb")))
+    table = incoming(*rows)
+    for name in ("vehicle", "speed_unit"):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table.column(name).dictionary_encode())
+    file.add(Fixes(table.cast(FIXES_SCHEMA)))
+    return file.finish(FileFacts(f"{number}.csv", str(number), "buses", "{}", False, "{}"))
 
 
 def numbered(vault):
@@ -71,20 +70,20 @@ def test_known_vehicles_keep_their_number_and_new_ones_follow(vault):
 
 
 def test_a_fix_of_a_known_vehicle_and_instant_is_left_out_and_the_earlier_one_stays(vault):
-    ingest(vault, 1, fix(1, 10, speed=100), fix(1, 20, speed=200))
-    ingest(vault, 2, fix(1, 20, speed=999), fix(1, 30, speed=300), fix(2, 20, speed=400))
+    assert ingest(vault, 1, fix(1, 10, speed=100), fix(1, 20, speed=200)) == 2
+    assert ingest(vault, 2, fix(1, 20, speed=999), fix(1, 30, speed=300), fix(2, 20, speed=400)) == 2
     rows = run(vault, "SELECT vehicle_id, time_us, speed_centi, ingest_id FROM fixes ORDER BY ALL")
     assert rows == [(1, 10, 100, 1), (1, 20, 200, 1), (1, 30, 300, 2), (2, 20, 400, 2)]
 
 
 def test_every_column_of_a_fix_arrives_as_it_was(vault):
     ingest(vault, 4, (b"\7" * 32, 123456789, -33.5, 151.25, -7, "mph", True))
-    assert run(vault, "SELECT * FROM fixes") == [(1, 123456789, -33.5, 151.25, -7, "mph", True, 4)]
+    assert run(vault, "SELECT * FROM fixes") == [(1, 123456789, -33.5, 151.25, -7, "mph", True, 1)]
 
 
 def test_a_statement_that_fails_says_its_own_error_and_not_that_of_letting_go(vault):
     def fail():
-        with registered(vault, "incoming_fixes", incoming(fix(1, 1))):
+        with registered(vault, "incoming_vehicles", incoming(fix(1, 1))):
             run(vault, script("statements/number_vehicles"))
             run(vault, "INSERT INTO vehicles SELECT * FROM vehicles")
 

@@ -28,6 +28,7 @@ def test_five_lines_from_files_to_a_map(city):
         "manifest.json",
         "map.geojson",
         "map.html",
+        "mechanism.parquet",
     ]
 
 

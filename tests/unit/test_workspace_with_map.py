@@ -15,7 +15,8 @@ SAMPLE = Path(trafficdp.__file__).parents[1] / "data" / "sample"
 @pytest.fixture(scope="module")
 def city(tmp_path_factory):
     folder = tmp_path_factory.mktemp("city")
-    shutil.copy(SAMPLE / "trafficdp.toml", folder)
+    for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson")):
+        shutil.copy(each, folder)
     city = trafficdp.open(folder / "trafficdp.toml", create=True)
     city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
     return city

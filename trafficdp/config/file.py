@@ -19,10 +19,12 @@ from pydantic import Field, PlainValidator, ValidationInfo, create_model
 
 from trafficdp.config import table as t
 from trafficdp.config.area import DRAWN, NAMED
+from trafficdp.config.context import CONTEXT
 from trafficdp.config.map import Map, MapSettings
 from trafficdp.config.reading import parse_toml, read_text
 from trafficdp.config.source import SOURCE, declaration_json
 from trafficdp.config.stream import StreamSettings
+from trafficdp.context.read import ContextFile
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -164,6 +166,7 @@ class Document(Places):
     source: tuple[Annotated[SourceDeclaration, SOURCE], ...] = ()
     analysts: tuple[Annotated[Analyst, t.Built(AnalystTable, lambda each: Analyst(**dict(each)))], ...] = ()
     areas: tuple[Annotated[tuple[str, StudyArea], NAMED], ...] = ()
+    context: tuple[Annotated[ContextFile, CONTEXT], ...] = ()
 
     def config(self) -> Config:
         """Return the configuration; raise Refused for what does not go together."""
@@ -197,6 +200,7 @@ class Document(Places):
             store=store,
             analysts=self.analysts,
             areas=dict(self.areas),
+            context=self.context,
             stream=self.stream,
         )
 
@@ -222,7 +226,8 @@ class Config:
 
     ``store`` and ``key_file`` are already relative to the configuration file's folder; None: not set.
     ``policy`` is the whole of [budget], ``budget`` its total alone.
-    ``analysts`` may ask priced questions; ``areas`` are places that these may name.
+    ``analysts`` may ask priced questions; ``areas`` are places that these may name. ``context`` names the
+    public layers that are drawn with a map.
     """
 
     city: City
@@ -238,6 +243,7 @@ class Config:
     analysts: tuple[Analyst, ...] = ()
     areas: Mapping[str, StudyArea] = field(default_factory=dict)
     stream: StreamSettings | None = None
+    context: tuple[ContextFile, ...] = ()
 
     @property
     def kind(self) -> LossKind:

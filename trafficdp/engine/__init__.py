@@ -1,1 +1,1 @@
-"""Records to sums per vehicle and hexagon, by DuckDB, in exact integers."""
+"""Records to sums per vehicle and hexagon, sorted in buckets, in exact integers."""

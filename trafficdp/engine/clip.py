@@ -52,7 +52,11 @@ class Clip:
 
         Raises StoreDamagedError for a unit that is none of SpeedUnit.
         """
-        code = pc.index_in(pc.cast(unit, pa.string()), value_set=_UNITS)
+        if isinstance(unit, pa.ChunkedArray):
+            unit = pa.concat_arrays([pc.cast(chunk, pa.string()) for chunk in unit.chunks])
+        encoded = unit if pa.types.is_dictionary(unit.type) else unit.dictionary_encode()
+        known = pc.index_in(pc.cast(encoded.dictionary, pa.string()), value_set=_UNITS)
+        code = known.take(encoded.indices)
         if code.null_count:
             raise StoreDamagedError(
                 "unknown speed unit of a fix",

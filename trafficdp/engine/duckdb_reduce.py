@@ -1,76 +1,86 @@
-"""The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums, by DuckDB.
+"""The heavy reduction, on one machine: fixes in the vault to per (vehicle, bin) sums.
 
-Fixes stream out of the vault in record batches, get step, cell and slot in NumPy, and stream on into a
-``GROUP BY`` of a DuckDB of its own, in memory. Nothing is registered with the vault's connection.
+Records are packed in 64-bit numbers and sorted (``engine.packed``). Where 63 bits do not hold a record,
+DuckDB groups them instead, one part of the vehicles after another.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from importlib.resources import files
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.mosaic import bins_in_mosaic
-from trafficdp.binning.selected import selected
-from trafficdp.binning.slots import slots_of
-from trafficdp.engine.clip import Clip
+from trafficdp.engine.duckdb_binned import (
+    Files,
+    Part,
+    ask_binned,
+    binned,
+    count_of,
+    largest_vehicle,
+    spill_folder,
+)
+from trafficdp.engine.merge import put_together
+from trafficdp.engine.packed import Layout, Record, Sums, packed_sums
 from trafficdp.errors import DataError
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
+from trafficdp.model.slot import SlotKind
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store.connection import connect
+from trafficdp.store.contribution_cache import Kept
+from trafficdp.store.failures import store_failures
 
-BATCH_ROWS = 500_000
-"""Fixes a record batch: memory grows with it, and small batches look at fewer squares of cells."""
-_BINNED = pa.schema(
-    [
-        pa.field("cell", pa.uint64()),
-        pa.field("slot", pa.int64()),
-        pa.field("vehicle_id", pa.int32()),
-        pa.field("time_us", pa.int64()),
-        pa.field("value", pa.int64()),
-    ]
-)
+PART_ROWS = 1 << 23
+"""Records that DuckDB groups at once, where they do not fit 63 bits."""
+_RECURRING = {SlotKind.WHOLE_PERIOD: 1, SlotKind.HOUR_OF_DAY: 24, SlotKind.WEEKDAY_WEEKEND_HOUR: 48}
 
 
 def reduce_fixes(
-    connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, up_to_ingest: int
+    connection: duckdb.DuckDBPyConnection,
+    grid: Grid,
+    bound: ContributionBound,
+    up_to_ingest: int,
+    known: Kept | None = None,
 ) -> Contributions:
     """Return what each vehicle contributes to each bin of ``grid``, over the vault's table ``fixes``.
 
-    Only fixes of files 1 to ``up_to_ingest``, of the grid's period and of its selection count. Their
-    positions lie in the study area because the vault takes in no others. Equal inputs give equal arrays,
-    whatever the number of threads. Users are numbered by rising ``vehicle_id``, over those with a fix. Under
-    a mosaic fixes are binned at its finest resolution and the finest bins put together.
+    Only records of files 1 to ``up_to_ingest``, of the grid's period and of its selection count. What is
+    ``known`` of the first files is taken over, and only later ones are read. Positions lie in the study area
+    because the vault takes in no others. Equal inputs give equal arrays, whatever the number of threads.
+    Users are numbered by rising ``vehicle_id``, over those with a record. Under a mosaic records are binned
+    at its finest resolution and the finest bins put together.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions are impossible or a vehicle has so many fixes in a bin that the
     sum of its squares might not fit 64 bits: decided by the count alone, whatever the speeds are.
     """
-    grouped = ask_binned(connection, grid, bound, up_to_ingest, "contributions")
-    _require_exact_sums(grouped["fixes"].to_numpy(), bound)
-    finest = Contributions.from_rows(
-        cell=grouped["cell"].to_numpy(),
-        slot=grouped["slot"].to_numpy(),
-        vehicle=grouped["vehicle_id"].to_numpy(),
-        count=grouped["fixes"].to_numpy(),
-        total=grouped["total"].to_numpy(),
-        total_of_squares=grouped["total_of_squares"].to_numpy(),
-        bound=bound,
-    )
-    if grid.mosaic is None:
-        return finest
-    merged = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
-    _require_exact_sums(merged.counts.count, bound)
-    return merged
+    ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
+    largest, folder = largest_vehicle(connection), spill_folder(connection)
+    layout = Layout.of(slots=_most_slots(grid), largest_vehicle=largest, largest_value=bound.steps)
+    with (
+        store_failures("sorting what vehicles contribute"),
+        binned(connection, grid, bound, ingests) as batches,
+    ):
+        records = (Record(each.cell, each.slot, each.vehicle, each.value) for each in batches)
+        sums = packed_sums(records, layout, folder)
+    if sums is None:
+        finest = _grouped(connection, grid, bound, ingests)
+    else:
+        finest = _contributions(sums, largest, bound)
+    require_exact_sums(finest.counts.count, bound)
+    found = finest
+    if grid.mosaic is not None:
+        found = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
+    if known is not None:
+        found = put_together(known.contributions, found)
+    require_exact_sums(found.counts.count, bound)
+    return found
 
 
-def _require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
+def require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) -> None:
+    """Raise DataError when the largest ``count`` allows a sum of squares that does not fit 64 bits."""
     if int(count.max(initial=0)) * bound.steps**2 >= 1 << 63:
         raise DataError(
             "too many fixes of one vehicle in one bin",
@@ -79,76 +89,47 @@ def _require_exact_sums(count: npt.NDArray[np.int64], bound: ContributionBound) 
         )
 
 
-def ask_binned(
-    connection: duckdb.DuckDBPyConnection,
-    grid: Grid,
-    bound: ContributionBound,
-    up_to_ingest: int,
-    query: str,
-) -> pa.Table:
-    """Return what engine/sql/QUERY.sql says of the table `binned`: one row a fix of ``reduce_fixes``.
-
-    Its columns are cell, slot, vehicle_id, time_us and value (in steps). Raises as ``reduce_fixes``.
-    """
-    parameters = {
-        "up_to_ingest": up_to_ingest,
-        "start_us": int(grid.period.start_utc.timestamp()) * 1_000_000,
-        "end_us": int(grid.period.end_utc.timestamp()) * 1_000_000,
-    }
-    # beside what the vault spills, in a folder for its owner only: DuckDB would take the current folder
-    ((folder,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
-    spill = f"{folder}/reduction"
-    fixes = connection.sql(_query("fixes"), params=parameters).to_arrow_reader(BATCH_ROWS)
-    try:
-        return _answer(fixes, grid, Clip(bound), spill, query)
-    finally:
-        fixes.close()  # a result left open, after an error, would block the vault's connection
+def _most_slots(grid: Grid) -> int:
+    """Return a number of slots that the grid can hardly have more of; one that has is grouped by DuckDB."""
+    if grid.slot_kind is SlotKind.DAY_PART:
+        return len(grid.day_parts)
+    days = (grid.period.last - grid.period.first).days + 1
+    return _RECURRING.get(grid.slot_kind, days if grid.slot_kind is SlotKind.DAY else 25 * days)
 
 
-def _query(name: str) -> str:
-    return (files("trafficdp.engine") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+def _contributions(sums: Sums, largest_vehicle: int, bound: ContributionBound) -> Contributions:
+    there = np.zeros(largest_vehicle + 1, dtype=np.bool_)
+    there[sums.vehicle] = True
+    vehicles = np.flatnonzero(there).astype(np.int64)
+    user = (np.cumsum(there, dtype=np.int64) - 1)[sums.vehicle]
+    counts = Counts(sums.cell, sums.slot, sums.bin_index, user, sums.count, len(vehicles))
+    return Contributions(counts, sums.total, sums.total_of_squares, vehicles, bound)
 
 
-def _answer(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip, spill: str, query: str) -> pa.Table:
-    """Bin the fixes and ask, in a DuckDB that lives for this call only and spills to ``spill``."""
-    failures: list[Exception] = []
-    binned = pa.RecordBatchReader.from_batches(_BINNED, _binned(fixes, grid, clip, failures))
-    with connect(temp_directory=spill) as scratch:
-        scratch.register("binned", binned)
-        try:
-            return scratch.sql(_query(query)).to_arrow_table()
-        except duckdb.Error:
-            # an error of ours inside the stream reaches us wrapped in DuckDB's
-            if failures:
-                raise failures[0] from None
-            raise
-
-
-def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
-    """Return the fixes that the grid's selection keeps: by place and time, never by value."""
-    latitude, longitude, time_us = (
-        batch.column(name).to_numpy() for name in ("latitude", "longitude", "time_us")
+def _grouped(
+    connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, ingests: Files
+) -> Contributions:
+    parts = max(1, -(-count_of(connection, ingests) // PART_ROWS))
+    table = pa.concat_tables(
+        ask_binned(connection, grid, bound, ingests, "contributions", Part(number, parts))
+        for number in range(parts)
     )
-    zone = grid.period.time_zone
-    return batch.filter(pa.array(selected(grid.selection, latitude, longitude, time_us, zone)))
-
-
-def _binned(
-    fixes: pa.RecordBatchReader, grid: Grid, clip: Clip, failures: list[Exception]
-) -> Iterator[pa.RecordBatch]:
-    table = CellTable(grid.area.geometry.bounds, grid.resolution)
-    try:
-        for batch in fixes:
-            if not grid.selection.everything:
-                batch = _kept(batch, grid)
-            cell = table.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
-            slot = slots_of(
-                batch.column("time_us").to_numpy(), grid.slot_kind, grid.period.time_zone, grid.day_parts
-            )
-            value = clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit"))
-            kept = [batch.column(name) for name in ("vehicle_id", "time_us")]
-            columns = [pa.array(cell), pa.array(slot), *kept, pa.array(value)]
-            yield pa.record_batch(columns, schema=_BINNED)
-    except Exception as error:
-        failures.append(error)
-        raise
+    # what does not fit 64 bits is null: refused by the counts, before anybody looks
+    require_exact_sums(table.column("fixes").to_numpy(), bound)
+    columns: list[npt.NDArray[np.generic]] = [
+        table.column(name).to_numpy()
+        for name in ("cell", "slot", "vehicle_id", "fixes", "total", "total_of_squares")
+    ]
+    if parts > 1:
+        order = np.lexsort(columns[2::-1])
+        columns = [column[order] for column in columns]
+    cell, slot, vehicle, count, total, squares = columns
+    return Contributions.from_rows(
+        cell=cell.astype(np.uint64, copy=False),
+        slot=slot.astype(np.int64, copy=False),
+        vehicle=vehicle.astype(np.int64),
+        count=count.astype(np.int64, copy=False),
+        total=total.astype(np.int64, copy=False),
+        total_of_squares=squares.astype(np.int64, copy=False),
+        bound=bound,
+    )

@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 
 from trafficdp.binning.mosaic import bins_in_mosaic
-from trafficdp.engine.duckdb_reduce import ask_binned
+from trafficdp.engine.duckdb_binned import Files, ask_binned
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.sensitive.contributions import Contributions
@@ -23,7 +23,7 @@ def read_samples(
     taken). Under a mosaic the values of a pair are ordered by finest cell, then time. Memory grows with the
     fixes: 8 bytes each in the result, about ten times that on the way.
     """
-    rows = ask_binned(connection, grid, bound, up_to_ingest, "samples")
+    rows = ask_binned(connection, grid, bound, Files(0, up_to_ingest), "samples")
     cell, slot, vehicle, value = (rows[name].to_numpy() for name in ("cell", "slot", "vehicle_id", "value"))
     if grid.mosaic is not None:
         cell, slot = bins_in_mosaic(grid, cell, slot)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from trafficdp._validate import one_of
 from trafficdp.errors import UsageError
-from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts
+from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
 from trafficdp.export.files.manifest import build_manifest, manifest_bytes
 from trafficdp.export.files.registry_file import registry_bytes
-from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes
+from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.privacy.release import Release
 
@@ -26,18 +26,26 @@ _RENDER: Mapping[str, Callable[[Release], bytes]] = {
     "geoparquet": geoparquet_bytes,
     "gpkg": gpkg_bytes,
     "html": html_bytes,
+    "mechanism": mechanism_bytes,
     "registry": registry_bytes,
 }
 FORMATS = tuple(_RENDER)
 """What ``export`` can write."""
-_FILES = {"map.geojson": "geojson", "cells.csv": "csv", "cells.parquet": "geoparquet", "map.html": "html"}
+MECHANISM = "mechanism.parquet"
+_FILES = {
+    "map.geojson": "geojson",
+    "cells.csv": "csv",
+    "cells.parquet": "geoparquet",
+    "map.html": "html",
+    MECHANISM: "mechanism",
+}
 
 
 def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
-    """Write map.geojson, cells.csv, cells.parquet, map.html and manifest.json into ``folder``.
+    """Write map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet and manifest.json.
 
-    The folder must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
-    the others. The same release gives the same bytes. Returns the facts of all five files.
+    The ``folder`` must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
+    the others. The same release gives the same bytes. Returns the facts of all six files.
 
     Raises UsageError for a missing or non-empty folder, DataError for an incomplete disclosure,
     StoreFullError or StoreReadOnlyError for a disk that does not take the files.
@@ -59,7 +67,8 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
 
 
 def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
-    """Write the newest publication of a stream: cells.parquet, map.html, live.geojson and manifest.json.
+    """Write the newest publication of a stream: cells.parquet, map.html, live.geojson, mechanism.parquet
+    and manifest.json.
 
     Each file replaces its predecessor whole, the manifest last. The page asks for live.geojson beside it
     every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
@@ -69,6 +78,7 @@ def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, 
         ("cells.parquet", "geoparquet", geoparquet_bytes(release)),
         ("map.html", "html", html_bytes(release, live_seconds=every_seconds)),
         (LIVE, "geojson", geojson_bytes(release)),
+        (MECHANISM, "mechanism", mechanism_bytes(release)),
     )
     for name, kind, content in contents:
         replace_file(folder / name, content)
@@ -98,7 +108,10 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
     facts = column_facts(release)
     if kind == "html":
         return ()
+    if kind == "mechanism":
+        return mechanism_facts(release)
     if kind == "geojson":
+        facts["name"] = replace(facts["place"], name="name")
         facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
         return tuple(facts[name] for name in geojson_properties(release).columns)
     if kind == "csv":

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from trafficdp.ingest import report as rules
 from trafficdp.ingest.derive import derived_speed_ms
-from trafficdp.ingest.linter import LintFinding, lint
+from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.timeline import Timeline
 from trafficdp.ingest.times import Times
@@ -43,12 +43,11 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, repr=False)
 class Cleaned:
-    """Fixes that were kept, the count of every rule that rejected rows, and what the linter found."""
+    """Fixes that were kept, how many of them have a derived speed, and what every rule rejected."""
 
     fixes: Fixes
     rejected: dict[str, int]
     derived: int
-    lint: tuple[LintFinding, ...]
 
 
 @dataclass(repr=False)
@@ -65,11 +64,14 @@ class _Sieve:
         self.kept = self.kept & ~bad
 
 
-def clean(records: Records, source: SourceDeclaration, area: StudyArea, key: VehicleKey) -> Cleaned:
+def clean(
+    records: Records, source: SourceDeclaration, area: StudyArea, key: VehicleKey, check: UnitCheck
+) -> Cleaned:
     """Apply the rules (report.RULES, in that order) to ``records`` and return what is left.
 
     ``speed_centi`` = round-half-even(100 * speed) in the source's unit, saturated at +-SATURATION. The
-    order of rows is kept.
+    order of rows is kept. Reported speeds that are kept are shown to ``check``. Of a file in parts, all
+    records of a vehicle must be in one.
     """
     names, vehicle = _vehicles(records)
     sieve = _Sieve(np.ones(len(records), dtype=np.bool_))
@@ -90,13 +92,11 @@ def clean(records: Records, source: SourceDeclaration, area: StudyArea, key: Veh
         records.latitude[rows],
         records.longitude[rows],
     )
-    findings = tuple(
-        lint(_UNITS[code], vehicle[r], time_us[r], latitude[r], longitude[r], speed[r])
-        for code, r in _reported(unit, derived)
-    )
+    for code, r in _reported(unit, derived):
+        check.add(_UNITS[code], vehicle[r], time_us[r], latitude[r], longitude[r], speed[r])
     centi = np.clip(np.rint(np.clip(speed, -SATURATION, SATURATION) * 100), -SATURATION, SATURATION)
     columns = [
-        key.pseudonyms(names, source.namespace).take(pa.array(vehicle)),
+        _pseudonyms(names, vehicle, source, key),
         pa.array(time_us),
         pa.array(latitude),
         pa.array(longitude),
@@ -107,7 +107,17 @@ def clean(records: Records, source: SourceDeclaration, area: StudyArea, key: Veh
         pa.array(derived),
     ]
     fixes = Fixes(pa.Table.from_arrays(columns, schema=FIXES_SCHEMA))
-    return Cleaned(fixes, sieve.rejected, int(derived.sum()), findings)
+    return Cleaned(fixes, sieve.rejected, int(derived.sum()))
+
+
+def _pseudonyms(
+    names: pa.Array, vehicle: IntArray, source: SourceDeclaration, key: VehicleKey
+) -> pa.DictionaryArray:
+    """Return the pseudonym of ``names[vehicle]``, shape (n,): a dictionary without what does not occur."""
+    occurs = np.bincount(vehicle, minlength=len(names)) > 0
+    place = (np.cumsum(occurs) - 1)[vehicle].astype(np.int32)
+    pseudonyms = key.pseudonyms(names.filter(pa.array(occurs)), source.namespace)
+    return pa.DictionaryArray.from_arrays(pa.array(place), pseudonyms)
 
 
 def _vehicles(records: Records) -> tuple[pa.Array, IntArray]:

@@ -53,6 +53,8 @@ FloatArray = npt.NDArray[np.float64]
 LOWEST_RATIO = 0.55
 HIGHEST_RATIO = 1.3
 ENOUGH_PAIRS = 30
+MOST_PAIRS = 1 << 20
+"""Usable pairs after which a file is judged by the vehicles that were looked at."""
 LARGEST_RATIO = 1e6
 """Larger ratios count as this, so that reports hold finite numbers."""
 
@@ -100,28 +102,52 @@ class LintFinding:
         )
 
 
-def lint(
-    unit: SpeedUnit,
-    vehicle: npt.NDArray[np.int64],
-    time_us: npt.NDArray[np.int64],
-    latitude: FloatArray,
-    longitude: FloatArray,
-    speed: FloatArray,
-) -> LintFinding:
-    """Judge ``unit`` by reported speeds in that unit; all arrays of shape (n,), one fix a row.
+class UnitCheck:
+    """Gathers ratios of vehicles, part of a file after part, and judges the units that were declared.
 
-    WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
-    HIGHEST_RATIO, UNSURE when there are fewer pairs.
+    Once a unit has MOST_PAIRS usable pairs, no further vehicles are looked at: their numbers follow from
+    counts, and a median needs no more.
     """
-    derived, before = derived_speed_ms(Timeline.of(vehicle, time_us), latitude, longitude)
-    here = np.flatnonzero(before >= 0)
-    reported = (speed[here] / 2 + speed[before[here]] / 2) * float(unit.metres_per_second)
-    usable = reported > 0
-    pairs = int(usable.sum())
+
+    def __init__(self) -> None:
+        self._ratios: dict[SpeedUnit, list[FloatArray]] = {}
+
+    def add(
+        self,
+        unit: SpeedUnit,
+        vehicle: npt.NDArray[np.int64],
+        time_us: npt.NDArray[np.int64],
+        latitude: FloatArray,
+        longitude: FloatArray,
+        speed: FloatArray,
+    ) -> None:
+        """Take fixes of vehicles that were not met before, speeds in ``unit``; arrays of shape (n,)."""
+        held = self._ratios.setdefault(unit, [])
+        if sum(map(len, held)) >= MOST_PAIRS:
+            return
+        derived, before = derived_speed_ms(Timeline.of(vehicle, time_us), latitude, longitude)
+        here = np.flatnonzero(before >= 0)
+        reported = (speed[here] / 2 + speed[before[here]] / 2) * float(unit.metres_per_second)
+        usable = reported > 0
+        with np.errstate(over="ignore"):
+            held.append(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO))
+
+    def findings(self) -> tuple[LintFinding, ...]:
+        """Judge every unit that was met, in the order of SpeedUnit.
+
+        WRONG when the median ratio of at least ENOUGH_PAIRS usable pairs lies outside LOWEST_RATIO to
+        HIGHEST_RATIO, UNSURE when there are fewer pairs.
+        """
+        return tuple(
+            _judged(unit, np.concatenate(self._ratios[unit])) for unit in SpeedUnit if unit in self._ratios
+        )
+
+
+def _judged(unit: SpeedUnit, ratios: FloatArray) -> LintFinding:
+    pairs = len(ratios)
     if pairs == 0:
         return LintFinding(unit, 0, None, LintVerdict.UNSURE)
-    with np.errstate(over="ignore"):
-        median = float(np.median(np.minimum(derived[here][usable] / reported[usable], LARGEST_RATIO)))
+    median = float(np.median(ratios))
     if pairs < ENOUGH_PAIRS:
         verdict = LintVerdict.UNSURE
     elif LOWEST_RATIO <= median <= HIGHEST_RATIO:

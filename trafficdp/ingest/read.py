@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,10 +14,11 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.clean import clean
 from trafficdp.ingest.formats import csv, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict
+from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict, UnitCheck
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.report import COLUMNS, RULES, FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.ingest.vehicle_parts import vehicle_parts
 from trafficdp.model.area import StudyArea
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import SourceDeclaration
@@ -66,6 +68,105 @@ def choose_source(path: Path, sources: Sequence[SourceDeclaration]) -> SourceDec
     )
 
 
+class Reading:
+    """A file that is read as its source declares, in parts that memory holds; nothing is kept.
+
+    Take ``parts`` to their end, then ask for the ``report``. ``path`` may be a file that is open to us
+    already. ``progress`` is called with the number of bytes of the file read since its last call; the calls
+    add up to the size of the file. ``strict_units``: a file whose speeds do not fit the declared unit is
+    refused; otherwise the report says so. Whether everyone's records count then hangs on speeds, unpaid.
+    ``scratch``: a folder for rows that memory does not hold; without one all are held.
+
+    ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
+    the file cannot be read or is of another format than declared.
+    """
+
+    def __init__(
+        self,
+        path: Path | InputFile,
+        source: SourceDeclaration,
+        area: StudyArea,
+        key: VehicleKey,
+        *,
+        progress: Callable[[int], None] | None = None,
+        strict_units: bool = False,
+        scratch: Path | None = None,
+    ) -> None:
+        reader = READERS.get(source.format)
+        if reader is None:
+            raise ConfigError(
+                f"source {source.name} has an unknown format",
+                got=repr(source.format),
+                expected="one of " + ", ".join(sorted(READERS)),
+            )
+        self._reader, self._source, self._area, self._key = reader, source, area, key
+        self._strict_units, self._scratch = strict_units, scratch
+        self._file = path if isinstance(path, InputFile) else InputFile(path, progress)
+        if self._file.is_parquet and source.format != "parquet":
+            raise DataError(
+                f"{self._file.name} is a Parquet file",
+                expected=f"{source.format}, as source {source.name} declares",
+            )
+        self.digest = key.digest(_digest(self._file, source))
+        self._report: FileReport | None = None
+
+    @property
+    def report(self) -> FileReport:
+        """What became of the rows; raise ValueError before the last part was taken (our bug)."""
+        if self._report is None:
+            raise ValueError("the file was not read to its end")
+        return self._report
+
+    def parts(self) -> Iterator[Fixes]:
+        """Yield the fixes, every vehicle's in one part and in the order of the file.
+
+        Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
+        declared format, or, after the last part, when ``strict_units`` refuses it. The last two messages
+        tell something about many records; like the report they are for the curator, outside the privacy
+        guarantee.
+        """
+        file, source, check = self._file, self._source, UnitCheck()
+        met = _Met()
+        rows_kept = derived = 0
+        rejected: Counter[str] = Counter()
+        for records in vehicle_parts(met.watch(self._reader(file, source)), self._scratch):
+            if met.rows and not met.a_readable_time:
+                raise _no_times(file, source)
+            cleaned = clean(records, source, self._area, self._key, check)
+            rows_kept += len(cleaned.fixes)
+            derived += cleaned.derived
+            rejected.update(cleaned.rejected)
+            yield cleaned.fixes
+        findings = check.findings()
+        for finding in findings:
+            if self._strict_units and finding.verdict is LintVerdict.WRONG:
+                raise wrong_unit(file.name, source.name, finding)
+        file.tell_progress(file.size)
+        self._report = FileReport(
+            file=file.name,
+            source=source.name,
+            rows_in=met.rows + met.malformed,
+            rows_kept=rows_kept,
+            rejected=dict(rejected),
+            derived=derived,
+            lint=findings,
+        )
+
+
+class _Met:
+    """What a file has brought so far."""
+
+    rows = malformed = 0
+    a_readable_time = False
+
+    def watch(self, blocks: Iterator[Records]) -> Iterator[Records]:
+        for block in blocks:
+            self.rows += len(block)
+            self.malformed += block.malformed
+            self.a_readable_time = self.a_readable_time or bool(block.times.readable.any())
+            yield block
+
+
 def read_file(
     path: Path | InputFile,
     source: SourceDeclaration,
@@ -75,47 +176,10 @@ def read_file(
     progress: Callable[[int], None] | None = None,
     strict_units: bool = False,
 ) -> ReadFile:
-    """Read ``path``, or a file that is open to us already, as ``source`` declares; nothing is written.
-
-    ``progress`` is called with the number of bytes of the file read since its last call; the calls add up
-    to the size of the file. ``strict_units``: a file whose speeds do not fit the declared unit is refused;
-    otherwise the report says so. Whether everyone's records count then hangs on speeds, unpaid.
-
-    Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
-    declared format, or when ``strict_units`` refuses it. The last two messages tell something about many
-    records; like the report they are for the curator, outside the privacy guarantee.
-    """
-    reader = READERS.get(source.format)
-    if reader is None:
-        raise ConfigError(
-            f"source {source.name} has an unknown format",
-            got=repr(source.format),
-            expected="one of " + ", ".join(sorted(READERS)),
-        )
-    file = path if isinstance(path, InputFile) else InputFile(path, progress)
-    if file.is_parquet and source.format != "parquet":
-        raise DataError(
-            f"{file.name} is a Parquet file", expected=f"{source.format}, as source {source.name} declares"
-        )
-    digest = _digest(file, source)
-    records = Records.concatenate(list(reader(file, source)))
-    if len(records) and not records.times.readable.any():
-        raise _no_times(file, source)
-    cleaned = clean(records, source, area, key)
-    for finding in cleaned.lint:
-        if strict_units and finding.verdict is LintVerdict.WRONG:
-            raise wrong_unit(file.name, source.name, finding)
-    file.tell_progress(file.size)
-    report = FileReport(
-        file=file.name,
-        source=source.name,
-        rows_in=len(records) + records.malformed,
-        rows_kept=len(cleaned.fixes),
-        rejected=cleaned.rejected,
-        derived=cleaned.derived,
-        lint=cleaned.lint,
-    )
-    return ReadFile(cleaned.fixes, report, key.digest(digest))
+    """Read a whole file into memory, in one part; see ``Reading``, whose errors it raises."""
+    reading = Reading(path, source, area, key, progress=progress, strict_units=strict_units)
+    (fixes,) = reading.parts()
+    return ReadFile(fixes, reading.report, reading.digest)
 
 
 def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: NeighbouringRelation) -> None:

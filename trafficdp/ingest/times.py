@@ -45,7 +45,7 @@ _WITH_OFFSET = rf"^{_DATE}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$"
 
 
 def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Times:
-    """Return the times of a column of text.
+    """Return the times of a column of text, plain or in a dictionary.
 
     ``time_format``: "iso8601" (date and time of day; offsets may differ from row to row), "epoch_s",
     "epoch_ms" (fractions allowed, not before 1980), or a strptime pattern. Times without an offset are
@@ -53,8 +53,17 @@ def text_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Ti
     change repeats the first is meant, and an hour that it skips is unreadable. So is an instant outside
     the years 1 to 9999, and a local time on their first or last day.
 
-    Raises ConfigError for a pattern that strptime does not know or an unknown time zone.
+    Every distinct text is read once. Raises ConfigError for a pattern that strptime does not know or an
+    unknown time zone.
     """
+    encoded = text if pa.types.is_dictionary(text.type) else text.dictionary_encode()
+    distinct = pa.concat_arrays([pc.cast(encoded.dictionary, pa.string()), pa.nulls(1, pa.string())])
+    times = _distinct_to_times(distinct, time_format, time_zone)
+    place = pc.fill_null(encoded.indices, len(distinct) - 1).to_numpy(zero_copy_only=False)
+    return Times(*(column[place] for column in times))
+
+
+def _distinct_to_times(text: pa.Array, time_format: str, time_zone: str | None) -> Times:
     if time_format in _EPOCH_UNITS:
         return _epoch(text_to_numbers(text)[0], time_format)
     trimmed = pc.utf8_trim_whitespace(text)

@@ -35,13 +35,14 @@ _PASSES = 16
 
 
 def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
-    """Return identifiers of any column type as text (pa.string), nulls kept.
+    """Return identifiers of any column type as text (pa.string), nulls kept; a dictionary stays one.
 
     Whole numbers stored as floats lose their ".0". Raises DataError, naming ``where`` the column stood,
     for floats with a fraction and for types that cannot be identifiers.
     """
     if pa.types.is_dictionary(ids.type):
-        ids = ids.dictionary_decode()
+        distinct = identifiers_to_text(ids.dictionary, where=where)
+        return pa.DictionaryArray.from_arrays(pc.cast(ids.indices, pa.int32()), distinct)
     if pa.types.is_floating(ids.type):
         whole = pc.cast(ids, pa.float64())
         whole = pc.if_else(pc.is_nan(whole), pa.scalar(None, pa.float64()), whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from trafficdp.binning.slots import slots_of
 from trafficdp.config.file import Config, declaration_json
 from trafficdp.config.stream import StreamSettings
+from trafficdp.context.read import read_context
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
@@ -100,7 +102,7 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
         created_at=at,
         publisher=config.city.publisher,
         place=config.city.name,
-        grid=config.grid,
+        grid=replace(config.grid, context=read_context(config.context, config.grid.area)),
         bound=config.bound,
         display_unit=config.map.display_unit,
         statistics=tuple(each for each in SAID if each in config.map.statistics),

@@ -18,7 +18,7 @@ from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.specification import StreamSpecification
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.store import vault_stream
+from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 from trafficdp.stream.service import Batch
 
@@ -65,9 +65,8 @@ class Reader:
         if table is None or not table.num_rows:
             none = np.zeros(0, dtype=np.int64)
             return Batch(none, none, none, none, none)
-        vehicle = table.column("vehicle").combine_chunks()
-        if isinstance(vehicle, pa.ChunkedArray):
-            vehicle = pa.concat_arrays(vehicle.chunks)
+        # a file that is read at once is one chunk
+        vehicle = vault_fixes.number_vehicles(vault, table.column("vehicle").chunk(0))
         time_us = table.column("time_us").to_numpy()
         horizon, grid = self._specification.horizon, self._specification.grid
         step = horizon.step_of(time_us)
@@ -78,7 +77,7 @@ class Reader:
         cell[inside] = self._cells.cells_of(latitude, longitude).astype(np.int64)
         slot[inside] = slots_of(time_us[inside], grid.slot_kind, grid.period.time_zone, grid.day_parts)
         value = self._clip.steps_of(table.column("speed_centi"), table.column("speed_unit"))
-        return Batch(vault_stream.number_vehicles(vault, vehicle), time_us, cell, slot, value)
+        return Batch(vehicle, time_us, cell, slot, value)
 
 
 def digest_of(path: Path, key: VehicleKey) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.slots import slot_facts
 from trafficdp.config.stream import StreamSettings
+from trafficdp.context.names import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
@@ -129,8 +130,8 @@ class StreamSpecification:
         return _EPOCH + timedelta(microseconds=self.horizon.end_of(step))
 
     def same_question(self, other: StreamSpecification) -> bool:
-        """Return whether both ask for the same; name, time, spending before and budget may differ."""
-        facts = (self.facts(), other.facts())
+        """Return whether both ask for the same; name, time, spending before, budget, context may differ."""
+        facts = [replace(each, grid=replace(each.grid, context=())).facts() for each in (self, other)]
         for each in facts:
             for name in ("release_id", "created_at", "spent_before_pico", "budget_pico", "tree"):
                 each.pop(name)
@@ -246,6 +247,7 @@ def release_of(
         cell=sorted_.cell.astype(np.uint64),
         slot=sorted_.slot,
         status=status,
+        place=place_names(sorted_.cell.astype(np.uint64), grid.context),
         vehicles=sorted_.vehicles if specification.publish_counts else None,
         records=sorted_.records if specification.publish_counts else None,
         estimates=estimates,

@@ -223,7 +223,7 @@ class LiveStream:
                 stored, frozen = running_stream(curator)
             else:
                 stored, frozen = charged_stream(curator, self._config, again=self._again, reached=reached)
-            charge = vault_ledger.rows(vault)[stored.sequence - 1]
+            charge = vault_ledger.Entries(vault)[stored.sequence - 1]
             self._running = _Running(
                 specification=frozen,
                 charge=LedgerReference(charge.sequence, charge.head_hash),

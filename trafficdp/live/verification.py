@@ -18,7 +18,7 @@ from trafficdp._durable import read_regular
 from trafficdp.bounding.rank import rank_in_sorted
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.write import LIVE, MANIFEST
+from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
 from trafficdp.live.specification import StreamSpecification
 from trafficdp.live.streaming import next_digest
 from trafficdp.measurement.nodes import signed_nodes_touched
@@ -155,10 +155,10 @@ class _ExaminedStream(Examined):
         return None if said == self._newest.number else f"{LIVE} is of another publication"
 
     def _published_scale(self) -> tuple[int, int | None]:
-        """The scales in the published cells: of sums of x, and of x (S - x) where there are any."""
+        """The published scales: of sums of x, and of x (S - x) where there are any."""
         import pandas as pd
 
-        table = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
+        table = pd.read_parquet(io.BytesIO(read_regular(self._folder / MECHANISM)))
         scales = []
         for statistic in (Statistic.MEAN, Statistic.VARIANCE):
             column = f"{statistic.stem}_lattice_scale"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
+from trafficdp.model.context import ContextLayer
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
@@ -53,6 +54,7 @@ class Grid:
     ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
     each of the 24 clock hours exactly once. ``selection`` restricts which records count, by place and time.
     With a ``mosaic``, ``resolution`` is its finest one, and bins are of all its resolutions.
+    ``context`` is what is drawn around the bins and names them; no bin depends on it.
     """
 
     resolution: int
@@ -62,6 +64,7 @@ class Grid:
     day_parts: tuple[DayPart, ...] = DEFAULT_DAY_PARTS
     selection: Selection = EVERYTHING
     mosaic: Mosaic | None = None
+    context: tuple[ContextLayer, ...] = ()
 
     def __post_init__(self) -> None:
         integer_between(0, 15, resolution=self.resolution)

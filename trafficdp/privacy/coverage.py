@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from trafficdp.model.context import ContextKind
 from trafficdp.model.json_codec import Says
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
@@ -134,6 +135,16 @@ class SeveralResolutions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublicLayer:
+    """A file of a public map that is drawn around the numbers and names hexagons."""
+
+    kind: Annotated[str, Says({"enum": [kind.value for kind in ContextKind]})]
+    file: Text
+    sha256: Sha256
+    attribution: Text
+
+
+@dataclass(frozen=True, kw_only=True)
 class BinNumbers:
     """How many bins there are in all and of each status."""
 
@@ -160,3 +171,4 @@ class Coverage:
     bins: BinNumbers
     selection: Selected | None = None
     mosaic: SeveralResolutions | None = None
+    context: tuple[PublicLayer, ...] = ()

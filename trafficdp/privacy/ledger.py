@@ -55,9 +55,9 @@ def append(last: LedgerRow | None, facts: Mapping[str, object], nonce: str) -> L
     return LedgerRow(sequence, entry, _chain(head, entry))
 
 
-def check_chain(rows: Iterable[LedgerRow]) -> None:
-    """Raise StoreDamagedError unless the rows are numbered 1, 2, ... and every hash follows."""
-    head, expected = GENESIS, 1
+def check_chain(rows: Iterable[LedgerRow], after: LedgerRow | None = None) -> None:
+    """Raise StoreDamagedError unless the rows are numbered from 1 (or ``after``) and every hash follows."""
+    head, expected = (GENESIS, 1) if after is None else (after.head_hash, after.sequence + 1)
     for row in rows:
         head = _chain(head, row.entry)
         if row.sequence != expected or row.head_hash != head or _stated_sequence(row) != expected:

@@ -25,11 +25,10 @@ DECIMALS = 3
 def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
-    Columns: ``h3`` (hexadecimal text), ``resolution``, ``slot``, ``slot_kind``, ``slot_label``,
-    ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``records``, then for every statistic, with
-    stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
-    ``_expected_error``; and by stem alone ``_status`` and the noise columns (``_lattice_scale`` and so
-    on).
+    Columns: ``h3`` (hexadecimal text), ``place`` (its name), ``resolution``, ``slot``, ``slot_kind``,
+    ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``records``, then for every
+    statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
+    ``_expected_error``; and by stem alone ``_status``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -39,6 +38,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     labels = [release.slots[int(slot)] for slot in release.slot]
     columns: dict[str, object] = {
         "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
+        "place": pd.Series(list(release.place), dtype="str"),
         "resolution": resolution_of(release.cell)
         if release.grid.mosaic is not None
         else np.full(release.bins, release.grid.resolution, dtype=np.int64),
@@ -54,6 +54,27 @@ def published_frame(release: Release) -> pd.DataFrame:
     for statistic in Statistic:
         if statistic in release.estimates:
             columns |= _statistic_columns(release, release.estimates[statistic])
+    return pd.DataFrame(columns)
+
+
+def mechanism_frame(release: Release) -> pd.DataFrame:
+    """Return how the noise of ``release`` was drawn, exactly: G rows as in ``published_frame``.
+
+    Columns: ``h3``, ``slot``, and by every statistic's stem ``_status`` and the noise columns
+    (``_lattice_scale`` and so on, NOISE_COLUMNS). Anyone with the counts can price the release from them;
+    nobody needs them to read it.
+    """
+    import pandas as pd
+
+    columns: dict[str, object] = {
+        "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
+        "slot": release.slot,
+    }
+    for statistic in Statistic:
+        if statistic in release.estimates:
+            estimate = release.estimates[statistic]
+            columns[f"{statistic.stem}_status"] = pd.Series(list(estimate.status), dtype="str")
+            columns |= {f"{statistic.stem}_{name}": values for name, values in estimate.noise.items()}
     return pd.DataFrame(columns)
 
 
@@ -86,5 +107,4 @@ def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
         f"{stem}_status": pd.Series(list(estimate.status), dtype="str"),
-        **{f"{stem}_{column}": values for column, values in estimate.noise.items()},
     }

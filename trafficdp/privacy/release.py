@@ -81,6 +81,7 @@ class LedgerReference:
 class Release:
     """A private map. Bins (shape (G,)) are all bins that any vehicle visited, sorted by cell, then slot.
 
+    ``place`` names the hexagon of every bin in words, by public layers alone.
     ``vehicles`` and ``records`` are counts a bin, None unless ``publish_counts`` was chosen.
     ``slots`` explains every slot number that occurs. ``disclosure`` is what was fixed when
     the charge was committed; the manifest adds the files.
@@ -96,6 +97,7 @@ class Release:
     cell: npt.NDArray[np.uint64]
     slot: npt.NDArray[np.int64]
     status: npt.NDArray[np.object_]
+    place: npt.NDArray[np.object_]
     vehicles: npt.NDArray[np.int64] | None
     records: npt.NDArray[np.int64] | None
     estimates: Mapping[Statistic, Estimate]

@@ -14,6 +14,7 @@ import shapely
 
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.context import ContextLayer
 from trafficdp.model.grid import DayPart, Grid
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.mosaic import Mosaic
@@ -52,6 +53,8 @@ def grid_to_facts(grid: Grid) -> dict[str, Any]:
         facts["selection"] = selection_to_facts(grid.selection)
     if grid.mosaic is not None:
         facts["mosaic"] = grid.mosaic.to_facts()
+    if grid.context:
+        facts["context"] = [layer.to_facts() for layer in grid.context]
     return facts
 
 
@@ -67,6 +70,7 @@ def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
         day_parts=tuple(DayPart(*part) for part in facts["day_parts"]),
         selection=selection_from_facts(facts["selection"]) if "selection" in facts else EVERYTHING,
         mosaic=Mosaic.from_facts(**facts["mosaic"]) if "mosaic" in facts else None,
+        context=tuple(ContextLayer.from_facts(layer) for layer in facts.get("context", ())),
     )
 
 
@@ -99,6 +103,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "cell": pa.array(release.cell, pa.uint64()),
         "slot": pa.array(release.slot, pa.int64()),
         "status": pa.array(list(release.status), pa.string()),
+        "place": pa.array(list(release.place), pa.string()),
     }
     for name, counts in (("vehicles", release.vehicles), ("records", release.records)):
         if counts is not None:
@@ -132,6 +137,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         cell=_numbers(table, "cell"),
         slot=_numbers(table, "slot"),
         status=_texts(table, "status"),
+        place=_texts(table, "place"),
         vehicles=_numbers(table, "vehicles") if "vehicles" in present else None,
         records=_numbers(table, "records") if "records" in present else None,
         estimates={Statistic(name): _estimate(table, Statistic(name)) for name in facts["statistics"]},

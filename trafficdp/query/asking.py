@@ -173,14 +173,14 @@ class _Answering:
             f'"resolution":{grid.resolution},',
             f'"slot_kind":"{grid.slot_kind.value}"',
         )
-        for stored in reversed(vault_releases.all_releases(self.curator.vault)):
-            if (
-                stored.withdrawn
-                or not stored.published
-                or not all(each in stored.allocation for each in words)
-            ):
+        vault = self.curator.vault
+        for stored in reversed(vault_releases.all_releases(vault)):
+            if stored.withdrawn or not stored.published:
                 continue
-            if same_question(Specification.from_json(stored.allocation), self.occasion, plan.allocation):
+            allocation = vault_releases.allocation_of(vault, stored.release_id)
+            if not all(each in allocation for each in words):
+                continue
+            if same_question(Specification.from_json(allocation), self.occasion, plan.allocation):
                 return stored.release_id
         return None
 

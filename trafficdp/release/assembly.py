@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.mosaic import slot_facts_of
+from trafficdp.context.names import place_names
 from trafficdp.errors import StoreDamagedError
 from trafficdp.measurement.measure import Measure
 from trafficdp.model.counts import Counts
@@ -69,6 +70,7 @@ def assemble(
         cell=counts.cell,
         slot=counts.slot,
         status=bin_status(keep, [estimate.status for estimate in estimates.values()]),
+        place=place_names(counts.cell, specification.grid.context),
         vehicles=counts.users_per_bin if specification.publish_counts else None,
         records=counts.samples_per_bin if specification.publish_counts else None,
         estimates=spread,

@@ -44,6 +44,7 @@ from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.publication import (
+    add_to_released,
     folder_of,
     ledger_reference,
     manifests,
@@ -62,7 +63,6 @@ from trafficdp.store import (
     vault_analysts,
     vault_ledger,
     vault_releases,
-    vault_stream,
 )
 from trafficdp.store.head import Head, require
 from trafficdp.store.lock import store_lock
@@ -97,26 +97,34 @@ class Curator:
     head: Head
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return the statistics of every (vehicle, bin), from the cache where it has them."""
-        kept = contribution_cache.load(self.vault, grid, bound, version)
-        if kept is not None:
-            return kept
-        fresh: Contributions = reduce_fixes(self.vault.connection, grid, bound, version.ingest_id)
+        """Return the statistics of every (vehicle, bin), as far as the cache has them from there."""
+        kept = contribution_cache.load(self.vault, grid, bound, version.ingest_id)
+        if kept is not None and kept.up_to_ingest == version.ingest_id:
+            return kept.contributions
+        whole: Contributions = reduce_fixes(self.vault.connection, grid, bound, version.ingest_id, kept)
         with self.vault.transaction("keeping the contributions"):
-            contribution_cache.save(self.vault, grid, bound, version, fresh)
-        return fresh
+            contribution_cache.save(self.vault, grid, bound, version.ingest_id, whole)
+        return whole
 
-    def check_not_behind(self) -> None:
+    def check_not_behind(self, *, whole: bool = False) -> None:
         """Raise StoreBehindError when the ledger is older than its head or than any manifest here.
 
-        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says.
+        Raises StoreDamagedError when its chain is broken or the vehicles' accounts are not what it says. What
+        was checked when the head was written is not checked again, unless ``whole``: a thousandth release
+        costs what the first did.
         """
-        ledger = vault_ledger.rows(self.vault)
-        vault_ledger.check_accounts(self.vault, ledger)
-        self.head.check(ledger)
-        for name, manifest in manifests(self.store).items():
+        entries = vault_ledger.Entries(self.vault)
+        remembered = self.head.checked(entries)
+        checked = 0 if whole else remembered
+        vault_ledger.check_accounts(self.vault, vault_ledger.rows(self.vault, checked), checked)
+        known = {
+            each.release_id
+            for each in vault_releases.all_releases(self.vault)
+            if each.published and each.sequence <= checked
+        }
+        for name, manifest in manifests(self.store, known).items():
             sequence, head_hash = ledger_reference(manifest)
-            require(ledger, sequence, head_hash, f"the manifest of release {name}")
+            require(entries, sequence, head_hash, f"the manifest of release {name}")
 
     def release(
         self,
@@ -199,11 +207,10 @@ class Curator:
         self.head.sweep()
         stored_releases = vault_releases.all_releases(self.vault)
         unfinished = [each for each in stored_releases if not each.finished]
-        ledger = vault_ledger.rows(self.vault)
-        if unfinished or self.head.lags(ledger):
+        if unfinished or self.head.lags(vault_ledger.Entries(self.vault)):
             self.check_not_behind()
             # before anything else can be seen of a charge, it is remembered outside the store
-            self.head.write(ledger[-1])
+            self.head.write(vault_ledger.last(self.vault))
         for stored in unfinished:
             self._finish(stored)
         withdrawn = [each.release_id for each in stored_releases if each.withdrawn]
@@ -232,7 +239,7 @@ class Curator:
 
         The folder goes last: while it is there, ``recover`` knows that the work is not done.
         """
-        self._swap_released()
+        rebuild_released(self.store, self.vault)
         reached("cells removed")
         for stored in vault_releases.all_releases(self.vault):
             if stored.withdrawn:
@@ -241,19 +248,20 @@ class Curator:
 
     def specification_of(self, release_id: str) -> Specification:
         """Return the specification that a release was charged for; raise UsageError when there is none."""
-        return Specification.from_json(vault_releases.release_named(self.vault, release_id).allocation)
+        return Specification.from_json(vault_releases.allocation_of(self.vault, release_id))
 
     def load(self, release_id: str) -> Release:
         """Return a release from its committed values; raise UsageError when it has none."""
-        stored = vault_releases.release_named(self.vault, release_id)
-        if stored.facts is None or stored.bins is None:
+        values = vault_releases.values_of(self.vault, release_id)
+        if values is None:
             raise UsageError(
                 "this release is not finished", got=release_id, todo="run any command that writes"
             )
-        return decode(json.loads(stored.facts), stored.bins)
+        facts, bins = values
+        return decode(json.loads(facts), bins)
 
     def _finish(self, stored: vault_releases.StoredRelease) -> Release:
-        if stored.facts is None:
+        if not stored.drawn:
             self._draw(stored)
         release = self.load(stored.release_id)
         files = place_files(self.store, release)
@@ -261,7 +269,7 @@ class Curator:
         with self.vault.transaction("noting the publication"):
             vault_releases.mark_published(self.vault, release.id)
             entry = vault_ledger.add_entry(self.vault, _publication_entry(release, files))
-            self._swap_released()
+            add_to_released(self.store, self.vault, release)
             reached("released swapped")
         self.head.write(entry)
         reached("published")
@@ -269,8 +277,8 @@ class Curator:
 
     def _draw(self, stored: vault_releases.StoredRelease) -> None:
         self._require_unseen(stored.release_id)
-        specification = Specification.from_json(stored.allocation)
-        charge = vault_ledger.rows(self.vault)[stored.sequence - 1]
+        specification = self.specification_of(stored.release_id)
+        charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
         everything = self._values(specification)
         ledger = LedgerReference(charge.sequence, charge.head_hash)
         paid = self._paid(stored.sequence, everything.contributions.vehicle)
@@ -323,19 +331,6 @@ class Curator:
         silent = Values(contributions, _unread).silenced()
         release = carry_out(specification, silent, self._metered(loss), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
-
-    def _swap_released(self) -> None:
-        finished = [
-            (decode(json.loads(stored.facts), stored.bins), stored.withdrawn)
-            for stored in vault_releases.all_releases(self.vault)
-            if stored.facts is not None and stored.bins is not None and stored.finished
-        ]
-        streams = [
-            publication
-            for stream in vault_stream.all_streams(self.vault)
-            for publication in vault_stream.publications(self.vault, stream.release_id)
-        ]
-        rebuild_released(self.store, finished, streams)
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class _Examination:
             for table in self._tables():
                 yield f"table {table}", partial(self._table, table), BACKUP
         looks: tuple[tuple[str, Callable[[Vault], str | None]], ...] = (
-            ("the vault's audits", audit),
+            ("the vault's audits", lambda vault: audit(vault)),
             ("the ledger", self._chain),
             ("the vehicles' accounts", lambda vault: vault_ledger.check_accounts(vault, self._rows)),
             ("the ledger's head", lambda vault: self._head(vault).check(self._rows)),
@@ -220,7 +220,7 @@ class _Examination:
     def _committed(self, vault: Vault) -> None:
         curator = Curator(self._store, vault, self._head(vault))
         for stored in vault_releases.all_releases(vault):
-            if stored.facts is not None:
+            if stored.drawn:
                 curator.load(stored.release_id)
         entries = {row.sequence: row.facts for row in self._rows}
         for stream in vault_stream.all_streams(vault):

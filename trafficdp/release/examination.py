@@ -75,7 +75,7 @@ class Examined:
         return self._ledger[self._sequence - 1]
 
     def _not_behind(self) -> str | None:
-        self._curator.check_not_behind()
+        self._curator.check_not_behind(whole=True)
         return None
 
     def _manifest(self) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from trafficdp.config.file import Config
+from trafficdp.context.read import read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.privacy.budget import BudgetPolicy
@@ -97,7 +99,7 @@ def occasion_of(
     return Occasion(
         publisher=config.city.publisher,
         place=config.city.name,
-        grid=grid,
+        grid=replace(grid, context=read_context(config.context, grid.area)),
         display_unit=config.map.display_unit,
         publish_counts=config.map.publish_counts,
         budget=config.policy.total,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,9 +19,10 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
-from trafficdp.store import released, saved_plans, vault_stream
+from trafficdp.store import released, saved_plans, vault_releases, vault_stream
 from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder
+from trafficdp.store.vault import Vault
 
 RELEASES = "releases"
 
@@ -86,14 +87,31 @@ def sweep(store: Path) -> None:
                     shutil.rmtree(leftover)
 
 
-def rebuild_released(
-    store: Path,
-    releases: Sequence[tuple[Release, bool]],
-    publications: Sequence[vault_stream.StoredPublication] = (),
-) -> None:
-    """Swap in a `released.duckdb` with exactly these (release, withdrawn) and publications of streams."""
-    rows = [(release, epsilon_of(release), withdrawn) for release, withdrawn in releases]
-    released.build(store, rows, [published(each) for each in publications])
+def rebuild_released(store: Path, vault: Vault) -> None:
+    """Swap in a `released.duckdb` with exactly the finished releases and publications of the vault."""
+    rows = []
+    for stored in _finished(vault):
+        values = vault_releases.values_of(vault, stored.release_id)
+        if values is not None:
+            release = decode(json.loads(values[0]), values[1])
+            rows.append((release, epsilon_of(release), stored.withdrawn))
+    publications = [
+        published(publication)
+        for stream in vault_stream.all_streams(vault)
+        for publication in vault_stream.publications(vault, stream.release_id)
+    ]
+    released.build(store, rows, publications)
+
+
+def add_to_released(store: Path, vault: Vault, release: Release) -> None:
+    """Swap in a copy of `released.duckdb` that also has ``release``; build it anew where that cannot be."""
+    before = {each.release_id: each.withdrawn for each in _finished(vault) if each.release_id != release.id}
+    if not released.append_release(store, release, epsilon_of(release), before):
+        rebuild_released(store, vault)
+
+
+def _finished(vault: Vault) -> list[vault_releases.StoredRelease]:
+    return [each for each in vault_releases.all_releases(vault) if each.drawn and each.finished]
 
 
 def published(stored: vault_stream.StoredPublication) -> released.Publication:
@@ -120,12 +138,17 @@ def epsilon_of(release: Release) -> Decimal:
     return Decimal(release.disclosure.guarantee.epsilon)
 
 
-def manifests(store: Path) -> dict[str, dict[str, object]]:
-    """Return the manifests of the store by release; raise StoreDamagedError for one that is not JSON."""
+def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, object]]:
+    """Return the manifests of the store by release, ``but`` those of some releases.
+
+    Raises StoreDamagedError for one that is not JSON.
+    """
     found: dict[str, dict[str, object]] = {}
     folder = store / RELEASES
     paths = sorted(folder.glob(f"[!.]*/{MANIFEST}")) if folder.is_dir() else []
     for path in paths:
+        if path.parent.name in but:
+            continue
         try:
             manifest = json.loads(read_regular(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError) as error:

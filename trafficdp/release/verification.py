@@ -1,8 +1,7 @@
 """Does a release stand? Recomputed from the vault's counts and the published files, trusting neither.
 
 The loss of every vehicle is computed anew from the records and the calibrated mechanism *in the published
-files* (the columns of cells.parquet and the manifest's ``calibrated``), never from what the manifest claims
-it to be.
+files* (mechanism.parquet and the manifest's ``noise``), never from what the manifest claims it to be.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
+from trafficdp.export.write import MECHANISM
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
@@ -30,7 +30,6 @@ from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
 from trafficdp.release.publication import epsilon_of, ledger_reference
-from trafficdp.release.specification import Specification
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
@@ -57,7 +56,7 @@ class _ExaminedRelease(Examined):
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._specification = Specification.from_json(stored.allocation)
+        self._specification = curator.specification_of(stored.release_id)
         self._recomputed: Contributions | None = None
 
     def checks(self) -> NamedChecks:
@@ -74,7 +73,8 @@ class _ExaminedRelease(Examined):
         yield "released.duckdb holds the same release", self._released
 
     def _specification_is_charged(self) -> str | None:
-        digest = hashlib.sha256(self._stored.allocation.encode()).hexdigest()
+        allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
+        digest = hashlib.sha256(allocation.encode()).hexdigest()
         facts = self._charge.facts
         if facts.get("specification_sha256") != digest or facts.get("release") != self._stored.release_id:
             return "another specification than the one in the ledger"
@@ -138,7 +138,7 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions()
         counts = contributions.counts
-        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / "cells.parquet")))
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / MECHANISM)))
         cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
         if not (
             np.array_equal(cells, counts.cell)

@@ -45,20 +45,24 @@ class Contributions:
     ) -> Contributions:
         """Return the contributions of one row a (bin, vehicle), sorted by cell, slot and vehicle.
 
-        Bins and users are numbered by position: users by rising ``vehicle``, over those with a row.
+        Bins and users are numbered by position: users by rising ``vehicle`` (not negative), over those with a
+        row.
         """
         first = np.ones(len(cell), dtype=np.bool_)
         first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-        vehicles, user = np.unique(vehicle.astype(np.int64), return_inverse=True)
+        there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
+        there[vehicle] = True
+        vehicles = np.flatnonzero(there).astype(np.int64)
         counts = Counts(
-            cell=cell[first].astype(np.uint64),
-            slot=slot[first].astype(np.int64),
+            cell=cell[first].astype(np.uint64, copy=False),
+            slot=slot[first].astype(np.int64, copy=False),
             bin_index=np.cumsum(first, dtype=np.int64) - 1,
-            user_index=user.astype(np.int64),
-            count=count.astype(np.int64),
+            user_index=(np.cumsum(there, dtype=np.int64) - 1)[vehicle],
+            count=count.astype(np.int64, copy=False),
             users=len(vehicles),
         )
-        return cls(counts, total.astype(np.int64), total_of_squares.astype(np.int64), vehicles, bound)
+        squares = total_of_squares.astype(np.int64, copy=False)
+        return cls(counts, total.astype(np.int64, copy=False), squares, vehicles, bound)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
         """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 FIXES_SCHEMA = pa.schema(
     [
-        # keyed HMAC-SHA256 of the normalised vehicle identifier, 32 bytes
-        pa.field("vehicle", pa.binary(32), nullable=False),
+        # keyed HMAC-SHA256 of the normalised vehicle identifier, 32 bytes; no entry that no row has
+        pa.field("vehicle", pa.dictionary(pa.int32(), pa.binary(32)), nullable=False),
         # UTC, microseconds since the epoch
         pa.field("time_us", pa.int64(), nullable=False),
         # WGS84 degrees

@@ -1,85 +1,136 @@
-"""Reduced contributions, kept in the vault until the data or the question changes."""
+"""Reduced contributions, kept in the vault: those of older data are brought up to date by what came later."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store.statements import number, query, registered, run
+from trafficdp.store.statements import number, registered, run
 from trafficdp.store.vault import Vault
-from trafficdp.store.vault_fixes import DataVersion
 
 MOST_CACHED = 8
 """Reductions kept; the cache is emptied when one more would come."""
+_ROWS = 1 << 18  # rows that are handed over at once
+_TYPES = {
+    "cell": np.uint64,
+    "slot": np.int64,
+    "vehicle_id": np.int32,
+    "fixes": np.int64,
+    "total": np.int64,
+    "total_of_squares": np.int64,
+}
 
 
-def cache_key(grid: Grid, bound: ContributionBound, version: DataVersion) -> str:
-    """Return SHA-256 over grid, speed bound, unit, step and data version."""
+@dataclass(frozen=True, repr=False)
+class Kept:
+    """What vehicles contribute by the files 1 to ``up_to_ingest``."""
+
+    contributions: Contributions
+    up_to_ingest: int
+
+
+def cache_key(grid: Grid, bound: ContributionBound) -> str:
+    """Return SHA-256 over grid, speed bound, unit and step."""
     facts = {
         "grid": grid.key,
         "upper": str(bound.upper),
         "step": str(bound.step),
         "unit": bound.unit.value,
-        "data_version": version.name,
     }
     return hashlib.sha256(canonical(facts).encode()).hexdigest()
 
 
-def load(vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions | None:
-    """Return the kept contributions, None when there are none."""
-    table = query(
+def load(vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int) -> Kept | None:
+    """Return what is kept of the files up to ``up_to_ingest`` or of fewer, None when there is nothing.
+
+    What is there out of order is passed over.
+    """
+    key = cache_key(grid, bound)
+    ((newest, rows),) = run(
         vault.connection,
-        "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions "
-        "WHERE cache_key = ? ORDER BY cell, slot, vehicle_id",
-        [cache_key(grid, bound, version)],
+        "SELECT max(ingest_id), count(*) FROM contributions WHERE cache_key = ?",
+        [key],
     )
-    return from_table(table, bound) if table.num_rows else None
+    if not rows or newest > up_to_ingest:
+        return None
+    columns: dict[str, npt.NDArray[Any]] = {name: np.empty(rows, kind) for name, kind in _TYPES.items()}
+    # in the order of writing: the vault keeps it
+    reader = vault.connection.sql(
+        "SELECT * EXCLUDE (cache_key, ingest_id) FROM contributions WHERE cache_key = ?", params=[key]
+    ).to_arrow_reader(_ROWS)
+    start = 0
+    for batch in reader:
+        for name, column in columns.items():
+            column[start : start + len(batch)] = batch.column(name).to_numpy()
+        start += len(batch)
+    if not _rising(columns["cell"], columns["slot"], columns["vehicle_id"]):
+        return None
+    return Kept(
+        Contributions.from_rows(
+            cell=columns["cell"],
+            slot=columns["slot"],
+            vehicle=columns["vehicle_id"],
+            count=columns["fixes"],
+            total=columns["total"],
+            total_of_squares=columns["total_of_squares"],
+            bound=bound,
+        ),
+        int(newest),
+    )
 
 
 def save(
-    vault: Vault, grid: Grid, bound: ContributionBound, version: DataVersion, contributions: Contributions
+    vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int, contributions: Contributions
 ) -> None:
-    """Keep contributions (inside the caller's transaction)."""
+    """Keep contributions in the place of older ones (inside the caller's transaction)."""
+    key = cache_key(grid, bound)
+    run(vault.connection, "DELETE FROM contributions WHERE cache_key = ?", [key])
     kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
     if kept >= MOST_CACHED:
         run(vault.connection, "DELETE FROM contributions")
-    with registered(vault.connection, "incoming_contributions", to_table(contributions)):
-        run(
-            vault.connection,
-            "INSERT INTO contributions SELECT $cache_key, cell, slot, vehicle_id, fixes, total, "
-            "total_of_squares FROM incoming_contributions",
-            {"cache_key": cache_key(grid, bound, version)},
+    for table in _tables(contributions):
+        with registered(vault.connection, "incoming_contributions", table):
+            run(
+                vault.connection,
+                "INSERT INTO contributions SELECT $cache_key, $up_to_ingest, cell, slot, vehicle_id, fixes, "
+                "total, total_of_squares FROM incoming_contributions",
+                {"cache_key": key, "up_to_ingest": up_to_ingest},
+            )
+
+
+def _tables(contributions: Contributions) -> Iterator[pa.Table]:
+    """Yield one row a (bin, vehicle), sorted by bin, then vehicle, in tables that memory hardly notices."""
+    counts = contributions.counts
+    for start in range(0, counts.pairs, _ROWS):
+        here = slice(start, start + _ROWS)
+        bins = counts.bin_index[here]
+        yield pa.table(
+            {
+                "cell": counts.cell[bins],
+                "slot": counts.slot[bins],
+                "vehicle_id": contributions.vehicle[counts.user_index[here]],
+                "fixes": counts.count[here],
+                "total": contributions.total[here],
+                "total_of_squares": contributions.total_of_squares[here],
+            }
         )
 
 
-def to_table(contributions: Contributions) -> pa.Table:
-    """Return one row a (bin, vehicle), sorted by bin, then vehicle."""
-    counts = contributions.counts
-    return pa.table(
-        {
-            "cell": counts.cell[counts.bin_index],
-            "slot": counts.slot[counts.bin_index],
-            "vehicle_id": contributions.vehicle[counts.user_index],
-            "fixes": counts.count,
-            "total": contributions.total,
-            "total_of_squares": contributions.total_of_squares,
-        }
-    )
-
-
-def from_table(table: pa.Table, bound: ContributionBound) -> Contributions:
-    """Return the contributions of a table sorted by cell, slot and vehicle; the reverse of ``to_table``."""
-    return Contributions.from_rows(
-        cell=table.column("cell").to_numpy(),
-        slot=table.column("slot").to_numpy(),
-        vehicle=table.column("vehicle_id").to_numpy(),
-        count=table.column("fixes").to_numpy(),
-        total=table.column("total").to_numpy(),
-        total_of_squares=table.column("total_of_squares").to_numpy(),
-        bound=bound,
-    )
+def _rising(*columns: npt.NDArray[Any]) -> bool:
+    """Return whether rows rise by the first column, where it is equal by the second, and so on."""
+    equal = np.ones(max(len(columns[0]) - 1, 0), dtype=np.bool_)
+    rises = ~equal
+    for column in columns:
+        rises |= equal & (column[1:] > column[:-1])
+        equal &= column[1:] == column[:-1]
+    return bool(rises.all())

@@ -56,13 +56,19 @@ class Head:
             sync_folder(self.path.parent)
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
-        """Raise StoreBehindError unless the ledger contains the remembered head.
+        """Raise as ``checked`` unless the ledger contains the remembered head."""
+        self.checked(ledger)
 
+    def checked(self, ledger: Sequence[LedgerRow]) -> int:
+        """Return the number of the remembered entry; raise StoreBehindError unless the ledger contains it.
+
+        The head is written after the ledger was checked, so up to this entry it need not be checked again.
         Raises StoreBehindError too when the head is missing or another store's, and StoreDamagedError when
         it cannot be read.
         """
         sequence, head_hash = self._read()
         require(ledger, sequence, head_hash, f"the head beside the key ({self.path.name})")
+        return sequence
 
     def lags(self, ledger: Sequence[LedgerRow]) -> bool:
         """Return whether a crash left the head behind the ledger (False when there is no readable head)."""

@@ -16,17 +16,15 @@ def kind_of(vault: Vault) -> LossKind | None:
 
     Raises StoreDamagedError when a charge of the ledger is of the other kind.
     """
-    ledger = vault_ledger.rows(vault)
     stated = vault.fact(_FACT)
     kind = LossKind.PURE if stated is None else LossKind(stated)
-    charges = [row.facts for row in ledger if row.facts["kind"] in ("charge", "stream")]
-    if not all(kind.pico_key in facts for facts in charges):
+    if not all(f'"{kind.pico_key}":' in row.entry for row in vault_ledger.charges(vault)):
         raise StoreDamagedError(
             "the store and its ledger count in different kinds of loss",
             expected=f"charges in {kind.quantity}",
             todo="restore the newest complete backup of the store",
         )
-    empty = not ledger and number(vault.connection, "SELECT count(*) FROM ingests") == 0
+    empty = vault_ledger.last(vault) is None and number(vault.connection, "SELECT count(*) FROM ingests") == 0
     return None if empty and stated is None else kind
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("h3", "resolution", "slot", "slot_label", "status", "vehicles", "records")
+_PLAIN = ("h3", "place", "resolution", "slot", "slot_label", "status", "vehicles", "records")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
@@ -72,8 +72,45 @@ def append(folder: Path, publications: Sequence[Publication]) -> bool:
     """
     if not (folder / RELEASED_NAME).exists() or not publications:
         return not publications
+    stream = publications[0].release
+
+    def add(connection: duckdb.DuckDBPyConnection) -> None:
+        newest = "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?"
+        if publications[0].number != number(connection, newest, [stream.id]) + 1:
+            raise _NotToBeExtended
+        for publication in publications:
+            _insert_publication(connection, publication)
+
     try:
-        _swap(folder, lambda path: _extend(folder, path, publications))
+        _swap(folder, lambda path: _extend(folder, path, stream, add))
+    except _NotToBeExtended:
+        return False
+    return True
+
+
+def append_release(folder: Path, release: Release, epsilon: Decimal, before: Mapping[str, bool]) -> bool:
+    """Add a release to a copy of `released.duckdb` and swap it in; False where that cannot be done.
+
+    That is when there is no such file, another version wrote it, or its releases are not just those of
+    ``before`` (names, and whether they are withdrawn) and streams: then ``build`` it. What is in the file
+    stays as it is, and only the new release is audited.
+    """
+    if not (folder / RELEASED_NAME).exists():
+        return False
+
+    def add(connection: duckdb.DuckDBPyConnection) -> None:
+        held = run(
+            connection,
+            "SELECT release_id, status = 'withdrawn' FROM releases "
+            "WHERE release_id NOT IN (SELECT release_id FROM publications)",
+        )
+        if dict(held) != before:
+            raise _NotToBeExtended
+        _insert_release(connection, release, epsilon, withdrawn=False)
+        _insert_cells(connection, release)
+
+    try:
+        _swap(folder, lambda path: _extend(folder, path, release, add))
     except _NotToBeExtended:
         return False
     return True
@@ -126,35 +163,32 @@ def _fill(
         connection.close()
 
 
-def _extend(folder: Path, path: Path, publications: Sequence[Publication]) -> None:
+def _extend(
+    folder: Path, path: Path, release: Release, add: Callable[[duckdb.DuckDBPyConnection], None]
+) -> None:
+    """Make a copy of the database at ``path`` and ``add`` to it what ``release`` has, in one transaction."""
     shutil.copyfile(folder / RELEASED_NAME, path)
     connection = _attached(path, "READ_WRITE")
     try:
         columns = run(connection, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'cells'")
-        needed = {"publication", *_cells_table(publications[0].release).column_names}
-        if not needed <= {name for (name,) in columns}:
-            raise _NotToBeExtended
-        before = number(
-            connection,
-            "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?",
-            [publications[0].release.id],
-        )
-        if publications[0].number != before + 1:
+        if not {"publication", *_cells_table(release).column_names} <= {name for (name,) in columns}:
             raise _NotToBeExtended
         connection.begin()
-        for publication in publications:
-            _insert_publication(connection, publication)
-        _finish(connection)
+        add(connection)
+        _finish(connection, release.id)
     finally:
         connection.close()
 
 
-def _finish(connection: duckdb.DuckDBPyConnection) -> None:
-    """Commit, and let go of the file; raise StoreDamagedError when it fails its audits."""
+def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None) -> None:
+    """Commit, and let go of the file; raise StoreDamagedError when it fails its audits.
+
+    With ``release_id`` only that release is audited.
+    """
     connection.commit()
     # all of it into the one file: a log beside it would not be swapped in
     run(connection, "CHECKPOINT released")
-    problems = run(connection, script("audits/released"))
+    problems = run(connection, script("audits/released"), {"release_id": release_id})
     run(connection, "USE memory")
     run(connection, "DETACH released")
     if problems:
@@ -252,8 +286,8 @@ def _cells_table(release: Release) -> pa.Table:
         for part in _PARTS:
             rows[statistic.stem + part] = published[name + part] if present else np.nan
         rows[f"{statistic.stem}_status"] = published[f"{statistic.stem}_status"] if present else None
-        epsilon = f"{statistic.stem}_epsilon"
-        rows[epsilon] = published.get(epsilon, np.nan)
+        noise = release.estimates[statistic].noise if present else {}
+        rows[f"{statistic.stem}_epsilon"] = noise.get("epsilon", np.nan)
     # NaN means null here: withheld numbers are absent, not not-a-numbers
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 

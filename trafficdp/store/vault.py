@@ -24,7 +24,9 @@ from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import first, run, script
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
+MEMORY_LIMIT = "1GB"
+"""What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
 
 
@@ -88,7 +90,7 @@ class Vault:
         """
         path = database_in(folder)
         require_vault(folder)
-        spill = path.with_name(path.name + ".tmp")
+        spill = _spill_folder(path)
         with store_failures("opening the vault"):
             if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
                 raise PermissionError(13, "Permission denied")
@@ -99,7 +101,7 @@ class Vault:
             with suppress(OSError):
                 spill.mkdir(mode=0o700)
             with owner_only():
-                connection = connect(str(path))
+                connection = connect(str(path), memory_limit=MEMORY_LIMIT)
         try:
             with store_failures("reading the vault"):
                 vault = cls(connection, path)
@@ -112,6 +114,11 @@ class Vault:
             with store_failures("closing the vault"), owner_only():
                 connection.close()
             shutil.rmtree(spill, ignore_errors=True)
+
+    @property
+    def spill_folder(self) -> Path:
+        """Where rows may lie that memory does not hold, for the owner only: empty at start and at end."""
+        return _spill_folder(self.path)
 
     def fact(self, key: str) -> str | None:
         """Return what the store says of itself under ``key``, None when it says nothing."""
@@ -175,6 +182,10 @@ class Vault:
                 expected=f"schema version {SCHEMA_VERSION}",
                 todo="use the version that made it, or ingest the files into a new store",
             )
+
+
+def _spill_folder(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
 
 
 def require_vault(folder: Path) -> None:

@@ -30,7 +30,7 @@ class AnalystSpending:
 def charges_by(vault: Vault) -> dict[str, list[int]]:
     """Return the numbers of the charges that each analyst made, by name; those of nobody are left out."""
     found: dict[str, list[int]] = {}
-    for row in vault_ledger.rows(vault):
+    for row in vault_ledger.charges(vault):
         facts = row.facts
         if facts["kind"] == "charge" and "analyst" in facts:
             found.setdefault(str(facts["analyst"]), []).append(row.sequence)

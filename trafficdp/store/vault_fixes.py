@@ -10,11 +10,15 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from trafficdp.errors import DataError
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive.fixes import Fixes
-from trafficdp.store.statements import first, number, registered, run, script
+from trafficdp.store.statements import first, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,6 +33,18 @@ class DataVersion:
 
     ingest_id: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is noted of a file: ``declaration`` and ``report`` are JSON."""
+
+    name: str
+    digest: str
+    source: str
+    declaration: str
+    strict_units: bool
+    report: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,49 +83,80 @@ def already_ingested(vault: Vault, digest: str, declaration: str) -> bool:
     return True
 
 
-def add_fixes(
-    vault: Vault,
-    fixes: Fixes,
-    *,
-    file_name: str,
-    digest: str,
-    source: str,
-    declaration: str,
-    strict_units: bool,
-    report: str,
-) -> int:
-    """Add the fixes of one file (inside the caller's transaction); return how many were new.
+def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    """Return the vault's number of every pseudonym, shape (n,); new vehicles get the next ones.
 
-    The data as it is then gets a new random name. A fix whose (vehicle, instant) is in the vault already
-    is left out: the earlier one stays.
+    To be called inside the caller's transaction.
     """
-    connection = vault.connection
-    previous = data_version(vault)
-    ingest_id = previous.ingest_id + 1
-    with registered(connection, "incoming_fixes", fixes.table):
-        run(connection, script("statements/number_vehicles"))
-        before = number(connection, "SELECT count(*) FROM fixes")
-        run(connection, script("statements/add_fixes"), {"ingest_id": ingest_id})
-        after = number(connection, "SELECT count(*) FROM fixes")
-    added, name = after - before, new_token()
-    history = _next_history(stated_history(vault, previous.ingest_id), name, digest, declaration, added)
-    run(
-        connection,
-        "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            ingest_id,
-            file_name,
-            digest,
-            source,
-            declaration,
-            strict_units,
-            report,
-            name,
-            history,
-            datetime.now(UTC),
-        ],
-    )
-    return added
+    distinct = pseudonyms.dictionary
+    table = pa.table({"vehicle": distinct, "place": pa.array(np.arange(len(distinct)))})
+    with registered(vault.connection, "incoming_vehicles", table):
+        run(vault.connection, script("statements/number_vehicles"))
+        known = query(
+            vault.connection,
+            "SELECT incoming.place, vehicles.vehicle_id FROM incoming_vehicles AS incoming "
+            "JOIN vehicles ON vehicles.hmac = CAST(incoming.vehicle AS BLOB) ORDER BY incoming.place",
+        )
+    numbers = known.column("vehicle_id").to_numpy().astype(np.int64)
+    return np.asarray(numbers[pseudonyms.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
+
+
+class Incoming:
+    """The fixes of one file on their way into the vault, inside the caller's transaction.
+
+    Give them part by part, each (vehicle, instant) once, then ``finish``. A fix whose (vehicle, instant) an
+    earlier file brought is left out: the earlier one stays.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._previous = data_version(vault)
+        self._ingest_id = self._previous.ingest_id + 1
+        self._rows = 0
+        self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+    def add(self, fixes: Fixes) -> None:
+        """Take a part of the file."""
+        for batch in fixes.table.to_batches():
+            vehicle = number_vehicles(self._vault, batch.column("vehicle"))
+            numbered = pa.table(
+                {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
+            )
+            with registered(self._vault.connection, "incoming_fixes", numbered):
+                run(self._vault.connection, script("statements/add_fixes"), {"ingest_id": self._ingest_id})
+            time_us = batch.column("time_us").to_numpy()
+            self._rows += len(batch)
+            self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
+            self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
+
+    def finish(self, file: FileFacts) -> int:
+        """Note the file; return how many fixes were new. The data as it is then gets a new random name."""
+        connection = self._vault.connection
+        ((known,),) = run(
+            connection,
+            script("statements/remove_known_fixes"),
+            {"ingest_id": self._ingest_id, "first_us": self._first_us, "last_us": self._last_us},
+        )
+        added, name = self._rows - int(known), new_token()
+        stated = stated_history(self._vault, self._previous.ingest_id)
+        history = _next_history(stated, name, file.digest, file.declaration, added)
+        run(
+            connection,
+            "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                self._ingest_id,
+                file.name,
+                file.digest,
+                file.source,
+                file.declaration,
+                file.strict_units,
+                file.report,
+                name,
+                history,
+                datetime.now(UTC),
+            ],
+        )
+        return added
 
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
@@ -196,8 +243,9 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
     """Return for every source whether its speeds are "reported", "derived" or "mixed"."""
     rows = run(
         vault.connection,
-        "SELECT ingests.source, bool_or(fixes.derived), bool_and(fixes.derived) "
-        "FROM fixes JOIN ingests USING (ingest_id) WHERE ingest_id <= ? GROUP BY ingests.source",
+        "SELECT source, bool_or(any_derived), bool_and(all_derived) FROM ingests JOIN ("
+        "SELECT ingest_id, bool_or(derived) AS any_derived, bool_and(derived) AS all_derived "
+        "FROM fixes WHERE ingest_id <= ? GROUP BY ingest_id) USING (ingest_id) GROUP BY source",
         [up_to_ingest],
     )
     return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,30 +15,69 @@ from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import BudgetPolicy, Window, check_windows
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
-from trafficdp.store.statements import first, number, query, registered, run
+from trafficdp.store.statements import number, query, registered, run
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
 
 
-def rows(vault: Vault) -> list[LedgerRow]:
-    """Return the whole ledger in order, its chain checked."""
-    result = [
-        LedgerRow(int(sequence), str(entry), str(head))
-        for sequence, entry, head in run(
-            vault.connection, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence"
-        )
-    ]
-    check_chain(result)
+def rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
+    """Return the ledger in order, from entry ``after`` + 1 on, its chain checked from there."""
+    result = _rows(
+        vault,
+        "SELECT sequence, entry, head_hash FROM ledger WHERE sequence > ? ORDER BY sequence",
+        [after],
+    )
+    check_chain(result, Entries(vault)[after - 1] if after else None)
     return result
+
+
+class Entries(Sequence[LedgerRow]):
+    """The ledger as it lies in the vault, read entry by entry and not checked: place n has number n + 1."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def __len__(self) -> int:
+        return number(self._vault.connection, "SELECT coalesce(max(sequence), 0) FROM ledger")
+
+    @overload
+    def __getitem__(self, place: int) -> LedgerRow: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[LedgerRow]: ...
+    def __getitem__(self, place: int | slice) -> LedgerRow | Sequence[LedgerRow]:
+        if isinstance(place, slice):
+            return rows(self._vault)[place]
+        found = _rows(
+            self._vault, "SELECT sequence, entry, head_hash FROM ledger WHERE sequence = ?", [place + 1]
+        )
+        if not found:
+            raise StoreDamagedError(
+                "the ledger's chain is broken",
+                got=f"no entry at number {place + 1}",
+                todo="restore the newest complete backup of the store",
+            )
+        return found[0]
+
+
+def charges(vault: Vault) -> list[LedgerRow]:
+    """Return the entries that charge vehicles, in order, not checked."""
+    return _rows(
+        vault,
+        "SELECT sequence, entry, head_hash FROM ledger "
+        """WHERE entry LIKE '%"kind":"charge"%' OR entry LIKE '%"kind":"stream"%' ORDER BY sequence""",
+    )
+
+
+def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
+    found = run(vault.connection, statement, parameters)
+    return [LedgerRow(int(sequence), str(entry), str(head)) for sequence, entry, head in found]
 
 
 def last(vault: Vault) -> LedgerRow | None:
     """Return the newest row, None in a new store."""
-    row = first(
-        vault.connection, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1"
-    )
-    return None if row is None else LedgerRow(int(row[0]), str(row[1]), str(row[2]))
+    found = _rows(vault, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1")
+    return found[0] if found else None
 
 
 def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
@@ -120,11 +160,7 @@ def largest_spent_in(vault: Vault, window: Window) -> int:
 
 def _instants(vault: Vault) -> dict[int, datetime]:
     """Return when each charge was made, by its sequence."""
-    return {
-        row.sequence: datetime.fromisoformat(str(row.facts["at"]))
-        for row in rows(vault)
-        if row.facts["kind"] in ("charge", "stream")
-    }
+    return {row.sequence: datetime.fromisoformat(str(row.facts["at"])) for row in charges(vault)}
 
 
 def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:
@@ -139,15 +175,19 @@ def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) 
         )
 
 
-def check_accounts(vault: Vault, ledger: Sequence[LedgerRow]) -> None:
+def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:
     """Raise StoreDamagedError unless every vehicle's account is what the entries of ``ledger`` say.
+
+    ``ledger`` holds the entries from ``after`` + 1 on; what was charged by earlier ones is not looked at.
 
     The chain guards the entries, and each entry guards the accounts of its charge. A stream charges every
     vehicle the same, when its first record is taken.
     """
     table = query(
         vault.connection,
-        "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges ORDER BY sequence, vehicle_id",
+        "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges WHERE sequence > ? "
+        "ORDER BY sequence, vehicle_id",
+        [after],
     )
     sequence, vehicle, loss = (table.column(name).to_numpy().astype(np.int64) for name in table.column_names)
     stated = {row.sequence: row.facts["accounts_sha256"] for row in ledger if row.facts["kind"] == "charge"}

@@ -11,13 +11,11 @@ from trafficdp.store.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class StoredRelease:
-    """One charged release. ``facts`` and ``bins`` are None until its noise is committed."""
+    """One charged release; ``drawn``: its noise is committed."""
 
     release_id: str
     sequence: int
-    allocation: str
-    facts: str | None
-    bins: bytes | None
+    drawn: bool
     published: bool
     withdrawn: bool
 
@@ -31,7 +29,7 @@ def all_releases(vault: Vault) -> list[StoredRelease]:
     """Return every charged release in the order of charging."""
     rows = run(
         vault.connection,
-        "SELECT release_id, sequence, allocation, facts, bins, published, withdrawn "
+        "SELECT release_id, sequence, facts IS NOT NULL AND bins IS NOT NULL, published, withdrawn "
         "FROM releases ORDER BY sequence",
     )
     return [StoredRelease(*row) for row in rows]
@@ -39,15 +37,35 @@ def all_releases(vault: Vault) -> list[StoredRelease]:
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
     """Return the release; raise UsageError, naming those there are, when there is none of that name."""
-    found = [release for release in all_releases(vault) if release.release_id == release_id]
+    releases = all_releases(vault)
+    found = [release for release in releases if release.release_id == release_id]
     if not found:
-        names = [release.release_id for release in all_releases(vault)]
+        names = [release.release_id for release in releases]
         raise UsageError(
             "there is no such release",
             got=release_id,
             expected="one of " + ", ".join(names) if names else "a release; none was made yet",
         )
     return found[0]
+
+
+def allocation_of(vault: Vault, release_id: str) -> str:
+    """Return the JSON of the frozen allocation of a release; raise as ``release_named``."""
+    release_named(vault, release_id)
+    ((allocation,),) = run(
+        vault.connection, "SELECT allocation FROM releases WHERE release_id = ?", [release_id]
+    )
+    return str(allocation)
+
+
+def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
+    """Return (facts, bins) of a release, None until its noise is committed; raise as ``release_named``."""
+    if not release_named(vault, release_id).drawn:
+        return None
+    ((facts, bins),) = run(
+        vault.connection, "SELECT facts, bins FROM releases WHERE release_id = ?", [release_id]
+    )
+    return str(facts), bytes(bins)
 
 
 def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -> None:

@@ -16,7 +16,6 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.store.statements import first, number, query, registered, run, script
@@ -179,21 +178,6 @@ def advance_file(vault: Vault, release_id: str, file: FileProgress) -> None:
         "UPDATE stream_files SET rows_taken = ?, done = ? WHERE release_id = ? AND number = ?",
         [file.rows_taken, file.done, release_id, file.number],
     )
-
-
-def number_vehicles(vault: Vault, pseudonyms: pa.Array) -> IntArray:
-    """Return the vault's number of every pseudonym (binary, shape (n,)); new vehicles get the next ones."""
-    encoded = pc.dictionary_encode(pseudonyms)
-    table = pa.table({"vehicle": encoded.dictionary, "place": pa.array(np.arange(len(encoded.dictionary)))})
-    with registered(vault.connection, "incoming_fixes", table):
-        run(vault.connection, script("statements/number_vehicles"))
-        known = query(
-            vault.connection,
-            "SELECT incoming.place, vehicles.vehicle_id FROM incoming_fixes AS incoming "
-            "JOIN vehicles ON vehicles.hmac = CAST(incoming.vehicle AS BLOB) ORDER BY incoming.place",
-        )
-    numbers = known.column("vehicle_id").to_numpy().astype(np.int64)
-    return np.asarray(numbers[encoded.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
 
 
 def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, IntArray]) -> None:

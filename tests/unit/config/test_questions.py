@@ -5,6 +5,7 @@ import re
 import pytest
 
 from trafficdp.config.file import template
+from trafficdp.model.context import ContextKind
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
 
@@ -25,12 +26,15 @@ def test_analysts_have_a_name_and_a_budget(load, minimal, document_text):
     assert load(minimal).analysts == ()
 
 
-def test_what_the_template_shows_may_be_uncommented(load, minimal, document_text):
+def test_what_the_template_shows_may_be_uncommented(load, minimal, document_text, tmp_path):
+    (tmp_path / "streets.gpkg").touch()
     shown = re.findall(r"(?m)^# (\[\[\w+\]\]\n(?:#   \w+ = .*\n)+)", template())
-    assert len(shown) == 2
+    assert len(shown) == 3
     config = load(document_text(minimal) + "".join(shown).replace("#  ", " "))
     assert [analyst.name for analyst in config.analysts] == ["newsroom"]
     assert list(config.areas) == ["centre"]
+    (layer,) = config.context
+    assert (layer.path.name, layer.kind, layer.name) == ("streets.gpkg", ContextKind.ROADS, "name")
 
 
 def test_budgets_of_analysts_may_add_up_to_more_than_a_vehicle_has(load, minimal, document_text):

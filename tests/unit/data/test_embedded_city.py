@@ -57,6 +57,17 @@ def test_generator_makes_the_committed_bytes(script: str, folder: str, tmp_path:
             assert made.read_bytes() == file.read_bytes()
 
 
+def test_streets_river_parks_and_places_are_what_their_generator_makes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, DATA / "make_streets.py", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    committed = sorted((DATA / "sample").glob("*.geojson"))
+    assert [file.name for file in committed] == sorted(file.name for file in tmp_path.iterdir())
+    for file in committed:
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes()
+
+
 def test_committed_files_hold_no_time_and_stay_small() -> None:
     files = [*DATA.glob("itms_counts/*.gz"), *DATA.glob("sample/*.gz")]
     assert len(files) == 5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from importlib.resources import files
 from math import floor
+from pathlib import Path
 
 import duckdb
 import h3.api.numpy_int as h3
@@ -17,16 +19,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.binning.slots import slots_of
-from trafficdp.engine import duckdb_reduce
+from trafficdp.engine import duckdb_binned, duckdb_reduce, packed
+from trafficdp.engine.duckdb_binned import Files
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import DataError, StoreDamagedError
+from trafficdp.ingest.read import read_file
+from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
+from trafficdp.model.source import SourceDeclaration, UnitPeriod
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store.contribution_cache import Kept
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
@@ -152,7 +159,7 @@ def random_rows(n: int, seed: int = 1) -> list[Row]:
 
 @pytest.mark.slow
 def test_thousands_of_fixes_reduce_over_many_batches(vault, monkeypatch) -> None:
-    monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", 2048)
+    monkeypatch.setattr(duckdb_binned, "BATCH_ROWS", 2048)
     rows = random_rows(6000)
     insert(vault, rows)
     found = reduce_fixes(vault, grid_of(), bound_of(), 2)
@@ -168,12 +175,85 @@ def arrays_of(found: Contributions) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
+@settings(max_examples=20)
+@given(
+    rows=some_rows,
+    bucket=st.integers(1, 12),
+    kind=st.sampled_from(SlotKind),
+    step=st.sampled_from(["0.1", "30"]),
+)
+def test_keys_that_are_sorted_in_buckets_on_disk_give_the_same(
+    tmp_path_factory, rows, bucket, kind, step
+) -> None:
+    grid, bound = grid_of(kind), bound_of(step=step)
+    with pytest.MonkeyPatch.context() as patch, duckdb.connect(":memory:") as connection:
+        patch.setattr(packed, "BUCKET_ROWS", bucket)
+        patch.setattr(packed, "_SAMPLED", 1)
+        patch.setattr(duckdb_binned, "BATCH_ROWS", 7)
+        connection.execute("SET temp_directory = ?", [str(tmp_path_factory.mktemp("spill"))])
+        connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
+        insert(connection, rows)
+        assert as_rows(reduce_fixes(connection, grid, bound, 3)) == naive(rows, grid, bound, 3)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(rows=some_rows, until=st.integers(0, 3), kind=st.sampled_from(SlotKind))
+def test_what_is_known_of_the_first_files_is_put_together_with_the_rest(rows, until, kind) -> None:
+    grid, bound = grid_of(kind), bound_of()
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
+        insert(connection, rows)
+        known = Kept(reduce_fixes(connection, grid, bound, until), until)
+        found = arrays_of(reduce_fixes(connection, grid, bound, 3, known))
+        whole = arrays_of(reduce_fixes(connection, grid, bound, 3))
+    assert all(np.array_equal(*p) and p[0].dtype == p[1].dtype for p in zip(found, whole, strict=True))
+
+
+@pytest.mark.parametrize("part_rows", [100, 10**6])
+@pytest.mark.parametrize("why", ["value", "cells", "slots"])
+def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeypatch, why, part_rows) -> None:
+    rows = random_rows(600)
+    insert(vault, rows)
+    bound = bound_of()
+    expected = arrays_of(reduce_fixes(vault, grid_of(), bound, 2))
+    calls = []
+    monkeypatch.setattr(duckdb_reduce, "PART_ROWS", part_rows)
+    sound = duckdb_reduce.ask_binned
+    monkeypatch.setattr(
+        duckdb_reduce, "ask_binned", lambda *arguments: calls.append(arguments) or sound(*arguments)
+    )
+    if why == "slots":
+        monkeypatch.setattr(duckdb_reduce, "_most_slots", lambda grid: 8)
+    else:
+        # cells that occur need 9 bits or so: 4 are left, or none
+        bits = packed.Layout.of(slots=24, largest_vehicle=59, largest_value=bound.steps)
+        monkeypatch.setattr(packed, "KEY_BITS", 63 - bits.cell + (4 if why == "cells" else 0))
+    found = arrays_of(reduce_fixes(vault, grid_of(), bound, 2))
+    assert len(calls) == (1 if part_rows > 600 else 4)
+    assert all(
+        np.array_equal(*pair) and pair[0].dtype == pair[1].dtype for pair in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.slow
+def test_nothing_of_the_keys_stays_on_disk(vault, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(packed, "BUCKET_ROWS", 500)
+    vault.execute("SET temp_directory = ?", [str(tmp_path)])
+    rows = random_rows(6000)
+    insert(vault, rows)
+    assert as_rows(reduce_fixes(vault, grid_of(), bound_of(), 3)) == naive(rows, grid_of(), bound_of(), 3)
+    assert (tmp_path / "reduction").stat().st_mode & 0o777 == 0o700
+    assert list((tmp_path / "reduction").iterdir()) == []
+
+
+@pytest.mark.slow
 def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
     insert(vault, random_rows(4000))
     first = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
     assert [array.dtype.name for array in first] == ["uint64"] + ["int64"] * 7
     for threads, batch in ((1, 2048), (2, 4096), (4, 500_000), (2, 500_000)):
-        monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", batch)
+        monkeypatch.setattr(duckdb_binned, "BATCH_ROWS", batch)
         vault.execute(f"SET threads = {threads}")
         again = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
         assert all(np.array_equal(*pair) for pair in zip(first, again, strict=True))
@@ -236,3 +316,38 @@ def test_sums_that_might_exceed_64_bits_are_refused_whatever_the_speeds_are(vaul
     bound = bound_of("30", "0.00003")
     with pytest.raises(DataError, match="too many fixes"):
         reduce_fixes(vault, grid_of(SlotKind.WHOLE_PERIOD), bound, 1)
+
+
+@pytest.fixture(scope="module")
+def feeds() -> Path:
+    folder = os.environ.get("TRAFFICDP_REAL_DATA")
+    if not folder:
+        pytest.skip("TRAFFICDP_REAL_DATA is not set: it names the folder of the real feeds")
+    return Path(folder)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("resolution", [6, 9])
+def test_austins_files_reduce_to_what_duckdb_groups(feeds, vault, monkeypatch, tmp_path, resolution) -> None:
+    units = (UnitPeriod(SpeedUnit.METRES_PER_SECOND),)
+    columns = {"vehicle": "vehicle_id", "time": "timestamp"} | {
+        name: name for name in ("latitude", "longitude", "speed")
+    }
+    source = SourceDeclaration("capmetro", "csv", ("*",), units, columns)
+    for number, day in enumerate(("2016-11-24", "2016-11-25"), 1):
+        fixes = read_file(feeds / f"capmetro/{day}.csv.gz", source, AREA, VehicleKey(bytes(32))).fixes.table
+        vehicle = fixes["vehicle"].combine_chunks().dictionary_encode().indices
+        vault.register("incoming", fixes.drop_columns("vehicle").append_column("vehicle", vehicle))
+        vault.execute(
+            "INSERT INTO fixes SELECT vehicle + 1, time_us, latitude, longitude, speed_centi, "
+            "speed_unit::VARCHAR, derived, ? FROM incoming",
+            [number],
+        )
+    grid = grid_of(SlotKind.CALENDAR_HOUR, resolution)
+    monkeypatch.setattr(packed, "BUCKET_ROWS", 5000)
+    vault.execute("SET temp_directory = ?", [str(tmp_path)])
+    found = arrays_of(reduce_fixes(vault, grid, bound_of(), 2))
+    expected = arrays_of(duckdb_reduce._grouped(vault, grid, bound_of(), Files(0, 2)))
+    assert len(found[0]) > 500
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))

@@ -10,8 +10,10 @@ from fractions import Fraction
 import h3
 import numpy as np
 import pytest
+import shapely
 from playwright.sync_api import sync_playwright
 
+from trafficdp.context.names import place_names
 from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
@@ -25,6 +27,7 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.context import ContextKind, ContextLayer
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, NeighbouringRelation
@@ -86,6 +89,7 @@ def release_of(
     created_at: datetime = datetime(2016, 12, 1, 9, 30, tzinfo=UTC),
     display_unit: SpeedUnit = KMH,
     first_seed: int = 0,
+    context: tuple[ContextLayer, ...] = (),
 ) -> Release:
     """A release of all cells in all slots; bins 1 mod 7 are withheld, 3 mod 11 uninformative."""
     slots = WHOLE if slots is None else slots
@@ -97,7 +101,7 @@ def release_of(
     status[1::7] = BinStatus.WITHHELD
     estimates = {each: estimate_of(each, status, seed) for seed, each in enumerate(statistics, first_seed)}
     period = Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago")
-    grid = Grid(h3.get_resolution(cells[0]), slot_kind, area, period)
+    grid = Grid(h3.get_resolution(cells[0]), slot_kind, area, period, context=context)
     counts = np.arange(len(cell), dtype=np.int64) + 5 if publish_counts else None
     mechanisms = [
         MechanismFacts(
@@ -166,6 +170,7 @@ def release_of(
         cell=cell,
         slot=slot,
         status=status,
+        place=place_names(cell, grid.context),
         vehicles=counts,
         records=None if counts is None else counts * 10,
         estimates=estimates,
@@ -205,6 +210,25 @@ def earlier_city() -> Release:
     release = release_of(austin_cells(4), first_seed=50)
     period = Period(date(2016, 11, 17), date(2016, 11, 20), "America/Chicago")
     return replace(release, id="R0000", grid=replace(release.grid, period=period))
+
+
+def layer_of(kind: str, name: str, shape: shapely.Geometry) -> ContextLayer:
+    return ContextLayer(
+        ContextKind(kind), f"{kind}.gpkg", "c" * 64, "Survey of nowhere (public domain)", (name,), (shape,)
+    )
+
+
+@pytest.fixture(scope="session")
+def surrounded() -> Release:
+    """The ``city`` with a street, a river, a park and two places."""
+    layers = (
+        layer_of("roads", "Shell Road", shapely.LineString([(-97.9, 30.27), (-97.6, 30.27)])),
+        layer_of("water", "Still River", shapely.LineString([(-97.8, 30.4), (-97.7, 30.1)])),
+        layer_of("park", "Long Green", shapely.box(-97.78, 30.3, -97.74, 30.33)),
+        layer_of("place", "Harbour", shapely.Point(-97.68, 30.31)),
+        layer_of("place", "Hill End", shapely.Point(-97.8, 30.2)),
+    )
+    return release_of(austin_cells(4), context=layers)
 
 
 @pytest.fixture(scope="session")
@@ -295,32 +319,39 @@ class MapPage:
             self.page.keyboard.press(key)
 
     def settle(self):
-        """Wait until what was asked for is painted."""
+        """Wait until what was asked for is painted, a zoom that glides included."""
+        self.wait("#map:not([data-gliding=true]):not(.leaflet-zoom-anim)")
         self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    def on_screen(self, points):
-        """Where points of the drawing are in the window, shape (n, 2)."""
+    def on_screen(self, places):
+        """Where places (latitude, longitude) are in the window, shape (n, 2)."""
         return np.array(
             self.page.evaluate(
-                """points => { const m = document.getElementById("map").getScreenCTM();
-                return points.map(p => [p[0] * m.a + m.e, p[1] * m.d + m.f]); }""",
-                points.tolist(),
+                """places => { const map = document.getElementById("map"), r = map.getBoundingClientRect();
+                return places.map(p => { const at = map.leaflet.latLngToContainerPoint(p);
+                  return [at.x + r.left, at.y + r.top]; }); }""",
+                places.tolist(),
             )
         )
 
-    def colours(self, points):
-        """The colour of the canvas in a small square around every point of the drawing: (n, 81, 3)."""
+    def point_at(self, place):
+        """Move the mouse to a place; the map looks at it at most every 32 ms."""
+        self.page.wait_for_timeout(40)
+        self.page.mouse.move(*self.on_screen(place[None])[0].tolist())
+
+    def colours(self, places):
+        """The colour of the hexagons in a small square around every place: (n, 81, 3)."""
         self.settle()
         return np.array(
             self.page.evaluate(
-                """points => { const c = document.getElementById("paper"), r = c.getBoundingClientRect();
-                const pen = c.getContext("2d"), k = c.width / r.width;
+                """points => { const c = document.querySelector(".leaflet-cells-pane canvas");
+                const r = c.getBoundingClientRect(), pen = c.getContext("2d"), k = c.width / r.width;
                 return points.map(p => Array.from(
                   pen.getImageData(Math.round((p[0] - r.left) * k) - 4,
                     Math.round((p[1] - r.top) * k) - 4, 9, 9).data)); }""",
-                self.on_screen(points).tolist(),
+                self.on_screen(places).tolist(),
             )
-        ).reshape(len(points), 81, 4)[:, :, :3]
+        ).reshape(len(places), 81, 4)[:, :, :3]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from trafficdp.export.files import file
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import FORMATS, export, write_release
 
-NAMES = ["map.geojson", "cells.csv", "cells.parquet", "map.html", "manifest.json"]
+NAMES = ["map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet", "manifest.json"]
 
 
 @pytest.fixture
@@ -52,6 +52,15 @@ def test_listed_columns_are_those_of_the_files(any_release, tmp_path):
     assert names["map.geojson"] == list(features[0]["properties"])
     read = geopandas.read_parquet(tmp_path / "cells.parquet")
     assert names["cells.parquet"][:-1] == list(read.columns)
+    mechanism = geopandas.pd.read_parquet(tmp_path / "mechanism.parquet")
+    assert names["mechanism.parquet"] == list(mechanism.columns)
+
+
+def test_how_the_noise_was_drawn_stands_in_one_file_alone(any_release, tmp_path):
+    facts = write_release(any_release, tmp_path)
+    for name, each in facts.items():
+        technical = [column.name for column in each.columns if "lattice" in column.name]
+        assert bool(technical) is (name == "mechanism.parquet")
 
 
 def test_writing_twice_gives_the_same_bytes(any_release, tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.ingest.clean import SATURATION, clean
+from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.ingest.report import RULES
 from trafficdp.model.source import SourceDeclaration, UnitPeriod
@@ -194,7 +195,7 @@ def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed,
         time_zone=None,
         malformed=malformed,
     )
-    cleaned = clean(records, replace(source, missing_speed=missing_speed), area, key)
+    cleaned = clean(records, replace(source, missing_speed=missing_speed), area, key, UnitCheck())
     assert set(cleaned.rejected) <= set(RULES)
     assert all(count > 0 for count in cleaned.rejected.values())
     assert len(rows) + malformed == len(cleaned.fixes) + sum(cleaned.rejected.values())

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.linter import LintFinding, LintVerdict, lint
+from trafficdp.ingest.linter import LintFinding, LintVerdict, UnitCheck
 from trafficdp.model.speed_unit import SpeedUnit
 
 MS, KMH, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR
@@ -18,7 +18,8 @@ def drive(unit, said, *, count=31, true=10.0):
     time_us = np.arange(count, dtype=np.int64) * 10_000_000
     latitude = 21 + np.arange(count) * 10 * true / DEGREE_M
     same = np.zeros(count, dtype=np.int64)
-    return lint(
+    check = UnitCheck()
+    check.add(
         unit,
         same,
         time_us,
@@ -26,6 +27,8 @@ def drive(unit, said, *, count=31, true=10.0):
         np.full(count, 72.8),
         np.broadcast_to(np.asarray(said, np.float64), count),
     )
+    (finding,) = check.findings()
+    return finding
 
 
 @pytest.mark.parametrize("true_unit", list(SpeedUnit))

@@ -199,9 +199,9 @@ def test_a_tampered_file_and_less_noise_do_not_verify(played):
     import pandas as pd
 
     folder = played.store / "releases" / "s0001"
-    table = pd.read_parquet(folder / "cells.parquet")
+    table = pd.read_parquet(folder / "mechanism.parquet")
     table["speed_mean_lattice_scale"] = np.floor(table["speed_mean_lattice_scale"] / 50)
-    table.to_parquet(folder / "cells.parquet")
+    table.to_parquet(folder / "mechanism.parquet")
     failed = {check.name for check in played.open().verify("s0001") if not check.passed}
     assert failed == {
         "every file says what was committed",

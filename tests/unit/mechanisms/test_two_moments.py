@@ -24,8 +24,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss import ZCDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.zcdp import ZCDP
 from trafficdp.sensitive.samples import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE

@@ -3,7 +3,7 @@ import pytest
 
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.published import DECIMALS, published_frame
+from trafficdp.privacy.published import DECIMALS, mechanism_frame, published_frame
 
 KMH, MPH, MS = SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR, SpeedUnit.METRES_PER_SECOND
 EDGE = 1e-9
@@ -39,12 +39,13 @@ def test_withheld_bins_have_no_numbers(release_with):
         name = statistic.column(KMH)
         for part in ("", "_low", "_high", "_noise_scale", "_expected_error"):
             assert frame[name + part].isna().tolist() == [False, False, True]
-        assert np.isnan(frame[f"{statistic.stem}_lattice_scale"][2])
+        assert np.isnan(mechanism_frame(release_with())[f"{statistic.stem}_lattice_scale"][2])
+        assert f"{statistic.stem}_lattice_scale" not in frame
         assert frame[f"{statistic.stem}_status"].tolist() == ["released", "constant", "withheld"]
 
 
 def test_the_lattice_is_published_to_the_last_bit(release_with):
-    frame = published_frame(release_with())
+    frame = mechanism_frame(release_with())
     assert frame["speed_mean_lattice_scale"][0] == 1.0000000000000002
     assert frame["speed_mean_lattice_spacing"].tolist() == [1, 2**62, 1]
 

@@ -118,7 +118,7 @@ def test_it_verifies(mapped):
 
 def test_a_cheaper_claim_is_caught(mapped):
     city, released = mapped
-    path = released.folder / "cells.parquet"
+    path = released.folder / "mechanism.parquet"
     table = pd.read_parquet(path)
     columns = [name for name in table if name.endswith(("_lattice_scale", "_half_width"))]
     table[columns[0]] = np.where(table[columns[0]] > 0, table[columns[0]] // 2, table[columns[0]])

@@ -76,8 +76,8 @@ def test_a_release_with_parents_is_verified_from_counts_and_its_files(released):
     assert manifest["noise"]["kind"] == "consistent"
     number = max(parents["of"]) + 1
     assert number == len(parents["half_width"]) == len(parents["shift"]) > 0
-    table = release.to_frame()
-    numbered = table[table["status"] != "withheld"].reset_index(drop=True)
+    table = pd.read_parquet(release.folder / "mechanism.parquet")
+    numbered = table[table["speed_mean_status"] != "withheld"].reset_index(drop=True)
     of = np.array(parents["of"])
     assert len(of) == len(numbered)
     above = parents_of(cells_from_text(list(numbered["h3"])), 7)
@@ -111,7 +111,7 @@ def test_parents_that_were_altered_are_caught(released, name):
 
 def test_a_changed_scale_is_caught(released):
     city, release = released
-    path = release.folder / "cells.parquet"
+    path = release.folder / "mechanism.parquet"
     table = pd.read_parquet(path)
     for name in [name for name in table if name.endswith("_block_scale")]:
         table[name] /= 2

@@ -82,7 +82,7 @@ def test_a_failing_disk_costs_nothing_or_is_mended(released, monkeypatch, small_
         failures += 1
         assert caught.exit_code == 6
         folders = [path.name for path in (released.store / "releases").iterdir()]
-        assert all(len(list((released.store / "releases" / each).iterdir())) == 5 for each in folders)
+        assert all(len(list((released.store / "releases" / each).iterdir())) == 6 for each in folders)
         if small_city.spent(released) == before:
             assert released.dump() == whole
         # the next command mends it, without another charge

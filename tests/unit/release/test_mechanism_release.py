@@ -105,7 +105,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
         assert stated["interval_basis"]
         assert 0 < stated["share"] <= 1
 
-    frame = pd.read_parquet(filled.store / "releases/r0001/cells.parquet")
+    frame = pd.read_parquet(filled.store / "releases/r0001/mechanism.parquet")
     for statistic, estimate in done.release.estimates.items():
         column = frame[f"{statistic.stem}_epsilon"].to_numpy()
         np.testing.assert_array_equal(column, estimate.noise["epsilon"])
@@ -142,7 +142,7 @@ TAMPERING = {
 @pytest.mark.parametrize("how", TAMPERING)
 def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
     city, _ = prepared(release_by, "worst_case_clipping_exact")
-    path = city.store / "releases/r0001/cells.parquet"
+    path = city.store / "releases/r0001/mechanism.parquet"
     TAMPERING[how](pd.read_parquet(path)).to_parquet(path)
     found = failed(city)
     assert "every file is the one that was published" in found

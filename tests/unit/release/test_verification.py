@@ -71,7 +71,9 @@ def test_a_manifest_with_another_place_in_the_ledger_is_caught(released):
     assert "the manifest stands where the ledger says" in failed(released)
 
 
-@pytest.mark.parametrize("name", ["map.geojson", "cells.csv", "cells.parquet", "map.html"])
+@pytest.mark.parametrize(
+    "name", ["map.geojson", "cells.csv", "cells.parquet", "map.html", "mechanism.parquet"]
+)
 def test_a_changed_missing_or_foreign_file_is_caught(released, name):
     path = released.store / "releases" / "r0001" / name
     content = path.read_bytes()
@@ -114,7 +116,7 @@ def in_blocks(prepared):
 def test_less_noise_on_either_sum_costs_more_than_was_charged(prepared, accounting, column):
     filled, _ = prepared(release_by, accounting)
     assert failed(filled) == {}
-    path = filled.store / "releases" / "r0001" / "cells.parquet"
+    path = filled.store / "releases" / "r0001" / "mechanism.parquet"
     frame = pd.read_parquet(path)
     frame[column] = frame[column] / 2 if "scale" in column else frame[column] // 2
     frame.to_parquet(path)
@@ -122,7 +124,7 @@ def test_less_noise_on_either_sum_costs_more_than_was_charged(prepared, accounti
 
 
 def test_smaller_published_scales_cost_more_than_was_charged(laplace):
-    path = laplace.store / "releases" / "r0001" / "cells.parquet"
+    path = laplace.store / "releases" / "r0001" / "mechanism.parquet"
     frame = pd.read_parquet(path)
     frame["speed_mean_lattice_scale"] = frame["speed_mean_lattice_scale"] / 2
     frame.to_parquet(path)
@@ -149,7 +151,7 @@ def test_smaller_published_scales_cost_more_than_was_charged(laplace):
     ids=range(11),
 )
 def test_a_parquet_file_of_any_shape_fails_and_is_no_bug(laplace, change):
-    path = laplace.store / "releases" / "r0001" / "cells.parquet"
+    path = laplace.store / "releases" / "r0001" / "mechanism.parquet"
     change(pd.read_parquet(path)).to_parquet(path)
     assert "the manifest's epsilon is the largest recomputed loss" in failed(laplace)
 
@@ -181,7 +183,7 @@ def column(name, change):
     ids=range(15),
 )
 def test_changed_blocks_are_priced_again_or_refused(in_blocks, change):
-    path = in_blocks.store / "releases" / "r0001" / "cells.parquet"
+    path = in_blocks.store / "releases" / "r0001" / "mechanism.parquet"
     frame = pd.read_parquet(path)
     assert "speed_mean_block" in frame
     change(frame).to_parquet(path)
@@ -189,7 +191,7 @@ def test_changed_blocks_are_priced_again_or_refused(in_blocks, change):
 
 
 def test_a_finer_draw_in_the_published_file_costs_more_than_was_charged(in_blocks):
-    path = in_blocks.store / "releases" / "r0001" / "cells.parquet"
+    path = in_blocks.store / "releases" / "r0001" / "mechanism.parquet"
     column("half_width", lambda width: width // 2)(pd.read_parquet(path)).to_parquet(path)
     found = failed(in_blocks)["the published scales cost no vehicle more than it was charged"]
     assert found.startswith("10 vehicles")
@@ -252,7 +254,7 @@ def test_a_manifest_of_any_shape_fails_and_is_no_bug(released, content):
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"\0" * 100])
 def test_a_garbled_parquet_file_fails_and_is_no_bug(released, content):
-    (released.store / "releases" / "r0001" / "cells.parquet").write_bytes(content)
+    (released.store / "releases" / "r0001" / "mechanism.parquet").write_bytes(content)
     assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
 
 

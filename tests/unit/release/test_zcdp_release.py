@@ -104,9 +104,9 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
         "epsilon": float(guarantee["epsilon"]),
         "delta": 1e-6,
     }
-    cells = pd.read_parquet(done.folder / "cells.parquet")
+    cells = pd.read_parquet(done.folder / "mechanism.parquet")
     assert set(cells["speed_mean_rho"].dropna()) == {1.5}
-    numbered = cells["status"] != "withheld"
+    numbered = cells["speed_mean_status"] != "withheld"
     assert cells.loc[numbered, "speed_mean_rho"].notna().all()
 
 
@@ -185,7 +185,7 @@ def test_a_tampered_manifest_is_caught_by_more_than_its_hash(published, change):
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_a_published_rho_that_was_changed_is_caught(published, factor):
-    path = published.store / "releases" / "r0001" / "cells.parquet"
+    path = published.store / "releases" / "r0001" / "mechanism.parquet"
     cells = pd.read_parquet(path)
     cells["speed_mean_rho"] *= factor
     cells.to_parquet(path)

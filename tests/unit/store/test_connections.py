@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import trafficdp
-from trafficdp.engine import duckdb_reduce
+from trafficdp.engine import duckdb_binned
 from trafficdp.store import inspection, released, vault
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.connection import connect
@@ -47,14 +47,14 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         seen.extend(made.execute(SETTING).fetchall())
         return made
 
-    for module in (vault, released, inspection, duckdb_reduce):
+    for module in (vault, released, inspection, duckdb_binned):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
     workspace.release()
     with Vault.open(city.store) as opened:
         seen += opened.connection.execute(SETTING).fetchall()
-    assert len(seen) >= 5
+    assert len(seen) >= 4
     assert set(seen) == {(False,)}
     with AnalystSession.open(city.released) as session:
         assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}

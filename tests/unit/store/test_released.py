@@ -2,6 +2,7 @@
 
 import os
 import struct
+from dataclasses import replace
 from decimal import Decimal
 
 import duckdb
@@ -200,3 +201,44 @@ def test_every_alteration_is_seen(released, release, statement):
     assert released_matches(released.store, release, epsilon_of(release))
     released.sql(statement, database="released")
     assert not released_matches(released.store, release, epsilon_of(release))
+
+
+def test_a_release_is_added_to_a_copy_and_says_what_a_build_says(released, monkeypatch):
+    workspace, built = released.open(), []
+    sound = room.build
+    monkeypatch.setattr(room, "build", lambda *arguments: built.append(1) or sound(*arguments))
+    workspace.release(4, force=True)
+    assert not built
+    added = released.dump()["released"]
+    releases = [workspace.map(name).release for name in ("r0001", "r0002")]
+    build(released.store, [(each, epsilon_of(each), False) for each in releases])
+    assert released.dump()["released"] == added
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "DELETE FROM releases",
+        "UPDATE releases SET status = 'withdrawn'",
+        "UPDATE releases SET release_id = 'r0002'",
+        "ALTER TABLE cells DROP COLUMN publication",
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_built_anew(released, broken):
+    with duckdb.connect(str(released.released)) as connection:
+        connection.execute(broken)
+    workspace = released.open()
+    workspace.release(4, force=True)
+    for name in ("r0001", "r0002"):
+        release = workspace.map(name).release
+        assert released_matches(released.store, release, epsilon_of(release))
+
+
+def test_a_release_that_fails_its_audits_leaves_the_old_file(released, release, monkeypatch):
+    before = released.released.read_bytes()
+    monkeypatch.setattr(room, "_release_row", lambda *arguments: _renamed(*arguments))
+    other = replace(release, id="r0002")
+    with pytest.raises(StoreDamagedError, match="unknown or withdrawn"):
+        room.append_release(released.store, other, epsilon_of(release), {"r0001": False})
+    assert released.released.read_bytes() == before
+    assert not list(released.store.glob(".released*"))

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from trafficdp.errors import DataError, StoreDamagedError
+from trafficdp.ingest import vehicle_parts
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
@@ -114,13 +115,11 @@ def test_neither_plates_nor_the_key_are_in_the_vault(filled, small_city):
 
 
 def test_the_audits_undo_an_ingest_that_they_object_to(filled, monkeypatch):
-    number = "statements/add_fixes"
-    sound = vault_fixes.script(number)
-    doubled = sound.replace(
-        "ANTI JOIN fixes AS old ON old.vehicle_id = known.vehicle_id", "ANTI JOIN fixes AS old ON false"
-    )
-    assert doubled != sound
-    monkeypatch.setattr(vault_fixes, "script", lambda name: doubled if name == number else sound_script(name))
+    removal = "statements/remove_known_fixes"
+    removed = sound_script(removal)
+    idle = removed.replace("old.ingest_id < $ingest_id", "false")
+    assert idle != removed
+    monkeypatch.setattr(vault_fixes, "script", lambda name: idle if name == removal else sound_script(name))
     lines = filled.days[1].read_text(encoding="utf-8").splitlines()
     more = filled.folder / "more.csv"
     more.write_text("\n".join(lines[:9]) + "\n", encoding="utf-8")
@@ -173,3 +172,26 @@ def test_no_hash_of_a_file_is_in_the_vault_but_under_the_key(filled):
     assert plain.encode() not in content
     assert bytes.fromhex(plain) not in content
     assert VehicleKey.load(filled.key).digest(plain).encode() in content
+
+
+def test_a_file_that_memory_does_not_hold_enters_like_one_that_it_does(small_city, tmp_path, monkeypatch):
+    """Repeats within the file and of an earlier one among them: the first row of each stays."""
+    content = "SELECT * EXCLUDE vehicle_id FROM fixes ORDER BY ALL"
+    found = []
+    for at_once in (vehicle_parts.ROWS_AT_ONCE, 20):
+        monkeypatch.setattr(vehicle_parts, "ROWS_AT_ONCE", at_once)
+        city = small_city.City(tmp_path / str(at_once))
+        header, *lines = city.days[1].read_text(encoding="utf-8").splitlines()
+        known = [line.rsplit(",", 1)[0] + ",7" for line in lines[:30]]
+        new = [line.replace("T08:", "T23:") for line in lines[:25]]
+        again = [line.rsplit(",", 1)[0] + ",9" for line in new]
+        later = city.folder / "later.csv"
+        later.write_text("\n".join([header, *known, *new, *known, *again]) + "\n", encoding="utf-8")
+        done = city.open().ingest([city.days[1], later])
+        reports = [(each.added, each.report.to_json()) for each in done]
+        speeds = {speed for (speed,) in city.sql("SELECT speed_centi FROM fixes WHERE ingest_id = 2")}
+        found.append((reports, city.sql(content), speeds))
+        assert not (city.store / "vault.duckdb.tmp").exists()
+    assert found[0] == found[1]
+    assert 0 < done[1].added <= 25
+    assert not found[0][2] & {700, 900}

@@ -1,10 +1,13 @@
 """The ledger in the vault: chained, and each vehicle's account pinned by it."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.store import vault_ledger
+from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
 
 ONE = "(SELECT max(vehicle_id) FROM vehicle_charges)"
@@ -23,13 +26,38 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_a_tampered_ledger_or_account_stops_the_next_release(released, what):
+def test_verify_finds_a_tampered_ledger_or_account(released, what):
+    workspace = released.open()
+    assert all(check.passed for check in workspace.verify("r0001"))
     released.sql(TAMPERED[what])
+    found = []
+    with suppress(StoreDamagedError):
+        found = workspace.verify("r0001")
+    assert not any(check.passed for check in found[:1])
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_what_no_head_remembers_is_checked_before_the_next_release(released, what):
+    released.sql(TAMPERED[what])
+    with Vault.open(released.store) as vault:
+        Head.beside(released.key, vault.store_id).write(None)
     before = released.dump()
     with pytest.raises(StoreDamagedError) as caught:
         released.open().release()
     assert caught.value.exit_code == 6
     assert released.dump() == before
+
+
+def test_what_the_head_remembers_is_not_read_again(released, monkeypatch):
+    read = []
+    sound = vault_ledger.rows
+    monkeypatch.setattr(
+        vault_ledger, "rows", lambda vault, after=0: read.append(sound(vault, after)) or sound(vault, after)
+    )
+    workspace = released.open()
+    for _ in range(2):
+        assert workspace.release(4, force=True)
+    assert [len(rows) for rows in read] == [0, 0]
 
 
 def test_a_ledger_cut_at_its_end_is_behind_its_head(released):

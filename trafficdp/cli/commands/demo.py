@@ -39,7 +39,8 @@ def demo(
         )
     with disk_errors(into / "trafficdp.toml"):
         into.mkdir(parents=True)
-        shutil.copy(SAMPLE / "trafficdp.toml", into / "trafficdp.toml")
+        for each in (SAMPLE / "trafficdp.toml", *SAMPLE.glob("*.geojson")):
+            shutil.copy(each, into / each.name)
     city = open_workspace(into / "trafficdp.toml", create=True, wait=settings.wait)
     done = city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
     kept, read = (sum(getattr(each.report, name) for each in done) for name in ("rows_kept", "rows_in"))

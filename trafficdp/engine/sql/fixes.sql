@@ -1,6 +1,15 @@
--- Fixes of a data version and a period, with their speeds as reported (engine/clip.py clips them).
+-- Fixes of some files and a period, with their speeds as reported (engine/clip.py clips them).
 -- Grain: one row a fix of `fixes` (store/sql/tables/vault.sql) in the period; none is dropped for its speed.
--- Parameters: $up_to_ingest; $start_us, $end_us (end not included).
-SELECT vehicle_id, time_us, latitude, longitude, speed_centi, speed_unit
+-- speed_unit is null where it is none that is known. A number of a vehicle is in one part of $parts.
+-- Parameters: $after_ingest, $up_to_ingest (included); $start_us, $end_us (not included); $part, $parts.
+SELECT
+    vehicle_id,
+    time_us,
+    latitude,
+    longitude,
+    speed_centi,
+    TRY_CAST(speed_unit AS ENUM ('ms', 'kmh', 'mph')) AS speed_unit
 FROM fixes
-WHERE ingest_id <= $up_to_ingest AND time_us >= $start_us AND time_us < $end_us
+WHERE ingest_id > $after_ingest AND ingest_id <= $up_to_ingest
+    AND time_us >= $start_us AND time_us < $end_us
+    AND vehicle_id % $parts = $part

@@ -51,7 +51,7 @@ def reasons(release: Release) -> dict[str, str | None]:
     return {
         BinStatus.RELEASED.value: None,
         BinStatus.CONSTANT.value: "the statistic can only be this one number; no noise was needed",
-        BinStatus.WITHHELD.value: f"fewer than {release.min_vehicles} vehicles were seen in this bin"
+        BinStatus.WITHHELD.value: f"fewer than {release.min_vehicles} vehicles were seen here"
         + ("" if release.grid.mosaic is None else ", or the budget did not reach for so narrow an interval"),
         BinStatus.UNINFORMATIVE.value: "the expected error is too large for the number to say much",
     }
@@ -63,6 +63,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     level = format(100 * release.interval_level, ".6g")
     columns = [
         ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
+        ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
         ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
         ColumnFacts("slot", None, "number of the time slot within its kind"),
         ColumnFacts("slot_kind", None, "how time is cut into slots"),
@@ -87,12 +88,22 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
-            *(
-                ColumnFacts(f"{stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description)
-                for name in release.estimates[statistic].noise
-            ),
         ]
     return {facts.name: facts for facts in columns}
+
+
+def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:
+    """Return the facts of all columns of ``mechanism_frame(release)``, in its order."""
+    plain = column_facts(release)
+    columns = [plain["h3"], plain["slot"]]
+    for statistic in published_statistics(release):
+        stem = statistic.stem
+        columns.append(plain[f"{stem}_status"])
+        columns += [
+            ColumnFacts(f"{stem}_{name}", NOISE_COLUMNS[name].unit, NOISE_COLUMNS[name].description)
+            for name in release.estimates[statistic].noise
+        ]
+    return tuple(columns)
 
 
 def _error_in_words(statistic: Statistic, name: str, release: Release) -> str:

@@ -33,6 +33,7 @@ from trafficdp.privacy.coverage import (
     MultiPolygon,
     NamedHours,
     Polygon,
+    PublicLayer,
     Selected,
     SelectedPlace,
     SeveralResolutions,
@@ -215,6 +216,12 @@ def coverage_of(
         bin_list=BIN_LIST[relation],
         min_vehicles=min_vehicles,
         bins=bin_numbers(status),
+        context=tuple(
+            PublicLayer(
+                kind=layer.kind.value, file=layer.file, sha256=layer.sha256, attribution=layer.attribution
+            )
+            for layer in grid.context
+        ),
     )
 
 

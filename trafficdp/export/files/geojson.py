@@ -63,20 +63,15 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 
 
 def geojson_properties(release: Release) -> pd.DataFrame:
-    """Return the published columns that GeoJSON carries, with ``reason`` after ``status``.
+    """Return the published columns that GeoJSON carries, ``place`` as ``name``, ``reason`` after ``status``.
 
-    Left out: the noise columns (they serve verification), and counts that are not published.
+    Left out: counts that are not published.
     """
     import pandas as pd
 
     table = published_frame(release)
-    left_out = [
-        f"{statistic.stem}_{name}"
-        for statistic, estimate in release.estimates.items()
-        for name in estimate.noise
-    ]
-    left_out += [name for name in ("vehicles", "records") if table[name].isna().all()]
-    table = table.drop(columns=left_out)
+    left_out = [name for name in ("vehicles", "records") if table[name].isna().all()]
+    table = table.drop(columns=left_out).rename(columns={"place": "name"})
     reason = [reasons(release)[status] for status in table["status"]]
     table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
     return table

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.export.files.qgis_style import with_styles
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.published import mechanism_frame, published_frame
 from trafficdp.privacy.release import Release
 
 LAYER = "trafficdp"
@@ -29,6 +29,13 @@ def geoparquet_bytes(release: Release) -> bytes:
     to_geodataframe(release).set_crs("OGC:CRS84", allow_override=True).to_parquet(
         stream, index=False, schema_version="1.1.0", write_covering_bbox=True, compression="zstd"
     )
+    return stream.getvalue()
+
+
+def mechanism_bytes(release: Release) -> bytes:
+    """Return the Parquet file that says how the noise of ``release`` was drawn: what ``verify`` prices."""
+    stream = io.BytesIO()
+    mechanism_frame(release).to_parquet(stream, index=False, compression="zstd")
     return stream.getvalue()
 
 

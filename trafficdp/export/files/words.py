@@ -9,6 +9,7 @@ from trafficdp.privacy.loss import Loss, decimal_text
 
 _VALUES = NeighbouringRelation.REPLACE_USER_VALUES
 _PRESENCE = NeighbouringRelation.ADD_OR_REMOVE_USER
+_PRACTICALLY_NEVER = 1e-6
 
 PROTECTED = {
     _VALUES: "How fast any one vehicle drove: all its speeds, in all cells and time slots at once.",
@@ -45,32 +46,39 @@ COUNTS_REVEALED = {
 
 
 def guarantee_in_words(relation: NeighbouringRelation, epsilon: Loss) -> str:
-    """Return one sentence on what epsilon means: the largest factor e^epsilon between probabilities."""
-    factor = _factor(epsilon.pico / 10**12)
-    return (
-        f"{_changed(relation)}, the probability of any published result would have changed by a factor of "
-        f"at most {factor} (e to the power of epsilon = {decimal_text(epsilon.pico)})."
-    )
+    """Return what epsilon means to whoever guesses about a vehicle.
+
+    Of two equally likely accounts, the best guess after the release is right with probability at most
+    e^epsilon / (1 + e^epsilon): a release is at most e^epsilon times as likely under one as under the other.
+    """
+    return f"{_guess(relation, epsilon.pico / 10**12, 0.0)} (epsilon = {decimal_text(epsilon.pico)})."
 
 
 def zcdp_in_words(relation: NeighbouringRelation, rho: str, epsilon: str, delta: str) -> str:
-    """Return what rho means: for every order a > 1 a bound of a rho, hence (epsilon, delta)."""
+    """Return the same of rho, by the (epsilon, delta) that follows: (e^epsilon + delta) / (1 + e^epsilon).
+
+    Best of all rules, P(right) = (1 + TV) / 2, and TV <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
+    """
+    guess = _guess(relation, float(epsilon), float(delta))
+    return f"{guess} (rho = {rho}, and so epsilon = {epsilon} at delta = {delta})."
+
+
+def _guess(relation: NeighbouringRelation, epsilon: float, delta: float) -> str:
+    """Return the sentence without what stands in brackets; the probability is rounded up."""
+    accounts = (
+        "how fast one vehicle drove" if relation is _VALUES else "one vehicle: here, or not here at all"
+    )
+    # 1 - (e^epsilon + delta) / (1 + e^epsilon), which keeps its digits however large epsilon is
+    wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    right = "practically always" if wrong < _PRACTICALLY_NEVER else f"{_percent(wrong)} % of the time"
     return (
-        f"{_changed(relation)}, the Renyi divergence of order a between the two laws of all published "
-        f"results would have been at most a times {rho}, for every a above 1. So, but for a probability of "
-        f"at most {delta} (delta), the probability of any published result would have changed by a factor "
-        f"of at most {_factor(float(epsilon))} (e to the power of epsilon = {epsilon})."
+        f"Say somebody has two guesses about {accounts}, and both are equally likely. Whoever sees "
+        f"everything that this release publishes, and chooses as well as can be, is right at most {right}; "
+        "whoever sees nothing of it, 50 %"
     )
 
 
-def _changed(relation: NeighbouringRelation) -> str:
-    if relation is _VALUES:
-        return "If all speeds of one vehicle had been different"
-    return "If one vehicle had been added or left out"
-
-
-def _factor(exponent: float) -> str:
-    if exponent < 20:
-        return format(math.ceil(100 * math.exp(exponent)) / 100, ".12g")
-    # beyond the reach of floating point a power of ten says enough
-    return f"10 to the power of {math.ceil(exponent / math.log(10))}"
+def _percent(wrong: float) -> str:
+    """Return 100 (1 - wrong), rounded up where two digits of ``wrong`` end."""
+    digits = max(0, 1 - math.floor(math.log10(100 * wrong)))
+    return f"{100 - math.floor(100 * wrong * 10**digits) / 10**digits:.{digits}f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,14 +20,21 @@ from trafficdp.export.files.classes import (
     WIDTH_COLOURS,
     WIDTHS,
     WITHHELD,
-    breaks_of,
-    hatch_limit,
-    width_breaks,
 )
-from trafficdp.export.files.columns import published_statistics, reasons, unit_label, withheld_because
+from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
 from trafficdp.export.files.frame import unique_polygons
+from trafficdp.export.files.shown import (
+    read_number,
+    shown_breaks,
+    shown_hatch_limit,
+    shown_largest,
+    shown_numbers,
+    shown_width_breaks,
+)
 from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.payload import pack, thousandths
+from trafficdp.export.map.library import LIBRARY
+from trafficdp.export.map.payload import lines_of_text, pack, thousandths
+from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources
 from trafficdp.export.map.templating import fill_template
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
@@ -37,14 +44,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Column = tuple[str, npt.ArrayLike]
+MOST_PLAIN_ROWS = 500
 _BRIEF = {
     Statistic.MEAN: "Mean",
-    Statistic.VARIANCE: "Variance",
+    Statistic.VARIANCE: "Standard deviation",
     Statistic.VEHICLE_MEAN: "Mean by vehicle",
 }
 _LABELS = {
     Statistic.MEAN: "Mean speed (over GPS records)",
-    Statistic.VARIANCE: "Variance of speed (over GPS records)",
+    Statistic.VARIANCE: "How much speeds differ (standard deviation, over GPS records)",
     Statistic.VEHICLE_MEAN: "Mean speed (every vehicle weighs the same)",
 }
 
@@ -59,15 +67,19 @@ class LegendClass:
 
 @dataclass(frozen=True)
 class StatisticView:
-    """One statistic as the template and the script need it. Breaks, widths and limit are in ``unit``."""
+    """One statistic as template and script need it. Breaks, widths, limit and ``most`` are in ``unit``.
+
+    ``root``: whether what is shown is the root of ``column``.
+    """
 
     number: int
     column: str
     stem: str
     label: str
     brief: str
-    description: str
     unit: str
+    root: bool
+    most: float
     limit: float
     breaks: tuple[float, ...]
     width_breaks: tuple[float, ...]
@@ -86,7 +98,8 @@ class Look:
 def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     """Return the map of ``release`` as UTF-8 HTML; the same release gives the same bytes.
 
-    Shapes and numbers are packed columns (``payload``), painted on a canvas: 20,000 cells stay smooth. With
+    Leaflet (``library``), a part of the page, draws hexagons and the public layers around them on canvas:
+    shapes, names and numbers are packed columns (``payload``). Without JavaScript there is a table. With
     ``live_seconds`` the page asks for ``live.geojson`` beside it that often, and for nothing else; without
     it, it asks for nothing at all. Raises DataError without bins.
     """
@@ -100,7 +113,11 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     ]
     slots = [int(slot) for slot in np.unique(release.slot)]
     parts, numbers = pack(
-        _shapes(drawing, polygons, np.unique(release.cell)) | _numbers(release, slots, table, position)
+        _shapes(drawing, polygons, np.unique(release.cell))
+        | {"places": lines_of_text(release.place[np.unique(position, return_index=True)[1]])}
+        | area_columns(release.grid.area, drawing.cut)
+        | context_columns(release.grid.context, drawing.cut)
+        | _numbers(release, slots, table, position)
     )
     level = format(100 * release.interval_level, ".6g")
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
@@ -116,30 +133,37 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
                 "stem": view.stem,
                 "brief": view.brief,
                 "unit": view.unit,
+                "root": view.root,
+                "most": view.most,
                 "limit": view.limit,
                 "breaks": view.breaks,
                 "widths": view.width_breaks,
             }
             for view in views
         ],
+        "mean": _number_of(views, Statistic.MEAN),
+        "deviation": _number_of(views, Statistic.VARIANCE),
         "parts": [asdict(part) for part in parts],
-    }
-    if live_seconds is not None:
-        data["live"] = live_seconds
-        data["projection"] = {
+        "projection": {
             "west": drawing.west,
             "north": drawing.north,
             "cut": drawing.cut,
             "units": drawing.units_per_degree,
             "squeeze": drawing.squeeze,
             "margin": drawing.margin,
-        }
+        },
+        "places": AROUND,
+        "context": [{"kind": each.kind.value, "shapes": len(each.shapes)} for each in release.grid.context],
+    }
+    if live_seconds is not None:
+        data["live"] = live_seconds
     text = fill_template(
         "map.html",
         withheld=withheld_because(release),
         groups=release.disclosure,
-        drawing=drawing,
-        outline=drawing.outline(release.grid.area.geometry),
+        library=LIBRARY,
+        sources=sources(release.grid.context),
+        plain=_plain_rows(release, table, views[0]),
         statistics=views,
         slots=data["slots"],
         looks=looks,
@@ -172,6 +196,7 @@ def _numbers(
     """The columns of every slot: ``cell_s``, counts where they are public, and every statistic's numbers."""
     codes = {status.value: number for number, status in enumerate(BinStatus)}
     columns: dict[str, Column] = {}
+    shown = {each: shown_numbers(table, each, release.display_unit) for each in published_statistics(release)}
     for place, slot in enumerate(slots):
         rows = np.flatnonzero(release.slot == slot)
         columns[f"cell_{place}"] = ("u4", position[rows])
@@ -179,9 +204,9 @@ def _numbers(
             if counts is not None:
                 columns[f"{name}_{place}"] = ("u4", counts[rows])
         for number, statistic in enumerate(published_statistics(release)):
-            stem, column = f"_{place}_{number}", statistic.column(release.display_unit)
-            for name, suffix in (("value", ""), ("low", "_low"), ("high", "_high")):
-                columns[name + stem] = thousandths(table[column + suffix].to_numpy()[rows])
+            stem = f"_{place}_{number}"
+            for name, numbers in zip(("value", "low", "high"), shown[statistic], strict=True):
+                columns[name + stem] = thousandths(numbers[rows])
             status = table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
             columns["status" + stem] = ("u1", np.array([codes[each] for each in status], dtype=np.int64))
     return columns
@@ -189,21 +214,47 @@ def _numbers(
 
 def _statistic_view(release: Release, number: int, statistic: Statistic) -> StatisticView:
     unit = release.display_unit
-    breaks, widths = (find(statistic, release.bound, unit) for find in (breaks_of, width_breaks))
+    breaks, widths = (find(statistic, release.bound, unit) for find in (shown_breaks, shown_width_breaks))
     return StatisticView(
         number=number,
         column=statistic.column(unit),
         stem=statistic.stem,
         label=_LABELS[statistic],
         brief=_BRIEF[statistic],
-        description=statistic.description,
-        unit=unit_label(statistic, unit),
-        limit=hatch_limit(statistic, release.bound, unit),
+        unit=unit.label,
+        root=statistic.power == 2,
+        most=shown_largest(statistic, release.bound, unit),
+        limit=shown_hatch_limit(statistic, release.bound, unit),
         breaks=breaks,
         width_breaks=widths,
         classes=_legend(PLAIN, breaks),
         widths=_legend(WIDTHS, widths),
     )
+
+
+def _number_of(views: Sequence[StatisticView], statistic: Statistic) -> int:
+    """Return the number of ``statistic`` on the page, -1 where it is not there."""
+    return next((view.number for view in views if view.stem == statistic.stem), -1)
+
+
+def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> list[dict[str, str]]:
+    """Return the lines of the table that is there without JavaScript: the first slot, the first statistic."""
+    statistic = published_statistics(release)[view.number]
+    rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
+    numbers = np.column_stack(shown_numbers(table, statistic, release.display_unit))[rows]
+    lines = []
+    for row, (value, low, high) in zip(rows.tolist(), numbers.tolist(), strict=True):
+        read = read_number(value, low, high, view.most)
+        lines.append(
+            {
+                "place": str(release.place[row]),
+                "value": f"{read.value} {view.unit}" if read.low else read.value,
+                "interval": f"{read.low} to {read.high} {view.unit}" if read.low else "",
+                "status": str(release.status[row]),
+                "h3": format(int(release.cell[row]), "x"),
+            }
+        )
+    return lines
 
 
 def _legend(letters: str, breaks: tuple[float, ...]) -> tuple[LegendClass, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,11 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[Part, 
         parts.append(Part(name, kind, len(column)))
         pieces.append(column.view(np.uint8).reshape(len(column), column.itemsize).T.tobytes())
     return tuple(parts), base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
+
+
+def lines_of_text(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
+    """Return the type and the bytes of ``texts``, one a line, in UTF-8."""
+    return "u1", np.frombuffer("\n".join(texts).encode(), dtype=np.uint8)
 
 
 def thousandths(column: npt.NDArray[np.float64]) -> tuple[str, npt.NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Where a cell lies, in words a reader can follow on the map: so far in this direction from its middle."""
+"""Where the hexagons lie in a drawing: their middles, and how much room there is around them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import shapely
 from trafficdp.export.map.drawing import Drawing
 
 FloatArray = npt.NDArray[np.float64]
-KILOMETRES_PER_DEGREE = 111.195
-_SECTORS = ("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east")
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,3 @@ def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_]) -> Centres:
     area = shapely.area(parts[largest]) * drawing.squeeze * drawing.units_per_degree**2
     # the inscribed circle of a hexagon of area A has radius sqrt(A / (2 sqrt 3)); 0.95 for those askew
     return Centres(x, y, 0.95 * np.sqrt(area / (2 * math.sqrt(3))))
-
-
-def place_in_words(drawing: Drawing, x: float, y: float, radius: float) -> str:
-    """Return "4.1 km north-east", seen from the middle of the map, or "in the middle"."""
-    east, north = x - drawing.width / 2, drawing.height / 2 - y
-    distance = math.hypot(east, north)
-    if distance < radius:
-        return "in the middle"
-    sector = _SECTORS[round(math.atan2(north, east) / (math.pi / 4)) % 8]
-    kilometres = distance / drawing.units_per_degree * KILOMETRES_PER_DEGREE
-    return f"{kilometres:.{1 if kilometres < 10 else 0}f} km {sector}"

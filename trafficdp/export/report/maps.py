@@ -24,7 +24,7 @@ from trafficdp.export.files.columns import unit_label, withheld_because
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.picture import FELL, ROSE, UNSURE, Picture, draw, swatch
-from trafficdp.export.map.places import Centres, centres_of, place_in_words
+from trafficdp.export.map.places import Centres, centres_of
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
@@ -74,11 +74,7 @@ class Atlas:
 
     def place(self, row: int) -> str:
         """Return where the cell of bin ``row`` lies."""
-        cell = int(self.position[row])
-        centres = self.centres
-        return place_in_words(
-            self.drawing, float(centres.x[cell]), float(centres.y[cell]), float(centres.radius[cell])
-        )
+        return str(self.release.place[row])
 
     def letters(self, statistic: Statistic, slot: int) -> npt.NDArray[np.str_]:
         """Return the look of every cell at ``slot``, shape (C,): classes of the published numbers."""

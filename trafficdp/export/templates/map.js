@@ -3,37 +3,92 @@
   var data = JSON.parse(document.getElementById("data").textContent);
 {% include "map_data.js" %}
 {% include "map_draw.js" %}
-  var svg = document.getElementById("map");
-  var canvas = document.getElementById("paper");
-  var pick = document.getElementById("pick");
   var card = document.getElementById("card");
   var statisticList = document.getElementById("statistic");
   var showList = document.getElementById("show");
   var slotRange = document.getElementById("slot");
   var playButton = document.getElementById("play");
+  var search = document.getElementById("search");
   var legends = Array.prototype.slice.call(document.querySelectorAll(".legend"));
-  var whole = svg.getAttribute("viewBox").split(" ").map(Number);
   var calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-  var box = whole.slice();
-  var columns, bounds, near, brush, names, rows, letters, picked = -1, waiting = false, timer = 0;
+  var container = document.getElementById("map"), paint = inks();
+  var map = L.map(container, {
+    zoomControl: false, attributionControl: false, keyboard: false, dragging: false, zoomSnap: 0.25, zoomDelta: 0.5,
+    wheelPxPerZoomLevel: 90, maxBoundsViscosity: 1, bounceAtZoomLimits: false, zoomAnimation: !calm.matches,
+    fadeAnimation: false
+  });
+  // for whoever looks in from outside, such as tests
+  container.leaflet = map;
+  var columns, hexagons, middles, names, places, rows, letters, whole, written, known = [];
+  var group = null, frame = null, picked = -1, pinned = false, lined = null, timer = 0;
 
-  function start(unpacked) {
+  function start(unpacked, shapes) {
     columns = unpacked;
-    var shape = outlines(columns);
-    bounds = measured(shape);
-    near = squares(bounds, whole[2]);
-    brush = painter(canvas, svg, shape, bounds);
     names = Array.prototype.map.call(columns.h3_high, function (high, cell) {
       return (high.toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
     });
+    places = texts(columns.places);
     rows = data.slots.map(function (slot, position) {
       var found = new Map();
       columns["cell_" + position].forEach(function (cell, row) { found.set(cell, row); });
       return found;
     });
+    if (group) { group.remove(); }
+    group = L.featureGroup();
+    letters = [];
+    hexagons = shapes.map(function (rings, cell) {
+      var made = L.polygon(rings, {
+        pane: "cells", renderer: sheet("cells"), color: "#595959", weight: 0.6, fillOpacity: 1, noClip: true, smoothFactor: 0
+      });
+      made.cell = cell;
+      return made.addTo(group);
+    });
+    middles = hexagons.map(function (hexagon) { return hexagon.getBounds().getCenter(); });
+    if (!whole) { begin(); }
     show();
-    frame();
-    document.documentElement.dataset.drawn = shape.cells;
+    group.addTo(map);
+    group.on("mouseover", function (event) { if (!pinned) { choose(event.layer.cell); } });
+    group.on("click", function (event) { pin(event.layer.cell); });
+    group.bindTooltip(function (hexagon) { return brief(hexagon.cell); }, { sticky: true, direction: "top", className: "tip" });
+    document.documentElement.dataset.drawn = shapes.length;
+  }
+
+  // once, when it is known where the map lies
+  function begin() {
+    whole = group.getBounds().pad(0.02);
+    fit();
+    map.createPane("cells").style.zIndex = 400;
+    known = surround(map, outlines(columns, "context_", data.places), texts(columns.context_names));
+    L.polyline(outlines(columns, "area_", data.places)[0], { interactive: false, color: "#767676", weight: 1, dashArray: "6 4", pane: "outline", renderer: sheet("outline") }).addTo(map);
+    frame = L.polygon([], { pane: "pick", renderer: L.svg({ pane: "pick" }), className: "pick", color: "#d00000", weight: 3, fill: false, interactive: false }).addTo(map);
+    L.control.scale({ imperial: false, position: "bottomleft" }).addTo(map);
+    written = letter(map, known);
+    map.on("zoomend", loosen);
+  }
+  ["outline", "pick"].forEach(function (name) {
+    var pane = map.createPane(name);
+    pane.style.zIndex = name === "pick" ? 500 : 430;
+    pane.style.pointerEvents = "none";
+  });
+
+  function fit() {
+    aim = null;
+    map.setMinZoom(0);
+    map.setMaxBounds(null);
+    map.fitBounds(whole, { animate: false });
+    map.setMinZoom(map.getZoom());
+    map.setMaxZoom(map.getZoom() + 7);
+    map.setMaxBounds(map.getBounds());
+    loosen();
+  }
+
+  // one finger scrolls the page until the map is zoomed; small hexagons have no edges
+  function loosen() {
+    map.dragging[map.getZoom() > map.getMinZoom() ? "enable" : "disable"]();
+    var box = hexagons[0].getBounds(), edges = map.latLngToContainerPoint(box.getSouthWest()).y - map.latLngToContainerPoint(box.getNorthEast()).y > 7;
+    if (edges === lined) { return; }
+    lined = edges;
+    hexagons.forEach(function (hexagon) { hexagon.setStyle({ stroke: edges }); });
   }
 
   function slot() { return slotRange ? Number(slotRange.value) : 0; }
@@ -51,10 +106,11 @@
 
   function show() {
     var which = statistic(), uncertainty = showList.value === "uncertainty";
-    letters = new Array(names.length).fill("n");
-    rows[slot()].forEach(function (row, cell) {
+    hexagons.forEach(function (hexagon, cell) {
       var one = told(cell, which);
-      letters[cell] = look(data.statistics[which], one.value, one.low, one.high, one.status, uncertainty);
+      var found = one ? look(data.statistics[which], one.value, one.low, one.high, one.status, uncertainty) : "n";
+      if (found !== letters[cell]) { hexagon.setStyle({ fillColor: paint(found), stroke: lined !== false }); }
+      letters[cell] = found;
     });
     legends.forEach(function (legend) {
       legend.hidden = legend.dataset.statistic !== String(which) || legend.dataset.show !== showList.value;
@@ -66,31 +122,36 @@
     summarise();
     describe(picked);
     list();
-    repaint();
-  }
-
-  function repaint() {
-    if (waiting) { return; }
-    waiting = true;
-    window.requestAnimationFrame(function () { waiting = false; brush.paint(letters); });
   }
 
   function summarise() {
     var counts = data.statuses.map(function () { return 0; });
     columns["status_" + slot() + "_" + statistic()].forEach(function (status) { counts[status] += 1; });
     var parts = data.statuses.map(function (status, code) { return counts[code] + " " + status; });
-    document.getElementById("summary").textContent = rows[slot()].size + " cells: " + parts.filter(function (part) {
+    document.getElementById("summary").textContent = rows[slot()].size + " hexagons: " + parts.filter(function (part) {
       return part.charAt(0) !== "0";
     }).join(", ") + ".";
   }
 
   function words(cell, which) {
-    var one = told(cell, which), unit = data.statistics[which].unit;
+    var one = told(cell, which), each = data.statistics[which];
     if (!one) { return { value: "no record", interval: "", status: "no record in this time slot" }; }
     var reason = data.reasons[one.status];
     var status = data.statuses[one.status] + (reason ? ": " + reason : "");
     if (one.value === null) { return { value: "withheld", interval: "", status: status }; }
-    return { value: one.value + " " + unit, interval: one.low + " to " + one.high + " " + unit, status: status };
+    var read = rounded(one, each.most);
+    if (!read) { return { value: "unknown", interval: "anything is possible", status: status }; }
+    return { value: read.value + " " + each.unit, interval: read.low + " to " + read.high + " " + each.unit, status: status };
+  }
+
+  // "most speeds between 12 and 31 km/h", where mean and standard deviation are known well enough to say so
+  function spread(cell) {
+    var mean = told(cell, data.mean), deviation = told(cell, data.deviation);
+    if (!mean || !deviation || mean.value === null || deviation.value === null) { return ""; }
+    var most = data.statistics[data.mean].most, usual = data.statuses[deviation.status] === "uninformative";
+    if (usual || !rounded(mean, most) || !rounded(deviation, data.statistics[data.deviation].most)) { return ""; }
+    return "between " + Math.max(0, mean.value - deviation.value).toFixed(0) + " and " +
+      Math.min(most, mean.value + deviation.value).toFixed(0) + " " + data.statistics[data.mean].unit;
   }
 
   function element(name, text, className) {
@@ -100,10 +161,16 @@
     return made;
   }
 
+  function brief(cell) {
+    var own = words(cell, statistic()), box = element("div", "");
+    box.append(element("b", places[cell]), document.createElement("br"), own.value, own.interval && " (" + own.interval + ")");
+    return box;
+  }
+
   function describe(cell) {
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
-    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %)"], ["Status", own.status]];
+    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %)"], ["Most speeds", spread(cell)], ["Status", own.status]];
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);
       if (number !== which && said.interval) { facts.push([other.brief, said.value + ", interval " + said.interval]); }
@@ -116,87 +183,129 @@
     facts.forEach(function (pair) {
       if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
     });
-    card.replaceChildren(element("h2", "Cell"), element("p", own.value, "big"), lines);
+    card.replaceChildren(element("h2", places[cell]), element("p", own.value, "big"), lines);
+    card.classList.toggle("pinned", pinned);
   }
 
   function choose(cell) {
     if (cell === picked) { return; }
     picked = cell;
-    pick.setAttribute("d", brush.path(cell));
+    frame.setLatLngs(hexagons[cell].getLatLngs());
     describe(cell);
   }
 
-  var MOST_ROWS = 2000;
+  // what is clicked stays in the box, and in the address: again, or Escape, lets go of it
+  function pin(cell) {
+    pinned = !(pinned && cell === picked);
+    choose(cell);
+    describe(cell);
+    window.history.replaceState(null, "", pinned ? "#h=" + names[cell] : "#");
+  }
+
+  function goTo(cell) {
+    if (!map.getBounds().pad(-0.05).contains(middles[cell])) { map.panTo(middles[cell], { animate: false }); }
+  }
+
+  // the hexagon that the address names
+  function linked() {
+    var found = names.indexOf((window.location.hash.match(/^#h=([0-9a-f]{1,16})$/) || [])[1]);
+    if (found < 0) { return; }
+    pinned = false;
+    pin(found);
+    goTo(found);
+  }
+
+  var MOST_ROWS = 2000, MOST_FOUND = 12;
   function list() {
     var listing = document.getElementById("listing");
     if (!listing.open) { return; }
     var lines = document.createDocumentFragment(), all = Array.from(rows[slot()].keys());
     all.slice(0, MOST_ROWS).forEach(function (cell) {
       var own = words(cell, statistic()), line = document.createElement("tr");
-      line.append(element("td", names[cell]), element("td", own.value), element("td", own.interval),
-        element("td", own.status));
+      [places[cell], own.value, own.interval, own.status, names[cell]].forEach(function (text) { line.append(element("td", text)); });
       lines.append(line);
     });
     listing.querySelector("tbody").replaceChildren(lines);
     document.getElementById("cut").hidden = all.length <= MOST_ROWS;
   }
 
-  function frame() {
-    svg.setAttribute("viewBox", box.join(" "));
-    svg.classList.toggle("zoomed", box[2] < whole[2]);
-    measure();
-    repaint();
+  // what is searched: hexagons by name and by H3 index, and whatever the public layers name
+  function matches(text) {
+    var wanted = text.trim().toLowerCase(), found = [];
+    if (!wanted) { return found; }
+    known.forEach(function (each) {
+      if (each.name && each.name.toLowerCase().indexOf(wanted) >= 0) { found.push({ name: each.name, bounds: each.bounds }); }
+    });
+    places.forEach(function (name, cell) {
+      if (name.toLowerCase().indexOf(wanted) >= 0 || names[cell] === wanted) { found.push({ name: name, cell: cell }); }
+    });
+    return found.sort(function (one, other) {
+      return (other.name.toLowerCase().indexOf(wanted) === 0) - (one.name.toLowerCase().indexOf(wanted) === 0);
+    });
+  }
+  function suggest() {
+    var seen = new Set(matches(search.value).map(function (each) { return each.name; }));
+    document.getElementById("found").replaceChildren.apply(document.getElementById("found"),
+      Array.from(seen).slice(0, MOST_FOUND).map(function (name) {
+        var option = document.createElement("option");
+        option.value = name;
+        return option;
+      }));
+  }
+  function find() {
+    var wanted = search.value.trim().toLowerCase(), all = matches(search.value);
+    var best = all.find(function (each) { return each.name.toLowerCase() === wanted; }) || all[0];
+    document.getElementById("summary").textContent = best || !wanted ? "" : "Nothing here is called “" + search.value.trim() + "”.";
+    if (!best) { return; }
+    if (best.cell === undefined) {
+      map.fitBounds(best.bounds.pad(0.3), { animate: false, maxZoom: map.getMinZoom() + 3 });
+      best.cell = nearest(best.bounds.getCenter());
+    }
+    pinned = false;
+    pin(best.cell);
+    goTo(best.cell);
+    summarise();
+  }
+  function nearest(place) {
+    var best = 0, least = Infinity;
+    middles.forEach(function (middle, cell) {
+      var far = map.distance(middle, place);
+      if (far < least) { least = far; best = cell; }
+    });
+    return best;
   }
 
-  function measure() {
-    var bar = document.getElementById("bar"), matrix = svg.getScreenCTM();
-    if (bar && matrix) { bar.firstChild.style.width = Math.min(bar.dataset.length * matrix.a, svg.clientWidth - 40) + "px"; }
+  // glides there; what is asked for on the way is added to where it goes
+  var aim = null, gliding = false;
+  function zoom(by) {
+    aim = Math.min(map.getMaxZoom(), Math.max(map.getMinZoom(), (aim === null ? map.getZoom() : aim) + by));
+    if (!gliding) { map.setZoom(aim); }
+    arrive();
   }
-
-  // zooms by a factor; the point of the drawing at (x, y) stays where it is
-  function zoom(factor, x, y) {
-    var width = Math.min(whole[2], Math.max(whole[2] / 64, box[2] / factor)), share = width / box[2];
-    x = x === undefined ? box[0] + box[2] / 2 : x;
-    y = y === undefined ? box[1] + box[3] / 2 : y;
-    box = [x - (x - box[0]) * share, y - (y - box[1]) * share, width, width * whole[3] / whole[2]];
-    move(0, 0);
+  function arrive() {
+    if (!gliding && aim !== null && Math.abs(aim - map.getZoom()) < 1e-6) { aim = null; }
+    container.dataset.gliding = gliding || aim !== null;
   }
-
-  function move(right, down) {
-    box[0] = Math.min(Math.max(box[0] + right, 0), whole[2] - box[2]);
-    box[1] = Math.min(Math.max(box[1] + down, 0), whole[3] - box[3]);
-    frame();
-  }
-
-  function middle(cell) {
-    return [(bounds.left[cell] + bounds.right[cell]) / 2, (bounds.top[cell] + bounds.bottom[cell]) / 2];
-  }
+  map.on("zoomstart", function () { gliding = true; arrive(); });
+  map.on("zoomend", function () {
+    gliding = false;
+    arrive();
+    if (aim !== null) { window.setTimeout(zoom, 0, 0); }
+  });
 
   function step(right, down) {
+    pinned = false;
     if (picked < 0) { choose(0); return; }
-    var from = middle(picked), best = -1, least = Infinity;
-    for (var cell = 0; cell < names.length; cell += 1) {
-      var to = middle(cell), x = to[0] - from[0], y = to[1] - from[1];
+    var from = middles[picked], squeeze = Math.cos(from.lat * Math.PI / 180), best = -1, least = Infinity;
+    middles.forEach(function (to, cell) {
+      var x = (to.lng - from.lng) * squeeze, y = from.lat - to.lat;
       var along = x * right + y * down, aside = Math.abs(x * down) + Math.abs(y * right);
-      if (cell === picked || along <= 0 || aside > 2 * along) { continue; }
+      if (cell === picked || along <= 0 || aside > 2 * along) { return; }
       if (along + 2 * aside < least) { least = along + 2 * aside; best = cell; }
-    }
+    });
     if (best < 0) { return; }
     choose(best);
-    var there = middle(best);
-    if (there[0] < box[0] || there[0] > box[0] + box[2] || there[1] < box[1] || there[1] > box[1] + box[3]) {
-      move(there[0] - box[0] - box[2] / 2, there[1] - box[1] - box[3] / 2);
-    }
-  }
-
-  function place(event) {
-    var point = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    return [point.x, point.y];
-  }
-
-  function at(event) {
-    var point = place(event);
-    return near(point[0], point[1]).find(function (cell) { return brush.inside(cell, point[0], point[1]); });
+    goTo(best);
   }
 
   function turn(by) {
@@ -211,40 +320,45 @@
     playButton.textContent = on ? "Pause" : "Play";
   }
 
+  function save() {
+    var legend = legends.find(function (each) { return !each.hidden; }), link = document.createElement("a");
+    var lines = Array.prototype.map.call(legend.querySelectorAll("li"), function (line) {
+      return { letter: line.dataset.look, text: line.textContent.trim() };
+    });
+    var said = [document.querySelector("h1").textContent, legend.querySelector("h2").textContent];
+    var foot = document.querySelector("header p").textContent.replace(/\s+/g, " ") + " " + document.getElementById("sources").textContent;
+    picture(map, written(), {
+      title: said[0], subtitle: said[1] + (slotRange ? ", " + data.slots[slot()] : ""), lines: lines, foot: foot.trim()
+    }, paint).toBlob(function (blob) {
+      link.href = URL.createObjectURL(blob);
+      link.download = "map.png";
+      link.click();
+      window.setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
+    });
+  }
+
   var keys = {
     ArrowRight: function () { step(1, 0); }, ArrowLeft: function () { step(-1, 0); },
     ArrowDown: function () { step(0, 1); }, ArrowUp: function () { step(0, -1); },
-    "+": function () { zoom(1.5); }, "=": function () { zoom(1.5); }, "-": function () { zoom(1 / 1.5); },
-    "0": function () { box = whole.slice(); frame(); }, " ": function () { if (playButton) { play(!timer); } }
+    "+": function () { zoom(0.5); }, "=": function () { zoom(0.5); }, "-": function () { zoom(-0.5); },
+    "0": fit, " ": function () { if (playButton) { play(!timer); } },
+    Enter: function () { if (picked >= 0) { pin(picked); } }, Escape: function () { if (pinned) { pin(picked); } }
   };
   function listen() {
-    svg.addEventListener("keydown", function (event) {
+    container.addEventListener("keydown", function (event) {
       if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); keys[event.key](); }
     });
-    svg.addEventListener("pointermove", function (event) {
-      if (event.buttons & 1 && box[2] < whole[2]) {
-        var matrix = svg.getScreenCTM();
-        move(-event.movementX / matrix.a, -event.movementY / matrix.d);
-      } else if (!event.buttons) {
-        var cell = at(event);
-        if (cell !== undefined) { choose(cell); }
-      }
-    });
-    svg.addEventListener("click", function (event) {
-      var cell = at(event);
-      if (cell !== undefined) { choose(cell); }
-    });
-    svg.addEventListener("dblclick", function (event) { var point = place(event); zoom(2, point[0], point[1]); });
-    svg.addEventListener("wheel", function (event) {
-      if (!event.ctrlKey && !event.metaKey) { return; }
-      event.preventDefault();
-      var point = place(event);
-      zoom(event.deltaY < 0 ? 1.25 : 0.8, point[0], point[1]);
-    }, { passive: false });
-    document.getElementById("in").addEventListener("click", function () { zoom(1.5); });
-    document.getElementById("out").addEventListener("click", function () { zoom(1 / 1.5); });
-    document.getElementById("all").addEventListener("click", keys["0"]);
+    document.getElementById("in").addEventListener("click", function () { zoom(0.5); });
+    document.getElementById("out").addEventListener("click", function () { zoom(-0.5); });
+    document.getElementById("all").addEventListener("click", fit);
+    document.getElementById("save").addEventListener("click", save);
     document.getElementById("listing").addEventListener("toggle", list);
+    search.addEventListener("input", suggest);
+    search.addEventListener("change", function () {
+      // a name that was chosen from the list; what is half typed waits for Enter
+      if (matches(search.value).some(function (each) { return each.name === search.value; })) { find(); }
+    });
+    search.form.addEventListener("submit", function (event) { event.preventDefault(); find(); });
     statisticList.addEventListener("change", show);
     showList.addEventListener("change", show);
     if (slotRange) {
@@ -253,7 +367,9 @@
       document.getElementById("earlier").addEventListener("click", function () { play(false); turn(-1); });
       document.getElementById("later").addEventListener("click", function () { play(false); turn(1); });
     }
-    window.addEventListener("resize", function () { measure(); repaint(); });
+    map.on("resize", function () { if (map.getZoom() <= map.getMinZoom()) { fit(); } });
+    window.addEventListener("hashchange", linked);
+    linked();
   }
 {% if live %}
 {% include "map_live.js" %}
@@ -264,7 +380,7 @@
     return;
   }
   unpack(data.parts, document.getElementById("numbers").textContent).then(function (unpacked) {
-    start(unpacked);
+    start(unpacked, outlines(unpacked, "", data.projection));
     listen();
 {% if live %}
     watch();

@@ -26,55 +26,31 @@
     return value === NOTHING ? null : value / 1000;
   }
 
-  // corners of all rings: each ring begins at its distance from the last ring's beginning, then goes on in steps
-  function outlines(columns) {
-    var rings = columns.corners.length, start = new Uint32Array(rings + 1), cell = new Uint32Array(rings);
-    var x = new Int32Array(columns.dx.length), y = new Int32Array(columns.dx.length), at = 0, ring = 0;
-    for (ring = 0; ring < rings; ring += 1) { start[ring + 1] = start[ring] + columns.corners[ring]; }
-    for (ring = 0; ring < rings; ring += 1) {
-      for (at = start[ring]; at < start[ring + 1]; at += 1) {
-        var from = at > start[ring] ? at - 1 : start[ring - 1];
-        x[at] = columns.dx[at] + (ring || at ? x[from] : 0);
-        y[at] = columns.dy[at] + (ring || at ? y[from] : 0);
-      }
-    }
-    ring = 0;
-    columns.rings.forEach(function (count, number) {
-      for (var k = 0; k < count; k += 1) { cell[ring] = number; ring += 1; }
-    });
-    return { x: x, y: y, start: start, cell: cell, cells: columns.rings.length };
-  }
+  // one text a line
+  function texts(bytes) { return bytes.length ? new TextDecoder().decode(bytes).split("\n") : []; }
 
-  // middles of cells (of their boxes), and their boxes
-  function measured(shape) {
-    var box = { left: new Float64Array(shape.cells).fill(Infinity), top: new Float64Array(shape.cells).fill(Infinity),
-      right: new Float64Array(shape.cells).fill(-Infinity), bottom: new Float64Array(shape.cells).fill(-Infinity) };
-    for (var ring = 0; ring < shape.cell.length; ring += 1) {
-      var cell = shape.cell[ring];
-      for (var at = shape.start[ring]; at < shape.start[ring + 1]; at += 1) {
-        box.left[cell] = Math.min(box.left[cell], shape.x[at]);
-        box.right[cell] = Math.max(box.right[cell], shape.x[at]);
-        box.top[cell] = Math.min(box.top[cell], shape.y[at]);
-        box.bottom[cell] = Math.max(box.bottom[cell], shape.y[at]);
-      }
-    }
-    return box;
-  }
-
-  // which cells touch each square of SQUARE drawing units
-  var SQUARE = 64;
-  function squares(box, width) {
-    var across = Math.ceil(width / SQUARE) + 1, found = new Map();
-    for (var cell = 0; cell < box.left.length; cell += 1) {
-      for (var v = Math.floor(box.top[cell] / SQUARE); v <= box.bottom[cell] / SQUARE; v += 1) {
-        for (var h = Math.floor(box.left[cell] / SQUARE); h <= box.right[cell] / SQUARE; h += 1) {
-          var key = v * across + h;
-          if (!found.has(key)) { found.set(key, []); }
-          found.get(key).push(cell);
+  // of every shape its rings (or lines, or points) of [latitude, longitude]; a ring begins at its distance from
+  // the last ring's beginning, then goes on in steps
+  function outlines(columns, prefix, from) {
+    var corners = columns[prefix + "corners"], dx = columns[prefix + "dx"], dy = columns[prefix + "dy"];
+    var at = 0, ring = 0, x = 0, y = 0, begun = [0, 0];
+    return Array.prototype.map.call(columns[prefix + "rings"], function (count) {
+      var rings = [];
+      for (; count > 0; count -= 1) {
+        var points = [];
+        for (var k = 0; k < corners[ring]; k += 1) {
+          x = (k ? x : begun[0]) + dx[at];
+          y = (k ? y : begun[1]) + dy[at];
+          if (!k) { begun = [x, y]; }
+          points.push([from.north - (y - from.margin) / from.units,
+            from.west + (x - from.margin) / (from.squeeze * from.units)]);
+          at += 1;
         }
+        ring += 1;
+        rings.push(points);
       }
-    }
-    return function (x, y) { return found.get(Math.floor(y / SQUARE) * across + Math.floor(x / SQUARE)) || []; };
+      return rings;
+    });
   }
 
   // the look of one number: its class, hatched where the interval is wider than the limit
@@ -87,4 +63,16 @@
 
   function above(breaks, value) {
     return breaks.filter(function (limit) { return value >= limit; }).length;
+  }
+
+  // numbers as people read them: no digit that the interval does not carry, and its ends rounded outwards
+  function rounded(one, most) {
+    if (one.low <= 0 && one.high >= most) { return null; }
+    var half = (one.high - one.low) / 2;
+    var digits = half > 0 ? Math.max(0, Math.min(3, -Math.floor(Math.log10(half)))) : 1, unit = Math.pow(10, digits);
+    return {
+      value: one.value.toFixed(digits),
+      low: (Math.floor(one.low * unit + 1e-6) / unit).toFixed(digits),
+      high: (Math.ceil(one.high * unit - 1e-6) / unit).toFixed(digits)
+    };
   }

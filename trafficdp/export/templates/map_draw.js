@@ -1,159 +1,187 @@
-  // paints cells by their looks (a letter each) on a canvas under the drawing's own coordinates
-  function painter(canvas, svg, shape, box) {
-    var paper = canvas.getContext("2d"), patterns = {}, ratio = 0;
-    var shot = document.createElement("canvas"), taken = null, later = 0;
-    // more cells than this are moved and stretched as a picture first, and painted anew when it is quiet
-    var MANY = 4000, QUIET = 90;
+  // what Leaflet does not bring: hatching as a colour, names that keep out of each other's way, and the picture
 
-    function tile(size, background, draw) {
-      var small = document.createElement("canvas");
-      small.width = small.height = size;
-      var pen = small.getContext("2d");
-      pen.fillStyle = background;
+  // the colour of a look, or a pattern that shows it without colour too
+  function inks() {
+    var made = {}, ratio = window.devicePixelRatio || 1, size = 9;
+    function line(pen, slope) {
+      for (var shift = -size; shift <= size; shift += size) {
+        pen.moveTo(shift - size, slope > 0 ? -size : size * 2);
+        pen.lineTo(shift + size * 2, slope > 0 ? size * 2 : -size);
+      }
+    }
+    function pattern(letter, own) {
+      var tile = document.createElement("canvas"), pen = tile.getContext("2d");
+      tile.width = tile.height = Math.round(size * ratio);
+      pen.scale(tile.width / size, tile.width / size);
+      pen.fillStyle = own.colour;
       pen.fillRect(0, 0, size, size);
-      draw(pen, size);
-      return paper.createPattern(small, "repeat");
-    }
-    function hatch(pen, size) {
-      for (var shift = -size; shift <= size; shift += size) {
-        pen.moveTo(shift - size, size * 2); pen.lineTo(shift + size * 2, -size);
-      }
-    }
-    function cross(pen, size) {
-      hatch(pen, size);
-      for (var shift = -size; shift <= size; shift += size) {
-        pen.moveTo(shift - size, -size); pen.lineTo(shift + size * 2, size * 2);
-      }
-    }
-    function stroked(draw, ink, width) {
-      return function (pen, size) {
-        pen.strokeStyle = ink;
-        pen.lineWidth = width * ratio;
-        pen.beginPath();
-        draw(pen, size);
-        pen.stroke();
-      };
-    }
-    function ink(letter) {
-      if (patterns[letter]) { return patterns[letter]; }
-      var own = data.looks[letter], size = Math.round(9 * ratio), made = own.colour;
+      pen.fillStyle = pen.strokeStyle = own.ink;
+      pen.lineWidth = letter === "u" ? 1 : 1.6;
+      pen.beginPath();
       if (letter === "w") {
-        made = tile(size, own.colour, function (pen) {
-          pen.fillStyle = own.ink;
-          pen.beginPath();
-          pen.arc(size / 2, size / 2, 1.3 * ratio, 0, 2 * Math.PI);
-          pen.fill();
+        pen.arc(size / 2, size / 2, 1.3, 0, 2 * Math.PI);
+        pen.fill();
+      } else {
+        line(pen, -1);
+        if (letter === "u") { line(pen, 1); }
+        pen.stroke();
+      }
+      var found = pen.createPattern(tile, "repeat");
+      found.setTransform(new DOMMatrix().scale(size / tile.width));
+      return found;
+    }
+    return function (letter) {
+      var own = data.looks[letter];
+      made[letter] = made[letter] || (own.ink ? pattern(letter, own) : own.colour);
+      return made[letter];
+    };
+  }
+
+  // how a kind of public layer is drawn: under the hexagons, over them (a white edge below each line), its letters
+  var KINDS = {
+    park: { under: { stroke: false, fillColor: "#dfeedd", fillOpacity: 1 }, over: { color: "#2f6b2f", weight: 1, dashArray: "2 3" }, rank: 3 },
+    water: { under: { stroke: false, fillColor: "#cfe3f3", fillOpacity: 1 }, over: { color: "#0b4f9e", weight: 2 }, rank: 1 },
+    boundary: { over: { color: "#4d4d4d", weight: 1.5, dashArray: "8 4 2 4" }, rank: 4 },
+    transit: { over: { color: "#7a0177", weight: 1.2, dashArray: "5 3" }, rank: 5 },
+    roads: { over: { color: "#262626", weight: 1.2 }, rank: 2 },
+    place: { rank: 0 }
+  };
+  var AREAS = { park: true, water: true, boundary: true };
+
+  // the public layers as {kind, name, rings}, drawn
+  function surround(map, shapes, names) {
+    ["under", "edges", "over"].forEach(function (name, number) {
+      var pane = map.createPane(name);
+      pane.style.zIndex = [350, 410, 420][number];
+      pane.style.pointerEvents = "none";
+    });
+    var at = 0, known = [];
+    data.context.forEach(function (layer) {
+      var style = KINDS[layer.kind];
+      for (var end = at + layer.shapes; at < end; at += 1) {
+        var rings = shapes[at].filter(function (ring) { return ring.length > 1; });
+        var closed = rings.length && AREAS[layer.kind] && rings.every(function (ring) {
+          var last = ring[ring.length - 1];
+          return ring.length > 3 && ring[0][0] === last[0] && ring[0][1] === last[1];
         });
-      } else if (letter === "u") {
-        made = tile(size, own.colour, stroked(cross, own.ink, 1));
-      } else if (own.ink) {
-        made = tile(size, own.colour, stroked(hatch, own.ink, 1.6));
+        known.push({ kind: layer.kind, rank: style.rank, name: names[at], rings: shapes[at], bounds: L.latLngBounds([].concat.apply([], shapes[at])) });
+        if (!rings.length) { continue; }
+        if (closed && style.under) { L.polygon(rings, L.extend({ pane: "under", renderer: sheet("under") }, style.under)).addTo(map); }
+        if (!style.over) { continue; }
+        L.polyline(rings, { pane: "edges", renderer: sheet("edges"), color: "#ffffff", opacity: 0.75, weight: style.over.weight + 2 }).addTo(map);
+        L.polyline(rings, L.extend({ pane: "over", renderer: sheet("over") }, style.over)).addTo(map);
       }
-      patterns[letter] = made;
-      return made;
-    }
+    });
+    return known;
+  }
+  var sheets = {};
+  function sheet(pane) {
+    sheets[pane] = sheets[pane] || L.canvas({ pane: pane, padding: 0.2 });
+    return sheets[pane];
+  }
 
-    function trace(ring, k, left, top) {
-      var at = shape.start[ring], end = shape.start[ring + 1];
-      paper.moveTo(shape.x[at] * k + left, shape.y[at] * k + top);
-      for (at += 1; at < end; at += 1) { paper.lineTo(shape.x[at] * k + left, shape.y[at] * k + top); }
-      paper.closePath();
-    }
-
-    // where the drawing lies on the canvas: its scale and its upper left corner
-    function placing() {
-      var around = svg.getBoundingClientRect(), matrix = svg.getScreenCTM();
-      if (!matrix || !around.width) { return null; }
-      if (ratio !== window.devicePixelRatio) { ratio = window.devicePixelRatio; patterns = {}; taken = null; }
-      var width = Math.round(around.width * ratio), height = Math.round(around.height * ratio);
-      if (canvas.width !== width || canvas.height !== height) {
-        canvas.width = width; canvas.height = height;
-        taken = null;
-      }
-      return { k: matrix.a * ratio, left: (matrix.e - around.left) * ratio, top: (matrix.f - around.top) * ratio };
-    }
-
-    // letters are repainted when they are others than before; a mere move may first show the last picture
-    function paint(letters) {
-      var place = placing();
-      if (!place) { return; }
-      window.clearTimeout(later);
-      if (taken && taken.letters === letters && shape.cells > MANY) {
-        var stretch = place.k / taken.k;
-        paper.clearRect(0, 0, canvas.width, canvas.height);
-        paper.setTransform(stretch, 0, 0, stretch, place.left - taken.left * stretch, place.top - taken.top * stretch);
-        paper.drawImage(shot, 0, 0);
-        paper.setTransform(1, 0, 0, 1, 0, 0);
-        later = window.setTimeout(function () { paintAll(letters, placing()); }, QUIET);
-        return;
-      }
-      paintAll(letters, place);
-    }
-
-    // few cells a path: a browser paints many short paths faster than one very long one
-    var BATCH = 32;
-    function paintAll(letters, place) {
-      var k = place.k, left = place.left, top = place.top, width = canvas.width, height = canvas.height;
-      paper.clearRect(0, 0, width, height);
-      var groups = {};
-      for (var ring = 0; ring < shape.cell.length; ring += 1) {
-        var cell = shape.cell[ring];
-        if (box.right[cell] * k + left < 0 || box.left[cell] * k + left > width) { continue; }
-        if (box.bottom[cell] * k + top < 0 || box.top[cell] * k + top > height) { continue; }
-        var letter = letters[cell];
-        (groups[letter] = groups[letter] || []).push(ring);
-      }
-      var lines = k * 60 > 7 * ratio;
-      paper.strokeStyle = "#595959";
-      paper.lineWidth = 0.5 * ratio;
-      Object.keys(groups).sort().forEach(function (letter) {
-        paper.fillStyle = ink(letter);
-        for (var from = 0; from < groups[letter].length; from += BATCH) {
-          paper.beginPath();
-          groups[letter].slice(from, from + BATCH).forEach(function (ring) { trace(ring, k, left, top); });
-          paper.fill();
-          if (lines) { paper.stroke(); }
-        }
+  // writes as many names as fit, the most telling first, again after every move
+  var MOST_NAMES = 40;
+  function letter(map, known) {
+    var group = L.layerGroup().addTo(map), pane = map.createPane("names"), written = [];
+    pane.style.zIndex = 600;
+    pane.style.pointerEvents = "none";
+    var order = known.filter(function (each) { return each.name; }).sort(function (one, other) { return one.rank - other.rank; });
+    function renew() {
+      var view = map.getBounds(), size = map.getSize(), closer = map.getZoom() - map.getMinZoom(), boxes = [];
+      group.clearLayers();
+      written = [];
+      order.some(function (each) {
+        if (each.rank > 2 + closer || !view.intersects(each.bounds)) { return false; }
+        var points = [].concat.apply([], each.rings.map(function (ring) { return close(map, ring); }))
+          .filter(function (point) { return point.x > 0 && point.y > 0 && point.x < size.x && point.y < size.y; });
+        var half = each.name.length * 3.4 + 4, spread = L.bounds(points).getSize && points.length ? L.bounds(points).getSize() : null;
+        if (!spread || (each.rings[0].length > 1 && Math.max(spread.x, spread.y) < half)) { return false; }
+        var middle = points[points.length >> 1], box = [middle.x - half, middle.y - 9, middle.x + half, middle.y + 9];
+        var blocked = box[0] < 0 || box[2] > size.x || boxes.some(function (other) {
+          return box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1];
+        });
+        if (blocked) { return false; }
+        boxes.push(box);
+        written.push({ text: each.name, x: middle.x, y: middle.y, kind: each.kind });
+        L.marker(map.containerPointToLatLng(middle), {
+          pane: "names", interactive: false, keyboard: false,
+          icon: L.divIcon({ className: "name " + each.kind, iconSize: [0, 0], html: element("span", each.name) })
+        }).addTo(group);
+        return written.length >= MOST_NAMES;
       });
-      if (shape.cells > MANY) {
-        shot.width = width; shot.height = height;
-        shot.getContext("2d").drawImage(canvas, 0, 0);
-        taken = { k: k, left: left, top: top, letters: letters };
-      }
     }
+    map.on("moveend", renew);
+    renew();
+    return function () { return written; };
+  }
 
-    // whether a point of the drawing lies in a cell: in an odd number of its rings
-    function inside(cell, x, y) {
-      var odd = false;
-      for (var ring = first(cell); ring < shape.cell.length && shape.cell[ring] === cell; ring += 1) {
-        var end = shape.start[ring + 1];
-        for (var at = shape.start[ring], last = end - 1; at < end; last = at, at += 1) {
-          var up = shape.y[at] > y;
-          if (up !== (shape.y[last] > y) &&
-              x < (shape.x[last] - shape.x[at]) * (y - shape.y[at]) / (shape.y[last] - shape.y[at]) + shape.x[at]) {
-            odd = !odd;
-          }
-        }
-      }
-      return odd;
+  // points of a line on the screen, none far from the next
+  var STEP = 60, MOST_STEPS = 100;
+  function close(map, ring) {
+    var found = [], last = null;
+    ring.forEach(function (place) {
+      var point = map.latLngToContainerPoint(place), steps = last ? Math.min(MOST_STEPS, Math.ceil(last.distanceTo(point) / STEP)) : 1;
+      for (var k = 1; k <= steps; k += 1) { found.push(last ? last.add(point.subtract(last).multiplyBy(k / steps)) : point); }
+      last = point;
+    });
+    return found;
+  }
+
+  // the map as it is seen now, with its title, legend and sources, as a PNG
+  function picture(map, written, legend, paint) {
+    var around = map.getContainer().getBoundingClientRect(), lines = legend.lines, k = 2, edge = 16;
+    var columns = Math.max(1, Math.floor(around.width / 260)), foot = Math.ceil(lines.length / columns) * 20;
+    var canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
+    canvas.width = k * (around.width + 2 * edge);
+    canvas.height = k * (around.height + foot + 4 * edge + 66 + 15 * Math.floor(legend.foot.length * 6 / around.width));
+    pen.scale(k, k);
+    pen.fillStyle = "#ffffff";
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    function say(text, x, y, size, bold) {
+      pen.font = (bold ? "bold " : "") + size + "px system-ui, sans-serif";
+      pen.fillText(text, x, y, around.width - x + edge);
     }
-    function first(cell) {
-      var low = 0, high = shape.cell.length;
-      while (low < high) {
-        var middle = (low + high) >> 1;
-        if (shape.cell[middle] < cell) { low = middle + 1; } else { high = middle; }
-      }
-      return low;
-    }
-    function path(cell) {
-      var text = "";
-      for (var ring = first(cell); ring < shape.cell.length && shape.cell[ring] === cell; ring += 1) {
-        for (var at = shape.start[ring]; at < shape.start[ring + 1]; at += 1) {
-          text += (at === shape.start[ring] ? "M" : "L") + shape.x[at] + " " + shape.y[at];
-        }
-        text += "z";
-      }
-      return text;
-    }
-    return { paint: paint, inside: inside, path: path };
+    pen.fillStyle = "#1a1a1a";
+    say(legend.title, edge, edge + 18, 18, true);
+    say(legend.subtitle, edge, edge + 38, 13);
+    pen.save();
+    pen.translate(edge, edge + 48);
+    pen.beginPath();
+    pen.rect(0, 0, around.width, around.height);
+    pen.clip();
+    ["under", "cells", "edges", "over"].forEach(function (name) {
+      var pane = map.getPane(name), sheet = pane && pane.querySelector("canvas");
+      if (!sheet) { return; }
+      var place = sheet.getBoundingClientRect();
+      pen.drawImage(sheet, place.left - around.left, place.top - around.top, place.width, place.height);
+    });
+    pen.font = "12px system-ui, sans-serif";
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.lineWidth = 3;
+    pen.strokeStyle = "#ffffff";
+    written.forEach(function (each) { pen.strokeText(each.text, each.x, each.y); pen.fillText(each.text, each.x, each.y); });
+    pen.restore();
+    pen.strokeStyle = "#767676";
+    pen.strokeRect(edge, edge + 48, around.width, around.height);
+    var top = around.height + 2 * edge + 48;
+    lines.forEach(function (line, number) {
+      var x = edge + (number % columns) * 260, y = top + Math.floor(number / columns) * 20;
+      pen.fillStyle = paint(line.letter);
+      pen.fillRect(x, y, 32, 14);
+      pen.strokeRect(x, y, 32, 14);
+      pen.fillStyle = "#1a1a1a";
+      pen.font = "12px system-ui, sans-serif";
+      pen.fillText(line.text, x + 40, y + 11, 215);
+    });
+    pen.font = "11px system-ui, sans-serif";
+    legend.foot.split(" ").reduce(function (line, word, number, all) {
+      var longer = line.text ? line.text + " " + word : word, full = pen.measureText(longer).width > around.width;
+      if (full) { pen.fillText(line.text, edge, line.y); }
+      line = full ? { text: word, y: line.y + 15 } : { text: longer, y: line.y };
+      if (number === all.length - 1) { pen.fillText(line.text, edge, line.y); }
+      return line;
+    }, { text: "", y: top + foot + 14 });
+    return canvas;
   }

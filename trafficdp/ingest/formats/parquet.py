@@ -133,7 +133,7 @@ def _records(
         batch.column(columns["vehicle"]), where=f"column {columns['vehicle']} of {file.name}"
     )
     return Records(
-        vehicle=pc.dictionary_encode(vehicle),
+        vehicle=vehicle if pa.types.is_dictionary(vehicle.type) else pc.dictionary_encode(vehicle),
         times=times,
         latitude=latitude,
         longitude=longitude,
@@ -147,6 +147,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _times(file: InputFile, source: SourceDeclaration, column: pa.Array) -> Times:
+    if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+        return text_to_times(column, source.time_format, source.time_zone)
     column = _plain(column)
     if pa.types.is_timestamp(column.type):
         return timestamps_to_times(column, source.time_zone)

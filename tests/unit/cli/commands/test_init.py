@@ -226,6 +226,7 @@ def test_a_filled_template_works(folder, command, feed):
         "manifest.json",
         "map.geojson",
         "map.html",
+        "mechanism.parquet",
     ]
 
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-FILES = ["cells.csv", "cells.parquet", "manifest.json", "map.geojson", "map.html"]
+FILES = ["cells.csv", "cells.parquet", "manifest.json", "map.geojson", "map.html", "mechanism.parquet"]
 
 
 def rows_of(path):

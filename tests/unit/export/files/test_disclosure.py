@@ -81,7 +81,7 @@ def test_bounds_are_told_exactly(value, text):
     assert Fraction(text) == value
 
 
-def test_the_promise_in_words_never_understates_the_factor(city):
+def test_the_promise_in_words_never_understates_what_may_be_guessed(city):
     words = city.disclosure.guarantee.in_words
-    assert "at most 54.6 " in words
-    assert np.exp(3.999999999999) <= 54.6
+    assert "at most 98.3 % of the time" in words
+    assert 1 / (1 + np.exp(-3.999999999999)) <= 0.983

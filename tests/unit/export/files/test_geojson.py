@@ -75,7 +75,7 @@ def test_a_withheld_bin_is_present_with_nulls_a_status_and_a_reason(city):
     ]
     assert len(withheld) == int((city.status == "withheld").sum()) > 0
     for properties in withheld:
-        assert properties["reason"] == "fewer than 5 vehicles were seen in this bin"
+        assert properties["reason"] == "fewer than 5 vehicles were seen here"
         assert properties["speed_mean_kmh"] is None
         assert properties["speed_variance_kmh2_high"] is None
 

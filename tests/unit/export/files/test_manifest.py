@@ -196,7 +196,7 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             optional |= {"rule", "epsilon_per_bin", "periodic_budget", "stream", "parents"}
             # what only a guarantee in rho says
             optional |= {"rho", "delta", "epsilon_of_sum", "conversion"}
-            optional |= {"mean", "variance", "vehicle_mean", "question", "selection", "mosaic"}
+            optional |= {"mean", "variance", "vehicle_mean", "question", "selection", "mosaic", "context"}
             assert set(schema["required"]) >= set(schema["properties"]) - optional
         if schema.get("type") == "string":
             assert schema.keys() & {"pattern", "enum", "const"}

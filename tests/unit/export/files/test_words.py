@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import math
+import re
+from fractions import Fraction
+
 import pytest
 
 from trafficdp.export.files.words import (
@@ -8,6 +12,7 @@ from trafficdp.export.files.words import (
     NOT_PROTECTED,
     PROTECTED,
     guarantee_in_words,
+    zcdp_in_words,
 )
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss import PureDP
@@ -29,8 +34,20 @@ def test_under_public_counts_the_words_admit_that_trips_are_not_protected():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "factor"), [(1, "2.72"), (25, "10 to the power of 11"), (10**6, "434295")]
+    ("epsilon", "right"),
+    [("0.1", "53 %"), (1, "74 %"), (6, "99.76 %"), (10, "99.9955 %"), (25, "always"), (10**6, "always")],
 )
-def test_the_factor_is_rounded_up_however_large(epsilon, factor):
+def test_how_often_a_guess_is_right_is_rounded_up_however_large_epsilon_is(epsilon, right):
     words = guarantee_in_words(NeighbouringRelation.REPLACE_USER_VALUES, PureDP.of(epsilon))
-    assert f"at most {factor}" in words or f"power of {factor} " in words
+    assert f" {right}" in words
+    stated = re.search(r"at most ([\d.]+) %", words)
+    if stated:
+        exact = Fraction(100) / (1 + Fraction(math.exp(-float(epsilon))))
+        assert exact <= Fraction(stated[1]) < exact + (100 - exact) / 10
+
+
+def test_the_words_of_rho_count_delta():
+    words = zcdp_in_words(NeighbouringRelation.REPLACE_USER_VALUES, "0.5", "1", "0.1")
+    # (e + 0.1) / (1 + e)
+    assert "at most 76 % of the time" in words
+    assert "(rho = 0.5, and so epsilon = 1 at delta = 0.1)" in words

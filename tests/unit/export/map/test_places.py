@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.binning.cells import polygons_of
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.map.drawing import Drawing
-from trafficdp.export.map.places import centres_of, place_in_words
+from trafficdp.export.map.places import centres_of
 
 
 @pytest.mark.parametrize("name", ["city", "fiji", "pentagon"])
@@ -31,22 +30,3 @@ def corners_of(path):
     for pair in np.array(steps.split(), dtype=float).reshape(-1, 2):
         points.append(points[-1] + pair)
     return points
-
-
-def test_directions_are_those_of_a_compass(city):
-    polygons = np.asarray(polygons_of(np.unique(city.cell)), dtype=object)
-    drawing = Drawing.of(polygons)
-    x, y, step = drawing.width / 2, drawing.height / 2, drawing.units_per_degree / 111.195
-    said = {
-        (0, -5): "5.0 km north",
-        (5, -5): "7.1 km north-east",
-        (5, 0): "5.0 km east",
-        (5, 5): "7.1 km south-east",
-        (0, 5): "5.0 km south",
-        (-5, 5): "7.1 km south-west",
-        (-5, 0): "5.0 km west",
-        (-20, -20): "28 km north-west",
-        (0.1, 0.1): "in the middle",
-    }
-    for (east, south), words in said.items():
-        assert place_in_words(drawing, x + east * step, y + south * step, 0.5 * step) == words

@@ -1,21 +1,30 @@
 -- Audits of the vault: every query selects bad rows and must return none.
 -- Grain: one row a problem.
+-- Parameters: only fixes of files after $after_ingest are looked at, and for (vehicle, instant) twice those of
+-- the time $first_us to $last_us. All other tables are looked at whole.
 SELECT 'a (vehicle, instant) twice' AS problem, count(*) AS found
-FROM (SELECT vehicle_id, time_us FROM fixes GROUP BY ALL HAVING count(*) > 1)
+FROM (
+    SELECT vehicle_id, time_us FROM fixes
+    WHERE time_us BETWEEN $first_us AND $last_us
+    GROUP BY ALL HAVING count(*) > 1
+)
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a record of an unknown vehicle', count(*)
 FROM fixes ANTI JOIN vehicles USING (vehicle_id)
+WHERE ingest_id > $after_ingest
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a record of an unknown file', count(*)
 FROM fixes ANTI JOIN ingests USING (ingest_id)
+WHERE ingest_id > $after_ingest
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a record off the globe or with an unknown unit', count(*)
 FROM fixes
-WHERE NOT (latitude BETWEEN -90 AND 90 AND longitude BETWEEN -180 AND 180)
-   OR speed_unit NOT IN ('ms', 'kmh', 'mph')
+WHERE ingest_id > $after_ingest
+    AND (NOT (latitude BETWEEN -90 AND 90 AND longitude BETWEEN -180 AND 180)
+         OR speed_unit NOT IN ('ms', 'kmh', 'mph'))
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a gap in the numbers of files', count(*)

@@ -1,4 +1,4 @@
--- Gives every vehicle of incoming_fixes that is new to the vault the next number, in order of its HMAC.
+-- Gives every vehicle of incoming_vehicles that is new to the vault the next number, in order of its HMAC.
 -- Grain: one row a new vehicle.
 INSERT INTO vehicles (vehicle_id, hmac)
 SELECT
@@ -7,6 +7,6 @@ SELECT
     new_vehicles.vehicle
 FROM (
     SELECT DISTINCT CAST(vehicle AS BLOB) AS vehicle
-    FROM incoming_fixes
+    FROM incoming_vehicles
 ) AS new_vehicles
 ANTI JOIN vehicles ON vehicles.hmac = new_vehicles.vehicle;

@@ -55,6 +55,7 @@ CREATE TABLE cells (
     release_id                        VARCHAR NOT NULL,
     publication                       INTEGER,
     h3                                VARCHAR NOT NULL,
+    place                             VARCHAR NOT NULL,
     cell                              UBIGINT NOT NULL,
     resolution                        INTEGER NOT NULL,
     slot                              BIGINT  NOT NULL,
@@ -90,6 +91,7 @@ COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, pu
 COMMENT ON COLUMN cells.release_id IS 'The release.';
 COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
 COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text.';
+COMMENT ON COLUMN cells.place IS 'Where the hexagon lies, in words, by public layers alone.';
 COMMENT ON COLUMN cells.cell IS 'H3 cell as a number.';
 COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell: (cell >> 52) & 15.';
 COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';

@@ -63,6 +63,7 @@ COMMENT ON COLUMN fixes.ingest_id IS 'The file the fix came from: data version k
 
 CREATE TABLE contributions (
     cache_key  VARCHAR NOT NULL,
+    ingest_id  INTEGER NOT NULL,
     cell       UBIGINT NOT NULL,
     slot       BIGINT  NOT NULL,
     vehicle_id INTEGER NOT NULL,
@@ -71,7 +72,8 @@ CREATE TABLE contributions (
     total_of_squares BIGINT NOT NULL
 );
 COMMENT ON TABLE contributions IS 'A cache, one row a (cache key, bin, vehicle): may be emptied at any time.';
-COMMENT ON COLUMN contributions.cache_key IS 'SHA-256 of grid, speed bound, step and data version.';
+COMMENT ON COLUMN contributions.cache_key IS 'SHA-256 of grid, speed bound and step.';
+COMMENT ON COLUMN contributions.ingest_id IS 'The newest file that is counted in: ingests.ingest_id.';
 COMMENT ON COLUMN contributions.cell IS 'H3 index.';
 COMMENT ON COLUMN contributions.slot IS 'Slot number, see SlotKind.';
 COMMENT ON COLUMN contributions.vehicle_id IS 'The vehicle.';

@@ -1,0 +1,60 @@
+"""Pictures of the page, as the README shows them: the embedded city in Chromium, at three widths.
+
+    python pipelines/pictures.py
+
+writes docs/images/map_360.png, map_768.png and map_1440.png. A release draws its noise anew, so numbers
+differ from one run to the next. Look at them before they are committed.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+import trafficdp
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "data" / "sample"
+IMAGES = ROOT / "docs" / "images"
+SCREENS = {360: 900, 768: 1024, 1440: 900}
+"""Heights by widths."""
+
+
+def page_of_the_embedded_city(folder: Path) -> Path:
+    """Return the page of a release of the embedded city, made in ``folder``."""
+    city = trafficdp.open(SAMPLE / "trafficdp.toml", store=folder / "city.store", create=True)
+    city.ingest(sorted(SAMPLE.glob("*.csv.gz")))
+    return city.release().folder / "map.html"
+
+
+def main() -> None:
+    """Write the pictures."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        sys.exit("no chromium on this machine")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        address = page_of_the_embedded_city(Path(folder)).as_uri()
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        IMAGES.mkdir(exist_ok=True)
+        for width, height in SCREENS.items():
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.goto(address)
+            page.locator("html[data-drawn]").wait_for(state="attached")
+            page.fill("#search", "Old City")
+            page.press("#search", "Enter")
+            page.fill("#search", "")
+            page.click("#all")
+            page.evaluate("document.activeElement.blur()")
+            with Image.open(io.BytesIO(page.screenshot())) as picture:
+                picture.convert("RGB").quantize(255).save(IMAGES / f"map_{width}.png", optimize=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

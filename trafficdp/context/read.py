@@ -1,0 +1,130 @@
+"""A public layer from its file: whatever GDAL reads of what is local, and static GTFS. Nothing is fetched."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyogrio
+import pyproj
+import shapely
+
+from trafficdp.context.gtfs import is_gtfs, read_gtfs
+from trafficdp.context.simplify import Names, Shapes, simplified
+from trafficdp.errors import ConfigError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.context import ContextKind, ContextLayer
+
+WGS84 = "EPSG:4326"
+ENDINGS = (".gpkg", ".geojson", ".json", ".shp", ".fgb", ".osm.pbf", ".zip")
+"""Of files that can be read; .zip and a folder are static GTFS."""
+_DRIVEN = (
+    "motorway", "trunk", "primary", "secondary", "tertiary", "motorway_link", "trunk_link", "primary_link",
+    "secondary_link", "tertiary_link", "unclassified", "residential", "living_street",
+)  # fmt: skip
+_OPENSTREETMAP = {
+    ContextKind.ROADS: (("lines", f"highway IN {_DRIVEN}"),),
+    ContextKind.WATER: (
+        ("lines", "waterway IN ('river', 'canal')"),
+        ("multipolygons", "natural = 'water'"),
+    ),
+    ContextKind.PARK: (("multipolygons", "leisure IN ('park', 'nature_reserve')"),),
+    ContextKind.BOUNDARY: (("multipolygons", "boundary = 'administrative'"),),
+    ContextKind.PLACE: (
+        ("points", "place IN ('city', 'town', 'village', 'suburb', 'quarter', 'neighbourhood')"),
+    ),
+    ContextKind.TRANSIT: (("points", 'other_tags LIKE \'%"public_transport"=>"station"%\''),),
+}
+"""What of an OpenStreetMap extract belongs to a kind: tables and conditions, in GDAL's words."""
+
+
+@dataclass(frozen=True)
+class ContextFile:
+    """A layer as the configuration names it. ``name`` is the column with names (None: the usual one)."""
+
+    path: Path
+    kind: ContextKind
+    name: str | None
+    attribution: str
+
+
+def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[ContextLayer, ...]:
+    """Return the layers as the page of ``area`` shows them, without those that have nothing there.
+
+    The same files give the same layers. Raises ConfigError for a file that is not there or cannot be read,
+    has no such column, or no coordinate system.
+    """
+    return tuple(layer for file in files if (layer := _read(file, area)).shapes)
+
+
+def _read(file: ContextFile, area: StudyArea) -> ContextLayer:
+    name = file.path.name
+    if not file.path.exists():
+        raise ConfigError(f"the context layer {name} does not exist", got=str(file.path), todo="correct file")
+    if is_gtfs(file.path):
+        shapes, names, digest = read_gtfs(file.path, file.kind)
+    else:
+        if not name.lower().endswith(ENDINGS):
+            raise ConfigError(f"the context layer {name} cannot be read", expected=", ".join(ENDINGS))
+        with file.path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        shapes, names = _read_tables(file, area)
+    shapes, names = simplified(shapes, names, area.geometry)
+    return ContextLayer(file.kind, name, digest, file.attribution, tuple(names), tuple(shapes))
+
+
+def _read_tables(file: ContextFile, area: StudyArea) -> tuple[Shapes, Names]:
+    extract = file.path.name.lower().endswith(".osm.pbf")
+    try:
+        wanted: Any = (
+            _OPENSTREETMAP[file.kind] if extract else ((pyogrio.list_layers(file.path)[0, 0], None),)
+        )
+        tables = [_read_table(file, area, table, where) for table, where in wanted]
+    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, IndexError) as error:
+        raise ConfigError(
+            f"the context layer {file.path.name} cannot be read",
+            expected="GeoPackage, GeoJSON, Shapefile, FlatGeobuf, an OpenStreetMap extract or static GTFS",
+        ) from error
+    return np.concatenate([shapes for shapes, _ in tables]), np.concatenate([names for _, names in tables])
+
+
+def _read_table(file: ContextFile, area: StudyArea, table: str, where: str | None) -> tuple[Shapes, Names]:
+    about = pyogrio.read_info(file.path, layer=table)
+    if about["crs"] is None:
+        raise ConfigError(
+            f"the context layer {file.path.name} does not say in which coordinate system it is",
+            todo="write it anew with one, such as EPSG:4326",
+        )
+    known = list(about["fields"])
+    column = file.name or ("name" if "name" in known else None)
+    if column is not None and column not in known:
+        raise ConfigError(
+            f"the context layer {file.path.name} has no column {column}", expected=", ".join(known) or None
+        )
+    to_file = pyproj.Transformer.from_crs(WGS84, about["crs"], always_xy=True)
+    box = to_file.transform_bounds(*area.geometry.bounds)
+    _, _, packed, columns = pyogrio.raw.read(
+        file.path, layer=table, columns=[column] if column else [], bbox=box, where=where, force_2d=True
+    )
+    shapes = _degrees(shapely.from_wkb(packed), to_file)
+    names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)
+    there = ~shapely.is_missing(shapes)
+    return shapes[there], np.array([_text(each) for each in names[there]], dtype=object)
+
+
+def _degrees(shapes: Shapes, to_file: pyproj.Transformer) -> Shapes:
+    def moved(positions: Any) -> Any:  # noqa: ANN401 - arrays of positions, shape (n, 2)
+        return np.column_stack(to_file.transform(positions[:, 0], positions[:, 1], direction="INVERSE"))
+
+    degrees: Shapes = shapely.transform(shapes, moved)
+    return degrees
+
+
+def _text(value: object) -> str:
+    """Return one printable line, at most 60 letters; "" for nothing."""
+    text = " ".join(str(value).split()) if value is not None and value == value else ""
+    return text[:60] if text.isprintable() else ""

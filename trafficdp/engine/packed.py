@@ -1,0 +1,245 @@
+"""Sums a (bin, vehicle) by sorting: cell, slot, vehicle and value of a record in one 64-bit number.
+
+    key = cell number | slot number | vehicle | value,   at most 63 bits
+
+Cells and slots are numbered as they come, and renumbered in rising order once all are known. Keys are
+then cut into buckets of some millions: at keys of a systematic sample, between two (bin, vehicle) pairs,
+never inside one. Each bucket is sorted by itself, and the runs of one pair are added up. Memory is that of
+one bucket and of the result, whatever the number of records. All arithmetic is in whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trafficdp.store.spill import Spill
+
+IntArray = npt.NDArray[np.int64]
+CellArray = npt.NDArray[np.uint64]
+
+KEY_BITS = 63
+"""Keys are never negative, so that they sort like the numbers in them."""
+BUCKET_ROWS = 1 << 23
+"""Keys that are sorted at once."""
+_PIECE = 1 << 17
+"""Keys that are worked on together: they stay in the processor's cache."""
+_SAMPLED = 1021
+"""One key in so many decides where buckets begin; a prime, so that no period of a feed fits it."""
+
+
+class Record(NamedTuple):
+    """Records with their bins, arrays of shape (n,): the part of ``duckdb_binned.Binned`` that is packed."""
+
+    cell: CellArray
+    slot: IntArray
+    vehicle: npt.NDArray[np.int32]
+    value: IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class Sums:
+    """One row a (bin, vehicle), sorted by cell, slot and vehicle; sums that leave 64 bits wrap."""
+
+    cell: CellArray
+    """Cell of each of the G bins, shape (G,)."""
+    slot: IntArray
+    """Slot of each bin, shape (G,)."""
+    bin_index: IntArray
+    """Bin of each of the P rows, shape (P,)."""
+    vehicle: IntArray
+    count: IntArray
+    total: IntArray
+    total_of_squares: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many bits each part of a key has; those of a cell are what the others leave."""
+
+    slot: int
+    vehicle: int
+    value: int
+
+    @classmethod
+    def of(cls, *, slots: int, largest_vehicle: int, largest_value: int) -> Layout:
+        """Return the layout for up to ``slots`` slots and numbers up to the largest ones."""
+        return cls((slots - 1).bit_length(), largest_vehicle.bit_length(), largest_value.bit_length())
+
+    @property
+    def cell(self) -> int:
+        """Bits that are left for the number of a cell; 0 or less where nothing fits."""
+        return KEY_BITS - self.slot - self.vehicle - self.value
+
+
+class _Numbers:
+    """Numbers 0, 1, 2, ... for distinct values, in the order in which they come."""
+
+    def __init__(self, kind: type[np.uint64] | type[np.int64]) -> None:
+        self.values = np.empty(0, dtype=kind)
+        self._number = np.empty(0, dtype=np.int64)
+
+    def of(self, values: npt.NDArray[np.uint64] | IntArray) -> IntArray:
+        encoded = pa.array(values).dictionary_encode()
+        distinct = encoded.dictionary.to_numpy()
+        place = np.searchsorted(self.values, distinct)
+        known = np.zeros(len(distinct), dtype=np.bool_)
+        inside = place < len(self.values)
+        known[inside] = self.values[place[inside]] == distinct[inside]
+        if not known.all():
+            new = distinct[~known]
+            values_then = np.concatenate([self.values, new])
+            numbers_then = np.concatenate([self._number, np.arange(len(self.values), len(values_then))])
+            order = np.argsort(values_then)
+            self.values, self._number = values_then[order], numbers_then[order]
+            place = np.searchsorted(self.values, distinct)
+        numbers: IntArray = self._number[place][encoded.indices.to_numpy()]
+        return numbers
+
+    def rank(self) -> IntArray:
+        """Return for every number the place of its value in rising order."""
+        result = np.empty(len(self._number), dtype=np.int64)
+        result[self._number] = np.arange(len(self._number))
+        return result
+
+
+def packed_sums(batches: Iterable[Record], layout: Layout, folder: Path) -> Sums | None:
+    """Return the sums of all ``batches``; None where there are more cells or slots than fit ``layout``.
+
+    Keys are written to unnamed files in ``folder``. Raises OSError where the disk is full.
+    """
+    if layout.cell <= 0:
+        return None
+    cells, slots = _Numbers(np.uint64), _Numbers(np.int64)
+    with ExitStack() as opened:
+        keys = opened.enter_context(_Keys(folder))
+        for batch in batches:
+            key = cells.of(batch.cell)
+            key <<= layout.slot
+            key |= slots.of(batch.slot)
+            if len(cells.values) > 1 << layout.cell or len(slots.values) > 1 << layout.slot:
+                return None
+            key <<= layout.vehicle
+            key |= batch.vehicle
+            key <<= layout.value
+            key |= batch.value
+            keys.append(key)
+        in_order = _InOrder(cells.rank(), slots.rank(), layout)
+        parts = [_summed(bucket, layout.value) for bucket in keys.buckets(in_order, layout.value)]
+    pair, count, total, squares = (np.concatenate(column) for column in _columns(parts))
+    bins = pair >> layout.vehicle
+    first = np.ones(len(pair), dtype=np.bool_)
+    first[1:] = bins[1:] != bins[:-1]
+    of_bin = bins[first]
+    return Sums(
+        cell=cells.values[of_bin >> layout.slot],
+        slot=slots.values[of_bin & ((1 << layout.slot) - 1)],
+        bin_index=np.cumsum(first, dtype=np.int64) - 1,
+        vehicle=pair & ((1 << layout.vehicle) - 1),
+        count=count,
+        total=total,
+        total_of_squares=squares,
+    )
+
+
+@dataclass(frozen=True)
+class _InOrder:
+    """Renumbers cells and slots of keys, so that keys sort as their cells and slots do."""
+
+    cell_rank: IntArray
+    slot_rank: IntArray
+    layout: Layout
+
+    def __call__(self, key: IntArray) -> IntArray:
+        low, slot_bits = self.layout.vehicle + self.layout.value, self.layout.slot
+        bins = key >> low
+        result: IntArray = self.cell_rank[bins >> slot_bits]
+        result <<= slot_bits
+        bins &= (1 << slot_bits) - 1
+        result |= self.slot_rank[bins]
+        result <<= low
+        result |= key & ((1 << low) - 1)
+        return result
+
+
+class _Keys:
+    """Keys as they come: in memory while they are few, in a spill file from then on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._rows = folder, 0
+        self._held: list[IntArray] = []
+        self._sample: list[IntArray] = []
+        self._spill: Spill | None = None
+        self._opened = ExitStack()
+
+    def __enter__(self) -> _Keys:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def append(self, key: IntArray) -> None:
+        self._sample.append(key[-self._rows % _SAMPLED :: _SAMPLED].copy())
+        self._rows += len(key)
+        self._held.append(key)
+        if self._rows > BUCKET_ROWS:
+            if self._spill is None:
+                self._spill = self._opened.enter_context(Spill(self._folder))
+            while self._held:
+                self._spill.append(self._held.pop(0))
+
+    def buckets(self, in_order: _InOrder, value_bits: int) -> Iterator[IntArray]:
+        """Yield all keys, put in order, in buckets that follow one another and cut no pair."""
+        if self._spill is None:
+            pieces = [piece for held in self._held for piece in _pieces(held)]
+            yield np.concatenate([np.empty(0, dtype=np.int64), *map(in_order, pieces)])
+            return
+        sample = np.sort(in_order(np.concatenate(self._sample))) >> value_bits
+        wanted = -(-self._rows // BUCKET_ROWS)
+        first = np.unique(sample[len(sample) * np.arange(1, wanted) // wanted]) << value_bits
+        with ExitStack() as opened:
+            buckets = [opened.enter_context(Spill(self._folder)) for _ in range(len(first) + 1)]
+            for start in range(0, self._rows, _PIECE):
+                key = in_order(self._spill.read(start, _PIECE))
+                bucket = np.searchsorted(first, key, side="right").astype(np.uint16)
+                key = key[np.argsort(bucket, kind="stable")]
+                end = np.cumsum(np.bincount(bucket, minlength=len(buckets)))
+                for target, rows in zip(buckets, np.split(key, end[:-1]), strict=True):
+                    target.append(rows)
+            for each in buckets:
+                yield each.read(0, len(each))
+
+
+def _pieces(key: IntArray) -> Iterator[IntArray]:
+    for start in range(0, len(key), _PIECE):
+        yield key[start : start + _PIECE]
+
+
+def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
+    """Return pair, count, sum and sum of squares of every run of one pair; sorts ``key`` in place."""
+    key.sort()
+    pair = key >> value_bits
+    start = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+    count = np.diff(start, append=len(pair))
+    pair = pair[start]
+    key &= (1 << value_bits) - 1
+    if not len(start):
+        return pair, count, key, key
+    total = np.add.reduceat(key, start)
+    key *= key
+    return pair, count, total, np.add.reduceat(key, start)
+
+
+def _columns(parts: list[tuple[IntArray, ...]]) -> Iterator[list[IntArray]]:
+    """Yield the columns of ``parts`` one after another, and let go of each: never two copies of all."""
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    parts.clear()
+    while columns:
+        yield columns.pop(0)

@@ -1,0 +1,65 @@
+"""What public maps say of a place: streets, water, parks, names. It decides nothing about the numbers."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+
+class ContextKind(StrEnum):
+    """What a layer shows, and so how it is drawn and what it gives names to."""
+
+    ROADS = "roads"
+    WATER = "water"
+    PARK = "park"
+    BOUNDARY = "boundary"
+    PLACE = "place"
+    TRANSIT = "transit"
+
+
+@dataclass(frozen=True)
+class ContextLayer:
+    """One public layer as the page shows it: simplified, cut to the study area.
+
+    ``shapes`` are in degrees, longitude first; ``names`` has one text for each, "" for none. ``file`` is the
+    file's name and ``sha256`` its hash (hexadecimal); ``attribution`` must be shown wherever the layer is.
+    """
+
+    kind: ContextKind
+    file: str
+    sha256: str
+    attribution: str
+    names: tuple[str, ...]
+    shapes: tuple[BaseGeometry, ...]
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return the layer as plain JSON values."""
+        packed = zlib.compress(shapely.to_wkb(shapely.GeometryCollection(list(self.shapes))), 9)
+        return {
+            "kind": self.kind.value,
+            "file": self.file,
+            "sha256": self.sha256,
+            "attribution": self.attribution,
+            "names": list(self.names),
+            "shapes": base64.b64encode(packed).decode("ascii"),
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> ContextLayer:
+        """Return the layer that ``to_facts`` wrote."""
+        collection = shapely.from_wkb(zlib.decompress(base64.b64decode(facts["shapes"])))
+        return cls(
+            ContextKind(facts["kind"]),
+            facts["file"],
+            facts["sha256"],
+            facts["attribution"],
+            tuple(facts["names"]),
+            tuple(shapely.get_parts(collection)),
+        )
