@@ -38,7 +38,8 @@ class Made:
     errors: tuple[float, ...]
     idealised: bool = False
     jumps_at: float | None = None
-    kind: str = "pure"
+    kind: LossKind = LossKind.PURE
+    enforced: bool = True
 
     citation = "none"
     statistics = (MEAN,)
