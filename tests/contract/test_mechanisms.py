@@ -14,7 +14,7 @@ import pytest
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.promise import event_of
+from trafficdp.mechanisms.promise import CLAIMS, event_of, unenforced
 from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -438,3 +438,16 @@ def test_small_maps_are_no_trouble_whatever_the_rho(
         assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
         if statistic is Statistic.VARIANCE:
             assert np.all(found[samples.counts.samples_per_bin == 1] == 0)
+
+
+@every_case
+def test_what_is_only_claimed_is_marked_with_its_theorem(mechanism, statistic, larger_city):
+    counts, bound = larger_city.counts, larger_city.bound
+    given = asked(mechanism, counts, 1.0)
+    claim = unenforced(mechanism, counts, bound, statistic, given)
+    assert (claim is None) == mechanism.enforced
+    assert claim is None or len(claim) > 10
+    if mechanism.enforced:
+        # no step is a claim
+        steps = mechanism.steps(counts, bound, statistic, given)
+        assert not [step for step in steps if isinstance(getattr(step, "of", step), CLAIMS)]

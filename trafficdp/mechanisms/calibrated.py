@@ -44,7 +44,8 @@ class Statement:
     ``noise_scale`` (shape (G,)): the expected absolute noise before clamping (Laplace noise: its scale), 0
     where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
     statistic's part of epsilon, None when priced jointly.
-    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on.
+    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on,
+    ``unenforced`` names the theorem where what one vehicle moves is only claimed (``measurement.claims``).
     """
 
     mechanism: str
@@ -58,6 +59,7 @@ class Statement:
     interval_basis: str
     post_processing: str
     idealised: bool = False
+    unenforced: str | None = None
 
 
 class Calibrated(Protocol):

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.measure import Priced
+from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
+from trafficdp.measurement.measure import Priced, Step
 from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -28,6 +29,7 @@ from trafficdp.privacy.loss_kind import LossKind
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Event = PrivacyEvent
+CLAIMS = (ClaimedNoise, ClaimedScores, ClaimedSums)
 ASSUMPTIONS = (
     COUNTS_PUBLIC,
     VALIDITY_PUBLIC,
@@ -120,6 +122,20 @@ def promise(
     return event(
         LossKind.PURE, name, counts, bound, {statistic: sensitivity}, loss_per_user, idealised=idealised
     )
+
+
+def unenforced(
+    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+) -> str | None:
+    """Return the theorems of what is only claimed, as the steps name them; None where all is enforced."""
+    if mechanism.enforced:
+        return None
+    if not hasattr(getattr(mechanism, "means", mechanism), "steps"):
+        # until every family states its steps
+        return "the mechanism's own theorem"
+    steps = mechanism.steps(counts, bound, statistic, loss)
+    claims = [step.of if isinstance(step, Step) else step for step in steps]
+    return "; ".join(dict.fromkeys(each.theorem for each in claims if isinstance(each, CLAIMS)))
 
 
 def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.promise import unenforced
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -28,7 +29,8 @@ class Offer:
     ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
     its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
     cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in simulated
-    cities, None when it was not tried.
+    cities, None when it was not tried. ``unenforced`` names the theorem where what one vehicle moves is only
+    claimed.
     """
 
     mechanism: str
@@ -38,6 +40,7 @@ class Offer:
     error: FloatArray
     unavailable: str | None = None
     tried: float | None = None
+    unenforced: str | None = None
 
     @property
     def eligible(self) -> bool:
@@ -103,7 +106,8 @@ def _offer(
         except UsageError as refusal:
             reason = str(refusal)
             continue
-        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, tried=tried)
+        claim = unenforced(mechanism, counts, bound, statistic, found.given)
+        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, None, tried, claim)
         if best is None or offer.score < best.score:
             best = offer
     if best is None:

@@ -174,7 +174,10 @@ class Guarantee:
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismStated:
-    """How one statistic was made noisy, in display units."""
+    """How one statistic was made noisy, in display units.
+
+    ``unenforced`` is stated where what one vehicle moves is only claimed, by the theorem that it names.
+    """
 
     statistic: Column
     description: Text
@@ -191,6 +194,7 @@ class MechanismStated:
     citation: Text | None
     interval_basis: Text
     idealised: bool
+    unenforced: Text | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

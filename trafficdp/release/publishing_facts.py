@@ -257,6 +257,7 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
         citation=statement.citation,
         interval_basis=statement.interval_basis,
         idealised=statement.idealised,
+        unenforced=statement.unenforced,
     )
 
 

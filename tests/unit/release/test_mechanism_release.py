@@ -103,6 +103,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
         assert stated["mechanism"] == name
         assert stated["citation"] == mechanism_named(name, LossKind.PURE).citation
         assert stated["interval_basis"]
+        assert ("unenforced" in stated) != mechanism_named(name, LossKind.PURE).enforced
         assert 0 < stated["share"] <= 1
 
     frame = pd.read_parquet(filled.store / "releases/r0001/mechanism.parquet")
@@ -150,7 +151,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 
 
 @pytest.mark.parametrize(
-    "noise",
+    "calibrated",
     [
         {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
         {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},

@@ -98,6 +98,8 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
         "settings": {"mean": [], "variance": []},
     }
     assert [each["share"] for each in document["mechanisms"]] == [0.5, 0.5]
+    # the waist holds all of it
+    assert not [each for each in document["mechanisms"] if "unenforced" in each]
     parameters = document["registry"]["deployment"]["privacy_loss"]["privacy_parameters"]
     assert parameters == {
         "rho": float(guarantee["rho"]),

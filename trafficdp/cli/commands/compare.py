@@ -100,6 +100,7 @@ def _offer_facts(offer: Offer) -> dict[str, object]:
     return {
         "mechanism": offer.mechanism,
         "idealised": offer.idealised,
+        "unenforced": offer.unenforced,
         "split": None if fit is None or fit.split is None else fit.split.value,
         "loss": None if fit is None else str(fit.event.loss),
         "median_error": None if fit is None else offer.median_error,
@@ -125,6 +126,8 @@ def show(output: Output, found: Comparison) -> None:
         for offer in choice.offers:
             if offer.unavailable is not None:
                 output.say(f"{offer.mechanism} is not available: {offer.unavailable}.")
+            if offer.unenforced is not None:
+                output.say(f"{offer.mechanism} is unenforced: {offer.unenforced}.")
         output.say(f"auto: {choice.reason}.")
         output.say("")
     output.say(
@@ -136,7 +139,10 @@ def show(output: Output, found: Comparison) -> None:
         f"simulated: mean error over the bins in the worse of two simulated cities (seed {found.seed}); no "
         "speed of this city is read. `auto` takes the least of those whose median is good enough, or of all."
     )
-    output.say("idealised: no exact sampler, so it is never chosen. Nothing was spent.")
+    output.say(
+        "idealised: no exact sampler, so it is never chosen. unenforced: how far one vehicle moves it is a "
+        "theorem's claim, not brought into a set by the waist. Nothing was spent."
+    )
 
 
 def _row(choice: Choice, offer: Offer) -> list[object]:

@@ -23,7 +23,7 @@ class MechanismFacts:
     withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
     is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
     ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
-    rest on.
+    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed.
     """
 
     statistic: Statistic
@@ -39,6 +39,7 @@ class MechanismFacts:
     citation: str | None = None
     interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
     idealised: bool = False
+    unenforced: str | None = None
 
     def stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> MechanismStated:
         """Return the manifest's form in display units; scales are those of the published column."""
@@ -64,6 +65,7 @@ class MechanismFacts:
             citation=self.citation,
             interval_basis=self.interval_basis,
             idealised=self.idealised,
+            unenforced=self.unenforced,
         )
 
     def bias_stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> WorstBias:

@@ -21,7 +21,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.promise import Event, event, event_of, sensitivity_of
+from trafficdp.mechanisms.promise import Event, event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.model.bound import ContributionBound
@@ -174,6 +174,7 @@ class CalibratedSeparately:
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
+            unenforced=unenforced(mechanism, counts, bound, statistic, self.parts[statistic].loss),
         )
 
     def to_facts(self) -> dict[str, Any]:
