@@ -128,7 +128,7 @@ def city_mean(samples: Samples) -> Row:
                 statistic,
                 PureDP.of(epsilon),
                 Split.SAME_EPSILON,
-            ).epsilon
+            ).given
             painted = Baseline().estimates(city, statistic, share, SimulatedNoise(SEED), RUNS)
             row.errors[statistic, epsilon] = float(np.abs(painted - truth).mean())
     return row

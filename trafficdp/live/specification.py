@@ -34,6 +34,7 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, Tree
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
@@ -279,7 +280,7 @@ def release_of(
                 ASSUMPTIONS,
                 specification.epsilon,
                 specification.spent_before,
-                specification.budget,
+                BudgetPolicy(specification.budget),
                 COMPOSITION,
             ),
             noise=Noise(

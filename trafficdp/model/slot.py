@@ -32,3 +32,18 @@ class SlotKind(StrEnum):
     def recurs(self) -> bool:
         """Whether one slot gathers many stretches of time (so that it has no single start)."""
         return self in (SlotKind.HOUR_OF_DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.DAY_PART)
+
+    @property
+    def longer(self) -> tuple[SlotKind, ...]:
+        """Longer kinds to try instead, from many slots to few."""
+        return () if self is SlotKind.WHOLE_PERIOD else (*_LONGER[self], SlotKind.WHOLE_PERIOD)
+
+
+_LONGER = {
+    SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.HOUR_OF_DAY),
+    SlotKind.DAY: (),
+    SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART),
+    SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART,),
+    SlotKind.DAY_PART: (),
+    SlotKind.WHOLE_PERIOD: (),
+}

@@ -107,16 +107,8 @@ def allocate(counts: Counts, request: Request) -> Allocation:
     made = replace(made, accountings=plain.accountings, best=plain.best)
     if not request.free_to_choose:
         return made
-    better, comparison = beats_laplace(
-        fitted,
-        kept,
-        request.bound,
-        request.tolerance,
-        plain.chosen.scales(float(request.loss.exact)),
-        plain.error,
-        tries=tries,
-        refuse_above=request.refuse_above,
-    )
+    scales = plain.chosen.scales(float(request.loss.exact))
+    better, comparison = beats_laplace(fitted, kept, request, scales, plain.error, tries)
     taken = made if better else plain
     return replace(taken, reason=f"auto: {taken.reason}; {comparison}")
 

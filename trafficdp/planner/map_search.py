@@ -22,7 +22,6 @@ from trafficdp.model.grid import Grid
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.request import Request
-from trafficdp.planner.suggest import longer_slots
 from trafficdp.privacy.loss import Loss
 
 SHARE = 0.5
@@ -63,7 +62,7 @@ def search(
         found.extend(options)
         return any(option.fits and option.min_vehicles == request.min_vehicles for option in options)
 
-    for kind in (grid.slot_kind, *longer_slots(grid.slot_kind)):
+    for kind in (grid.slot_kind, *grid.slot_kind.longer):
         here = replace(grid, slot_kind=kind)
         step = 1 if look(here) else -1
         resolution = here.resolution + step

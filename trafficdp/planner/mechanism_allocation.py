@@ -22,12 +22,11 @@ from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
 from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import choose, median_noisy
 from trafficdp.planner.offer import offers
-from trafficdp.planner.request import AUTO, JUDGED, Request
+from trafficdp.planner.request import AUTO, Request
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, ZCDP, Loss
 from trafficdp.privacy.loss_kind import LossKind
@@ -106,13 +105,10 @@ def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | No
 def beats_laplace(
     fitted: Fitted,
     counts: Counts,
-    bound: ContributionBound,
-    tolerance: Mapping[Statistic, float],
+    request: Request,
     scales: Mapping[Statistic, FloatArray],
     error: Mapping[Statistic, FloatArray],
-    *,
     tries: SimulatedCities | None,
-    refuse_above: float,
 ) -> tuple[bool, str]:
     """Return whether ``fitted`` is better than joint noise of the average size ``scales``, and why.
 
@@ -120,16 +116,17 @@ def beats_laplace(
     simulated cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
     Block noise is tried as Laplace noise of its average size.
     """
+    tolerance = request.tolerance
     laplace, baseline = {}, cast("Any", Baseline())
     for statistic in tolerance:
-        largest, scale = largest_sensitivity(statistic, counts, bound), scales[statistic]
+        largest, scale = largest_sensitivity(statistic, counts, request.bound), scales[statistic]
         inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
         spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
         laplace[statistic] = (
             median_noisy(error[statistic]) if tries is None else tries.error(baseline, statistic, spent)
         )
-    first = next(iter(s for s in JUDGED if s in tolerance))
-    enough = refuse_above * first.largest(bound.upper)
+    first = request.judged
+    enough = request.refuse_above * first.largest(request.bound.upper)
     says = [median_noisy(each[first]) <= enough for each in (fitted.error, error)]
     ours, theirs = (max(each[s] / tolerance[s] for s in tolerance) for each in (fitted.tried, laplace))
     better = says[0] if says[0] != says[1] else ours < theirs

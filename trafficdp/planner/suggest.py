@@ -12,16 +12,6 @@ from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss
 
-# from many slots to few, along which a user would go
-_LONGER = {
-    SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.HOUR_OF_DAY),
-    SlotKind.DAY: (),
-    SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART),
-    SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART,),
-    SlotKind.DAY_PART: (),
-    SlotKind.WHOLE_PERIOD: (),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
@@ -64,7 +54,7 @@ def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -
 
     here = counts_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
-    longer = (replace(grid, slot_kind=kind) for kind in longer_slots(grid.slot_kind))
+    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)
     needed = passing_epsilon(here, request)
@@ -74,11 +64,6 @@ def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -
         resolution=None if by_resolution is None else by_resolution.resolution,
         slot_kind=None if by_slot is None else by_slot.slot_kind,
     )
-
-
-def longer_slots(kind: SlotKind) -> tuple[SlotKind, ...]:
-    """Return the kinds of slot that are longer than ``kind``, from short to long."""
-    return () if kind is SlotKind.WHOLE_PERIOD else (*_LONGER[kind], SlotKind.WHOLE_PERIOD)
 
 
 def _rounded_up(epsilon: float) -> float:

@@ -37,7 +37,6 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
-from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.assembly import bin_status
 from trafficdp.release.specification import Specification
@@ -84,12 +83,11 @@ class Occasion:
     grid: Grid
     display_unit: SpeedUnit
     publish_counts: bool
-    budget: Loss
+    budget: BudgetPolicy
     data_version: DataVersion
     sources: tuple[Source, ...]
     created_at: datetime
     question: str | None = None
-    policy: BudgetPolicy | None = None
 
 
 def specify(
@@ -149,7 +147,6 @@ def specify(
                 sum_before=type(allocation.loss)(spent_before),
                 budget=occasion.budget,
                 composition=_composition(allocation),
-                policy=occasion.policy,
             ),
             noise=Noise(
                 unit=request.bound.unit,

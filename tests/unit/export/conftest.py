@@ -34,6 +34,7 @@ from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, Neighbo
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
@@ -145,7 +146,7 @@ def release_of(
             assumptions=[COUNTS_PUBLIC, DECLARED_BOUNDS],
             loss=PureDP.of("3.999999999999"),
             sum_before=PureDP.of("1"),
-            budget=PureDP.of("8"),
+            budget=BudgetPolicy(PureDP.of("8")),
             composition="basic composition: a vehicle's loss is the sum of its losses over bins",
         ),
         noise=Noise(

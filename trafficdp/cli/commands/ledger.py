@@ -8,6 +8,7 @@ from trafficdp.cli.words.output import minute
 from trafficdp.cli.words.settings import Settings
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import decimal_text
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.outcomes import Status
 
 
@@ -90,5 +91,5 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
 
 
 def _epsilon(row: LedgerRow) -> str | None:
-    pico = row.facts.get("epsilon_pico", row.facts.get("rho_pico"))
+    pico = next((row.facts[kind.pico_key] for kind in LossKind if kind.pico_key in row.facts), None)
     return decimal_text(pico) if isinstance(pico, int) else None

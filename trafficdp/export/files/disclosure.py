@@ -70,16 +70,15 @@ class Charge:
     """What a release costs, and under which promise.
 
     ``loss`` is the largest over vehicles; ``sum_before`` the sum of such losses over all releases charged
-    before. ``policy`` is the whole budget where it has ceilings a year or a month, or counts in rho.
+    before.
     """
 
     relation: NeighbouringRelation
     assumptions: Sequence[Assumption]
     loss: Loss
     sum_before: Loss
-    budget: Loss
+    budget: BudgetPolicy
     composition: str
-    policy: BudgetPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def disclosure(
     publish_counts: bool,
 ) -> Disclosure:
     """Return the field groups of the manifest that are fixed at charge time."""
-    relation, policy = charge.relation, charge.policy
+    relation = charge.relation
     after = charge.sum_before.pico + charge.loss.pico
     units = (noise.unit, noise.display_unit)
     groups = Disclosure(
@@ -131,15 +130,15 @@ def disclosure(
             not_protected=tuple(NOT_PROTECTED[relation]),
         ),
         bounds=bounds if publish_counts else replace(bounds, records_per_vehicle_in_a_bin=None),
-        guarantee=guarantee_group(relation, charge.loss, after, charge.budget, policy),
+        guarantee=guarantee_group(relation, charge.loss, after, charge.budget),
         mechanisms=tuple(mechanism.stated(*units) for mechanism in noise.mechanisms),
         accounting=Accounting(
             composition=charge.composition,
             sum_of_maxima_before=decimal_text(charge.sum_before.pico),
             sum_of_maxima_after=decimal_text(after),
-            budget_per_vehicle=decimal_text(charge.budget.pico),
-            left_for_every_vehicle=decimal_text(max(0, charge.budget.pico - after)),
-            periodic_budget=_periodic(policy),
+            budget_per_vehicle=decimal_text(charge.budget.total.pico),
+            left_for_every_vehicle=decimal_text(max(0, charge.budget.total.pico - after)),
+            periodic_budget=_periodic(charge.budget),
         ),
         post_processing=tuple(noise.post_processing),
         uncertainty=Uncertainty(
@@ -248,9 +247,9 @@ def bin_numbers(status: npt.NDArray[np.object_]) -> BinNumbers:
     )
 
 
-def _periodic(policy: BudgetPolicy | None) -> PeriodicBudget | None:
+def _periodic(policy: BudgetPolicy) -> PeriodicBudget | None:
     """The calendar's part of the budget, None where it has none."""
-    if policy is None or not policy.periodic:
+    if not policy.periodic:
         return None
     a_year, a_month = (
         None if each is None else decimal_text(each.pico) for each in (policy.a_year, policy.a_month)

@@ -17,38 +17,29 @@ CONVERSION = "Canonne, Kamath, Steinke 2020, Proposition 12"
 
 
 def guarantee_group(
-    relation: NeighbouringRelation,
-    loss: Loss,
-    after: int,
-    budget: Loss,
-    policy: BudgetPolicy | None,
+    relation: NeighbouringRelation, loss: Loss, after: int, budget: BudgetPolicy
 ) -> Guarantee:
     """Return the group; ``after`` is the sum of all releases' largest losses, this one included (10^-12).
 
     In zCDP, ``epsilon`` is what ``rho`` implies at ``delta``, and all sums and budgets are rho.
     Raises UsageError for a loss in rho without a budget that names delta.
     """
-    sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": decimal_text(budget.pico)}
+    sums = {"sum_of_maxima": decimal_text(after), "budget_per_vehicle": str(budget.total)}
     if loss.kind is LossKind.PURE:
         return Guarantee(
-            definition=PURE,
-            epsilon=decimal_text(loss.pico),
-            in_words=guarantee_in_words(relation, loss),
-            **sums,
+            definition=PURE, epsilon=str(loss), in_words=guarantee_in_words(relation, loss), **sums
         )
-    epsilon = None if policy is None else policy.epsilon(loss)
-    together = None if policy is None else policy.epsilon(type(loss)(after))
-    if policy is None or policy.delta is None or epsilon is None:
+    epsilon, delta = budget.epsilon(loss), budget.delta
+    if delta is None:
         raise UsageError("a loss in rho needs a budget in rho", todo="set [budget] kind, rho and delta")
-    rho = str(loss)
     return Guarantee(
         definition=CONCENTRATED,
-        rho=rho,
+        rho=str(loss),
         epsilon=str(epsilon),
-        delta=policy.delta,
+        delta=delta,
         conversion=CONVERSION,
-        epsilon_of_sum=str(together),
-        in_words=zcdp_in_words(relation, rho, str(epsilon), policy.delta),
+        epsilon_of_sum=str(budget.epsilon(type(loss)(after))),
+        in_words=zcdp_in_words(relation, str(loss), str(epsilon), delta),
         **sums,
     )
 
