@@ -15,7 +15,7 @@ from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.laplace.accountings import BY_NAME
-from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
+from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, ZCDP_MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
+from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.mechanisms.separate.calibrated import LARGEST_EPSILON, CalibratedSeparately, Part
@@ -126,8 +127,9 @@ def beats_laplace(
     """
     laplace = {}
     for statistic in tolerance:
-        largest, scale = largest_sensitivity(statistic, counts, bound), scales[statistic]
-        inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
+        at_one = LaplaceNoise.of_sensitivity(counts, bound, {statistic: 1.0}).sizes()[statistic]
+        scale = scales[statistic]
+        inverse = np.divide(at_one, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
         spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
         laplace[statistic] = (
             median_noisy(error[statistic]) if tries is None else tries.error(Baseline(), statistic, spent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.laplace import baseline
+from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
@@ -19,8 +19,7 @@ MEANING = {
     "exact": "each vehicle's own loss",
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
-    "moments": "own loss, sums of x and x (U - x)",
-    "moment_blocks": "the same, bins share draws of noise",
+    "moment_blocks": "the same, sums of x and x (U - x)",
     "clip_user": "the bins that Clip-User leaves (K)",
     "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",
@@ -203,7 +202,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         if isinstance(allocation.chosen, ConsistentAccounting):
             words = allocation.chosen.in_words()
             output.say(f"{words[0].upper()}{words[1:]}.")
-    if request.mechanism and set(request.mechanism.values()) != {baseline.NAME}:
+    if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
 
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.laplace.integer_change import integer_change, integer_unit
+from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.zcdp_promise import zcdp_promise

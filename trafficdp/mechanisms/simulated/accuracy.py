@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
-from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.lattice import steps_per_unit
+from trafficdp.mechanisms.laplace.lattice import exact_integer, steps_per_unit
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource
