@@ -129,7 +129,8 @@ def city_mean(samples: Samples) -> Row:
                 PureDP.of(epsilon),
                 Split.SAME_EPSILON,
             ).given
-            painted = Baseline().estimates(city, statistic, share, SimulatedNoise(SEED), RUNS)
+            noise = SimulatedNoise(SEED)
+            painted = np.stack([Baseline().estimate(city, statistic, share, noise) for _ in range(RUNS)])
             row.errors[statistic, epsilon] = float(np.abs(painted - truth).mean())
     return row
 

@@ -2,7 +2,8 @@
 
 The probabilities of discrete Laplace noise are geometric series, so the largest log-ratio of an outcome's
 probability between neighbours is computed, not estimated, and compared with what is charged. Coordinates
-of an outcome have independent noise: the largest log-ratio is the sum of each coordinate's largest.
+of an outcome have independent noise: the largest log-ratio is the sum of each coordinate's largest. The sums
+beneath the noise are those of the release's own path, from speeds to what is handed to the sampler.
 """
 
 from itertools import product
@@ -10,9 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user
-from trafficdp.mechanisms.mean_variance.lattice import exact_products, moments_loss_per_user
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 
@@ -27,7 +26,21 @@ CITIES = {
     "two bins": [[2, 1], [1, 2]],
     "two bins, three vehicles": [[1, 1, 1], [2, 0, 1]],
 }
-SCALES = {MEAN: [3.0, 7.5], VARIANCE: [20.0, 11.0], VEHICLE_MEAN: [2.5, 4.0]}
+SCALES = {MEAN: [3.0, 7.5], VEHICLE_MEAN: [2.5, 4.0]}
+
+
+class Beneath:
+    """Gives the sums that would be drawn around, and keeps them."""
+
+    def __init__(self):
+        self.sums = []
+
+    def measure(self, step, values):
+        return step.draw(self, values)
+
+    def laplace(self, sums, scale):
+        self.sums.extend(sums.tolist())
+        return sums
 
 
 def log_law(scale, centre, window):
@@ -54,17 +67,14 @@ def data_sets(table, upper):
         yield tuple(tuple(of_user[user]) for user in sorted(of_user)), values
 
 
-def audited_losses(table, upper, lattices, contributions_of, bound, integer=exact_integer):
+def audited_losses(table, upper, calibrated, contributions_of, bound):
     """Every vehicle's exact privacy loss: the largest log-ratio over its neighbours and all outcomes."""
     centres = {}
     for key, values in data_sets(table, upper):
-        city = contributions_of(values, bound)
-        centres[key] = tuple(
-            int(centre)
-            for s, lattice in lattices.items()
-            for centre in integer(s, city) // lattice.spacing.astype(object)
-        )
-    scales = [float(scale) for lattice in lattices.values() for scale in lattice.scale]
+        beneath, city = Beneath(), contributions_of(values, bound)
+        calibrated.numbers(city, beneath)
+        centres[key] = tuple(beneath.sums)
+    scales = np.concatenate([step.law.scale for step in calibrated.steps(city.counts, bound)])
     known = {}
     losses = []
     for user in range(len(table[0])):
@@ -85,65 +95,33 @@ def audited_losses(table, upper, lattices, contributions_of, bound, integer=exac
     return np.array(losses)
 
 
-def noise(statistics, counts, factor=1.0, spacing=1):
-    lattices = {}
-    for s in statistics:
-        scale = np.array(SCALES[s][: counts.bins]) * factor
-        if s is VARIANCE:
-            scale = np.where(counts.samples_per_bin == 1, 0.0, scale)
-        lattices[s] = Lattice(scale, np.full(counts.bins, spacing, dtype=np.int64))
-    return lattices
+def noise(statistics, counts, bound, *, factor=1.0, ratio=0.6, shift=0):
+    """Noise of SCALES times ``factor``; of products ``ratio`` K times the means', over 2^-``shift``."""
+    scale = {s: np.array(SCALES[s][: counts.bins]) * factor for s in SCALES if s in statistics}
+    if VARIANCE in statistics:
+        varies = counts.samples_per_bin > 1
+        scale[MEAN] = np.array(SCALES[MEAN][: counts.bins]) * factor
+        scale[VARIANCE] = np.where(varies, ratio * bound.steps * scale[MEAN] * 2.0**shift, 0.0)
+    return CalibratedLaplace(statistics, scale, np.full(counts.bins, shift))
 
 
-@pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (MEAN, VARIANCE)])
+def claimed(calibrated, counts, bound):
+    return calibrated.event(counts, bound).loss_per_user / PICO
+
+
+@pytest.mark.parametrize(
+    "statistics", [(MEAN,), (VARIANCE,), (MEAN, VARIANCE), (VEHICLE_MEAN,), tuple(Statistic)]
+)
 @pytest.mark.parametrize("name", CITIES)
-def test_what_is_charged_is_exactly_what_is_lost(name, statistics, counts_of, contributions_of, bound_of):
+def test_what_is_charged_is_what_is_lost(name, statistics, counts_of, contributions_of, bound_of):
     table, bound = CITIES[name], bound_of(2)
     counts = counts_of(table)
-    lattices = noise(statistics, counts)
-    claimed = loss_per_user(counts, bound, lattices) / PICO
-    lost = audited_losses(table, 2, lattices, contributions_of, bound)
-    assert np.all(lost <= claimed + 1e-13)
-    np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
-
-
-@pytest.mark.parametrize("statistics", [(VEHICLE_MEAN,), (MEAN, VEHICLE_MEAN), tuple(Statistic)])
-@pytest.mark.parametrize("name", CITIES)
-def test_vehicle_means_cost_what_is_charged_or_less(name, statistics, counts_of, contributions_of, bound_of):
-    table, bound = CITIES[name], bound_of(2)
-    counts = counts_of(table)
-    lattices = noise(statistics, counts)
-    claimed = loss_per_user(counts, bound, lattices) / PICO
-    lost = audited_losses(table, 2, lattices, contributions_of, bound)
-    assert np.all(lost <= claimed + 1e-13)
-    if VARIANCE not in statistics:
-        np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
-
-
-@pytest.mark.parametrize("spacing", [2, 3, 8])
-@pytest.mark.parametrize("name", ["two vehicles, one bin", "a dominating vehicle", "two bins"])
-def test_a_coarser_lattice_costs_what_is_charged_or_less(
-    name, spacing, counts_of, contributions_of, bound_of
-):
-    table, bound = CITIES[name], bound_of(2)
-    counts = counts_of(table)
-    lattices = noise((VARIANCE,), counts, spacing=spacing)
-    claimed = loss_per_user(counts, bound, lattices) / PICO
-    lost = audited_losses(table, 2, lattices, contributions_of, bound)
-    assert np.all(lost <= claimed + 1e-13)
-    assert np.all(lost >= claimed / 3)
-
-
-def test_larger_speeds_are_audited_too(counts_of, contributions_of, bound_of):
-    table, bound = [[1, 3]], bound_of(4)
-    counts = counts_of(table)
-    lattices = noise((MEAN, VARIANCE), counts)
-    lost = audited_losses(table, 4, lattices, contributions_of, bound)
-    np.testing.assert_allclose(lost, loss_per_user(counts, bound, lattices) / PICO, atol=2e-9)
-
-
-def moment(statistic, city):
-    return exact_products(city) if statistic is VARIANCE else exact_integer(statistic, city)
+    calibrated = noise(statistics, counts, bound)
+    lost = audited_losses(table, 2, calibrated, contributions_of, bound)
+    charged = claimed(calibrated, counts, bound)
+    assert np.all(lost <= charged + 1e-13)
+    if len(statistics) < len(Statistic):
+        np.testing.assert_allclose(lost, charged, atol=CHARGE_STEP / PICO + 1e-10)
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.5652, 0.8, 1.0, 3.0])
@@ -154,90 +132,62 @@ def test_sums_of_products_cost_exactly_what_is_charged(
     table, upper, ratio, counts_of, contributions_of, bound_of
 ):
     bound, counts = bound_of(upper), counts_of(table)
-    lattices = noise((MEAN, VARIANCE), counts)
-    scale = np.where(counts.samples_per_bin > 1, ratio * upper * lattices[MEAN].scale, 0.0)
-    lattices[VARIANCE] = Lattice(scale, lattices[VARIANCE].spacing)
-    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
-    lost = audited_losses(table, upper, lattices, contributions_of, bound, moment)
-    assert np.all(lost <= claimed + 1e-13)
-    np.testing.assert_allclose(lost, claimed, atol=CHARGE_STEP / PICO + 1e-10)
+    calibrated = noise((MEAN, VARIANCE), counts, bound, ratio=ratio)
+    lost = audited_losses(table, upper, calibrated, contributions_of, bound)
+    charged = claimed(calibrated, counts, bound)
+    assert np.all(lost <= charged + 1e-13)
+    np.testing.assert_allclose(lost, charged, atol=CHARGE_STEP / PICO + 1e-10)
     # and from ratio 1 on nothing more than the means
-    alone = loss_per_user(counts, bound, {MEAN: lattices[MEAN]}) / PICO
-    assert ratio < 1 or np.array_equal(alone, claimed)
-    assert ratio > 0.2 or np.all(claimed > alone)
+    alone = claimed(noise((MEAN,), counts, bound), counts, bound)
+    assert ratio < 1 or np.array_equal(alone, charged)
+    assert ratio > 0.2 or np.all(charged > alone)
 
 
-@pytest.mark.parametrize("spacing", [2, 3])
-def test_floored_sums_of_products_cost_what_is_charged_or_less(
-    spacing, counts_of, contributions_of, bound_of
-):
+def test_floored_sums_of_products_cost_what_is_charged_or_less(counts_of, contributions_of, bound_of):
     table, bound = [[1, 2]], bound_of(4)
     counts = counts_of(table)
-    lattices = noise((MEAN, VARIANCE), counts)
-    lattices[VARIANCE] = Lattice(np.array([1.6]), np.array([spacing]))
-    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
-    lost = audited_losses(table, 4, lattices, contributions_of, bound, moment)
-    assert np.all(lost <= claimed + 1e-13)
-    assert np.all(lost >= claimed / 3)
-
-
-def test_sums_of_products_with_too_little_noise_are_caught(counts_of, contributions_of, bound_of):
-    table, bound = [[1, 2]], bound_of(4)
-    counts = counts_of(table)
-    lattices = noise((MEAN, VARIANCE), counts)
-    lattices[VARIANCE] = Lattice(lattices[MEAN].scale * 4, lattices[VARIANCE].spacing)
-    claimed = moments_loss_per_user(counts, bound, lattices) / PICO
-    drawn = {MEAN: lattices[MEAN], VARIANCE: Lattice(lattices[MEAN].scale * 2, lattices[VARIANCE].spacing)}
-    assert np.all(audited_losses(table, 4, drawn, contributions_of, bound, moment) > claimed * 1.1)
+    calibrated = noise((MEAN, VARIANCE), counts, bound, shift=-1)
+    lost = audited_losses(table, 4, calibrated, contributions_of, bound)
+    charged = claimed(calibrated, counts, bound)
+    assert np.all(lost <= charged + 1e-13)
+    assert np.all(lost >= charged / 3)
 
 
 @pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (VEHICLE_MEAN,), (MEAN, VARIANCE)])
 def test_half_the_noise_is_caught(statistics, counts_of, contributions_of, bound_of):
     table, bound = CITIES["two bins"], bound_of(2)
     counts = counts_of(table)
-    claimed = loss_per_user(counts, bound, noise(statistics, counts)) / PICO
-    drawn = noise(statistics, counts, factor=0.5)
+    drawn = noise(statistics, counts, bound, factor=0.5)
     lost = audited_losses(table, 2, drawn, contributions_of, bound)
-    assert np.all(lost > claimed * 1.9)
+    assert np.all(lost > claimed(noise(statistics, counts, bound), counts, bound) * 1.9)
 
 
-def test_a_variance_that_nobody_paid_for_is_caught(counts_of, contributions_of, bound_of):
-    table, bound = CITIES["two vehicles, one bin"], bound_of(2)
+def test_sums_of_products_with_too_little_noise_or_unpaid_are_caught(counts_of, contributions_of, bound_of):
+    table, bound = [[1, 2]], bound_of(4)
     counts = counts_of(table)
-    both = noise((MEAN, VARIANCE), counts)
-    claimed = loss_per_user(counts, bound, {MEAN: both[MEAN]}) / PICO
-    assert np.all(audited_losses(table, 2, both, contributions_of, bound) > claimed * 1.1)
-
-
-def test_a_variance_priced_by_n_instead_of_k_times_n_minus_k_is_caught(counts_of, contributions_of, bound_of):
-    table, bound = CITIES["two vehicles, one bin"], bound_of(2)
-    counts = counts_of(table)
-    lattices = noise((VARIANCE,), counts)
-    wrong = bound.steps**2 * counts.samples_per_bin[0] / lattices[VARIANCE].scale[0]
-    assert np.all(audited_losses(table, 2, lattices, contributions_of, bound) > wrong * 1.1)
+    lost = audited_losses(
+        table, 4, noise((MEAN, VARIANCE), counts, bound, ratio=0.5), contributions_of, bound
+    )
+    for other in (noise((MEAN, VARIANCE), counts, bound, ratio=1.0), noise((MEAN,), counts, bound)):
+        assert np.all(lost > claimed(other, counts, bound) * 1.1)
 
 
 def test_an_epsilon_a_bin_that_is_not_composed_is_caught(counts_of, contributions_of, bound_of):
     table, bound = CITIES["two bins"], bound_of(2)
     counts = counts_of(table)
-    lattices = noise((MEAN,), counts)
+    calibrated = noise((MEAN,), counts, bound)
     a_bin = [
-        loss_per_user(
+        claimed(
+            CalibratedLaplace(
+                (MEAN,), {MEAN: calibrated.scale[MEAN][g : g + 1]}, np.zeros(1, dtype=np.int64)
+            ),
             counts.select(np.arange(2) == g),
             bound,
-            {MEAN: Lattice(lattices[MEAN].scale[g : g + 1], lattices[MEAN].spacing[g : g + 1])},
         )
         for g in range(2)
     ]
-    uncomposed = np.maximum(*a_bin) / PICO
-    assert np.all(audited_losses(table, 2, lattices, contributions_of, bound) > uncomposed * 1.15)
-
-
-def test_a_noiseless_variance_that_can_vary_is_caught(counts_of, contributions_of, bound_of):
-    table, bound = [[2, 1]], bound_of(1)
-    silent = {VARIANCE: Lattice(np.array([0.0]), np.ones(1, dtype=np.int64))}
-    with pytest.raises(AssertionError, match="without noise depends on values"):
-        audited_losses(table, 1, silent, contributions_of, bound)
+    lost = audited_losses(table, 2, calibrated, contributions_of, bound)
+    assert np.all(lost > np.maximum(*a_bin) * 1.15)
 
 
 def test_the_law_of_the_audit_is_a_probability():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.laplace.accountings import laplace_accountings, loss
-from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.statistic import Statistic
 
 MEAN = Statistic.MEAN
@@ -45,9 +46,9 @@ def test_the_losses_of_three_vehicles_are_the_golden_ones(counts_of, bound_of):
     counts, bound = counts_of(THREE), bound_of(65)
     scales = np.array([2.0, 3.0, 1.5])
     expected = [31.597222, 26.180556, 39.722222]
-    planned = loss(counts, bound, {MEAN: scales})
-    np.testing.assert_allclose(planned, expected, atol=5e-7)
-    charged = loss_per_user(counts, bound, {MEAN: to_lattice(MEAN, counts, bound, scales)})
+    noise = LaplaceNoise.within(counts, bound, {MEAN: scales})
+    np.testing.assert_allclose(noise.loss(), expected, atol=5e-7)
+    charged = CalibratedLaplace.of(noise).event(counts, bound).loss_per_user
     np.testing.assert_allclose(charged / 1e12, expected, atol=5e-7)
 
 

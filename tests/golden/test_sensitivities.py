@@ -5,9 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from trafficdp.bounding.sensitivity import joint_cost, mean_sensitivity, variance_sensitivity
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
-from trafficdp.mechanisms.laplace.lattice import loss_per_user, to_lattice
+from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 
@@ -26,7 +27,7 @@ VECTORS = [
 def test_sensitivities_are_the_golden_ones(upper, m, n, mean, variance, counts_of, bound_of):
     count, samples = np.array([m]), np.array([n])
     assert mean_sensitivity(count, samples, float(upper))[0] == pytest.approx(float(mean), rel=1e-15)
-    assert variance_sensitivity(count, samples, float(upper))[0] == pytest.approx(float(variance), rel=1e-14)
+    assert dropped_variance_bias(count, samples, float(upper))[0] == pytest.approx(float(variance), rel=1e-14)
     rest = [m] * ((n - m) // m) + [(n - m) % m]
     counts = counts_of([[m, *rest]])
     bound = bound_of(upper)
@@ -37,22 +38,17 @@ def test_sensitivities_are_the_golden_ones(upper, m, n, mean, variance, counts_o
 def test_the_buses_of_the_paper_have_the_golden_decimals():
     count, samples = np.array([417]), np.array([17166])
     assert mean_sensitivity(count, samples, 65.0)[0] == pytest.approx(1.578994, abs=1e-6)
-    assert variance_sensitivity(count, samples, 65.0)[0] == pytest.approx(100.141348, abs=1e-6)
-
-
-def test_the_joint_loss_of_mean_and_variance_is_the_golden_one():
-    linear, quadratic = 65 / 10 / 10, 65**2 / 100 / 500
-    found = joint_cost(np.array([9]), np.array([10]), np.array([linear]), np.array([quadratic]))[0]
-    assert found == pytest.approx(13221 / 2000, rel=1e-15)
-    separately = 65 * 0.9 / 10 + float(variance_sensitivity(np.array([9]), np.array([10]), 65.0)[0]) / 500
-    assert separately == pytest.approx(637 / 80, rel=1e-15)
+    assert dropped_variance_bias(count, samples, 65.0)[0] == pytest.approx(100.141348, abs=1e-6)
 
 
 def test_the_joint_loss_that_is_charged_is_the_golden_one(counts_of, bound_of):
-    counts, bound = counts_of([[9, 1]]), bound_of(65)
-    lattices = {
-        Statistic.MEAN: to_lattice(Statistic.MEAN, counts, bound, np.array([10.0])),
-        Statistic.VARIANCE: to_lattice(Statistic.VARIANCE, counts, bound, np.array([500.0])),
-    }
-    charged = int(loss_per_user(counts, bound, lattices)[0])
-    assert 6_610_500_000_000 <= charged <= 6_610_500_000_000 + 2 * CHARGE_STEP
+    # means with Laplace noise of scale 10, averages of x (65 - x) with scale 325: c = 1/2, cost 9/8
+    counts, bound = counts_of([[9, 1]]), bound_of(65, "1/2")
+    ten, half = np.full(1, 10.0), np.full(1, 0.5)
+    noise = LaplaceNoise(counts, bound, (Statistic.MEAN, Statistic.VARIANCE), ten, half, ten)
+    charged = int(CalibratedLaplace.of(noise).event(counts, bound).loss_per_user[0])
+    # d is a whole number of steps: 97 or 98 of 130
+    exact = Fraction(9 * 65, 10 * 10) * max(
+        Fraction(d, 130) * (1 + 2 - Fraction(2 * d, 130)) for d in (97, 98)
+    )
+    assert exact * 10**12 <= charged <= exact * 10**12 + 2 * CHARGE_STEP

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +68,8 @@ def half_the_scale(bound: ContributionBound) -> Mistake:
     """The baseline with half of the noise that its epsilon needs."""
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
-        share = np.full(times, epsilon)
-        return Baseline().estimate(repeated(samples, times), Statistic.MEAN, share, noise)
+        share, mechanism = np.full(times, epsilon), cast("Mechanism", Baseline())
+        return mechanism.estimate(repeated(samples, times), Statistic.MEAN, share, noise)
 
     pairs = extreme_neighbours(bound)[:2]
     return Mistake("half the scale", 1.0, partial(draws, epsilon=2.0), partial(draws, epsilon=1.0), pairs)

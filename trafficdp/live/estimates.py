@@ -128,8 +128,7 @@ def _sum_error(scale: int, closed: Closed, reach: float) -> FloatArray:
 
 def _noise_columns(scale: int, closed: Closed) -> dict[str, npt.NDArray[np.generic]]:
     """The columns that price a vehicle again: every node's scale, and how many draws the number carries."""
-    ones = np.ones(len(closed.records), dtype=np.int64)
-    return {"lattice_scale": ones * float(scale), "lattice_spacing": ones, "noise_terms": closed.terms}
+    return {"lattice_scale": np.full(len(closed.records), float(scale)), "noise_terms": closed.terms}
 
 
 def _withheld(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:

@@ -10,8 +10,7 @@ from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.calibrated import Calibrated, Columns
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
-from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
-from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 
@@ -29,8 +28,7 @@ class Kind(Protocol):
 KINDS: dict[str, Kind] = {
     "blocks": CalibratedBlocks,
     "consistent": CalibratedConsistent,
-    "lattice": CalibratedLattice,
-    "moments": CalibratedMoments,
+    "laplace": CalibratedLaplace,
     "moment_blocks": CalibratedMomentBlocks,
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,

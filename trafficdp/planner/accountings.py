@@ -1,4 +1,4 @@
-"""Every accounting for one release: Laplace noise, blocks, and for mean and variance those of moments."""
+"""Every accounting for one release: Laplace noise, and blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting, blocks_of
 from trafficdp.mechanisms.laplace.accountings import Accounting, laplace_accountings
-from trafficdp.mechanisms.mean_variance.accounting import moments_accounting
 from trafficdp.mechanisms.mean_variance.block_accounting import moment_block_accounting
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -20,17 +19,15 @@ def all_accountings(
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
-    Those of WITH_VARIANCES only where mean and variance are both released; clip_user is not one of them.
+    Those of WITH_VARIANCES only where mean and variance are all there is; clip_user is not one of them.
     Raises UsageError as ``accountings`` does.
     """
     plain = laplace_accountings(counts, bound, tolerance)
     blocks = blocks_of(counts, bound, tolerance)
     statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
     accountings: tuple[Accounting, ...] = (*plain, BlockAccounting(blocks, counts.bins, statistics))
-    if tolerance.keys() >= MOMENTS:
-        accountings = (*accountings, moments_accounting(counts, bound, tolerance))
-        if len(tolerance) == len(MOMENTS):
-            means = blocks_of(counts, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
-            own = moment_block_accounting(means, counts, bound, tolerance[Statistic.VARIANCE])
-            accountings = (*accountings, own)
+    if tolerance.keys() == MOMENTS:
+        means = blocks_of(counts, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
+        own = moment_block_accounting(means, counts, bound, tolerance[Statistic.VARIANCE])
+        accountings = (*accountings, own)
     return accountings

@@ -36,8 +36,7 @@ from trafficdp._validate import finite, in_range, integer_between, positive
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.mechanisms.laplace.accountings import pair_loss
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -250,16 +249,9 @@ def _forest(priced: Priced, epsilon: float) -> tuple[Forest, IntArray]:
 
 
 def _losses(counts: Counts, wish: Wish, scale: float) -> FloatArray:
-    """What each pair costs its user at the noise of the width."""
-    scales = {
-        statistic: np.where(
-            largest_sensitivity(statistic, counts, wish.bound) > 0,
-            scale * allowed / wish.tolerance[Statistic.MEAN],
-            0.0,
-        )
-        for statistic, allowed in wish.tolerance.items()
-    }
-    return pair_loss(counts, wish.bound, scales)
+    """What each pair costs its user at the noise of the width, other statistics in proportion."""
+    allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
+    return LaplaceNoise.within(counts, wish.bound, allowed).pair_loss()
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:

@@ -38,7 +38,6 @@ FloatArray = npt.NDArray[np.float64]
 
 OTHER_NOISE = {
     "blocks": "block noise",
-    "moments": "Laplace noise on sums of x and of x (U - x)",
     MOMENT_BLOCKS: "block noise on sums of x and of x (U - x)",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
@@ -163,7 +162,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
         raise UsageError(
             f"the accounting {request.accounting} releases mean and variance together",
             got=", ".join(statistic.value for statistic in request.tolerance),
-            expected="mean and variance" + (" alone" if request.accounting == MOMENT_BLOCKS else ""),
+            expected="mean and variance alone",
             todo='release both, or choose accounting = "best"',
         )
     if request.accounting != "best":

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.laplace.baseline import Baseline, largest_sensitivity
+from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
 from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -119,8 +120,9 @@ def beats_laplace(
     tolerance = request.tolerance
     laplace, baseline = {}, cast("Any", Baseline())
     for statistic in tolerance:
-        largest, scale = largest_sensitivity(statistic, counts, request.bound), scales[statistic]
-        inverse = np.divide(largest, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
+        at_one = LaplaceNoise.of_sensitivity(counts, request.bound, {statistic: 1.0}).sizes()[statistic]
+        scale = scales[statistic]
+        inverse = np.divide(at_one, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
         spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
         laplace[statistic] = (
             median_noisy(error[statistic]) if tries is None else tries.error(baseline, statistic, spent)

@@ -5,7 +5,7 @@ taken as the exact fraction that the float which is drawn with is, and the theor
 change of the integer by one vehicle, B the scale, e the epsilon of the bin, K = U/q:
 
 ============================  ===============================================================================
-baseline, pooled              D/B: K m; K^2 k (N - k), floored to a spacing s: floor(D/s) + 1; K
+baseline, pooled              from their steps
 array averaging               D/B, D = sum over its arrays of ceil(M r/w), M = m_UB K
 levy                          e/2 for the interval where its arrays can be touched, and the most over all
                               parts j of D_j e/(2 max D_j), D_j = sum min(width_j, ceil(M r/w))
@@ -43,7 +43,6 @@ from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.huber.huber import Huber
-from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.moment import Moment
 from trafficdp.mechanisms.two_moments import TwoMoments
@@ -58,6 +57,7 @@ from trafficdp.pricing.exact import (
     unsound,
 )
 from trafficdp.pricing.moves import clipped_change, integer_moves, rank_of
+from trafficdp.pricing.steps import losses_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -93,10 +93,8 @@ def pure_losses(
             means, counts, squares(bound), Statistic.MEAN, rest
         )
     asked = (counts, bound, statistic, epsilon)
-    if isinstance(mechanism, Baseline):
-        return [_by_lattice(counts, bound, statistic, mechanism.noise_terms(*asked))]
-    if isinstance(mechanism, Pooled):
-        return [_by_lattice(_capped(counts, mechanism), bound, statistic, mechanism.noise_terms(*asked))]
+    if isinstance(mechanism, Baseline | Pooled):
+        return list(losses_of(mechanism.steps(*asked)))
     if isinstance(mechanism, ArrayAveraging):
         pieces = _pieces(counts, mechanism)
         (term,) = mechanism.noise_terms(*asked)
@@ -134,34 +132,6 @@ def whole_epsilon(
     """Return ``part`` of the bin's epsilon for the pairs ``who`` (P,)."""
     above, below = as_ratio(epsilon[counts.bin_index[who]])
     return Losses(counts.user_index[who], above, below).times(part)
-
-
-def _by_lattice(
-    counts: Counts, bound: ContributionBound, statistic: Statistic, terms: tuple[NoiseTerm, ...]
-) -> Losses:
-    (term,) = terms
-    index = counts.bin_index
-    change = integer_moves(statistic, bound, counts)
-    if statistic is Statistic.VARIANCE:
-        # one step of noise is a power of two times one of N Q - S^2
-        one = float(bound.step) ** 2 / counts.samples_per_bin.astype(np.float64) ** 2
-        exponent = np.rint(np.log2(term.step / one)).astype(np.int64)[index]
-        coarse = (change > 0) & (exponent > 0)
-        change = (change >> np.maximum(exponent, 0).astype(object)) + coarse
-    return by_noise(counts.user_index, change, term.scale[index])
-
-
-def _capped(counts: Counts, mechanism: Pooled) -> Counts:
-    cap = caps(counts, mechanism.cap.value)
-    count = np.minimum(counts.count, cap[counts.bin_index])
-    return Counts(
-        cell=counts.cell,
-        slot=counts.slot,
-        bin_index=counts.bin_index,
-        user_index=counts.user_index,
-        count=count,
-        users=counts.users,
-    )
 
 
 def _pieces(counts: Counts, mechanism: ArrayAveraging | Levy | Quantile) -> Pieces:

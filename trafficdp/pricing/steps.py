@@ -48,11 +48,13 @@ def check_steps(steps: Sequence[Priced], charged: IntArray) -> None:
     Also for a number that could vary without noise, and for a set and law that have no price here.
     """
 
-    def losses() -> Iterator[Losses]:
-        for step in steps:
-            yield from _losses(step)
+    require_covered(lambda: losses_of(steps), charged)
 
-    require_covered(losses, charged)
+
+def losses_of(steps: Sequence[Priced]) -> Iterator[Losses]:
+    """Return what every step costs the vehicles, exactly; raises as ``check_steps``."""
+    for step in steps:
+        yield from _losses(step)
 
 
 def _losses(step: Priced) -> Iterator[Losses]:

@@ -23,9 +23,7 @@ NOISE_COLUMNS = {
     column.name: column
     for column in (
         NoiseColumn("lattice_scale", "lattice steps", "exact scale of the noise as it was drawn"),
-        NoiseColumn("lattice_spacing", "lattice steps", "the noise is a multiple of this integer", 1),
         NoiseColumn("product_scale", "lattice steps", "exact scale of the noise of the sum of x (U - x)"),
-        NoiseColumn("product_spacing", "lattice steps", "that noise is a multiple of this integer", 1),
         NoiseColumn("product_block", None, "number of the block of its sum of x (U - x); -1 for none", -1),
         NoiseColumn(
             "product_half_width", "lattice steps", "half width of the noise of that sum; 0 for none", 0

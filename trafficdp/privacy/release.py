@@ -43,7 +43,7 @@ class Estimate:
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
     the expected absolute noise before clamping (Laplace noise: its scale), also NaN where the mechanism has
     none that is public. ``noise`` holds, by their names in NOISE_COLUMNS, the columns that say exactly how
-    the noise was drawn (a lattice's scale and spacing, a mechanism's epsilon): with them anyone who has the
+    the noise was drawn (its scale, a mechanism's epsilon): with them anyone who has the
     counts can compute every vehicle's loss. ``expected_error`` is the worst case over
     the truth of the mean absolute error of the noisy number clamped to its range, rounding of
     speeds included; keeping a variance below mean*(U - mean) helps where the mean is good, and can add at

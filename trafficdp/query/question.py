@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trafficdp.config.file import Config
-from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
+from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind

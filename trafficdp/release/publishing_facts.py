@@ -47,23 +47,22 @@ COMPOSITION: dict[str, str] = {
     "each vehicle's exact own loss, the largest of which is the guarantee",
     "grid_count": "composition over the bins of the busiest vehicle; the loss stated is each vehicle's exact "
     "own loss, the largest of which is the guarantee",
-    "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, mean "
-    "and variance of a bin priced jointly, added over bins; the largest is the guarantee",
+    "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, sums "
+    "of x and of x (U - x) of a bin priced together, added over bins; the largest is the guarantee",
     calibrated_separately.KIND: "every statistic by its mechanism, at the epsilon published for each bin; "
     "the loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest "
     "is the guarantee",
     LossKind.ZCDP: "every statistic by its mechanism, at the rho published for it; the loss is each "
     "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
     "is the guarantee",
-    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, mean and variance of a bin "
-    "priced jointly, added over bins; the largest is the guarantee",
-    "moments": "equal noise in all bins on sums of x and of x (U - x); the loss is each vehicle's exact own "
-    "loss, both sums of a bin priced together, added over bins; the largest is the guarantee",
+    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, sums of x and of x (U - x) "
+    "of a bin priced together, added over bins; the largest is the guarantee",
     "moment_blocks": "sums of x, and sums of x (U - x), that the same vehicles share are drawn together in "
     "blocks of l-infinity noise: a vehicle pays the largest of its exact losses in a pair of such blocks, "
     "once, added over blocks; the largest is the guarantee",
     "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
-    "over the bins it is kept in, mean and variance of a bin priced jointly; the largest is the guarantee",
+    "over the bins it is kept in, sums of x and of x (U - x) of a bin priced together; the largest is the "
+    "guarantee",
     "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "
     "the bins in them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its "
     "exact losses in a block, once, added over blocks; the largest is the guarantee",

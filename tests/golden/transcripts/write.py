@@ -435,7 +435,7 @@ def accountings():
     for name in ("best", *ACCOUNTINGS):
         if "moment" not in name:
             add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, accounting=name))
-    for name in ("exact", "blocks", "moments"):
+    for name in ("exact", "blocks", "equal"):
         add("accountings.json", f"{name}: all three", release_of(three, accounting=name))
     hourly = {**both, "slot": "hour_of_day"}
     for name in ("exact", "moment_blocks"):

@@ -206,12 +206,12 @@ def test_the_variance_sensitivity_under_any_clipping_is_exact(seed):
 
 
 def test_without_clipping_it_is_the_plain_sensitivity_of_the_variance():
-    from trafficdp.bounding.sensitivity import variance_sensitivity
+    from trafficdp.bounding.count_cap import dropped_variance_bias
 
     random = np.random.default_rng(1)
     for _ in range(100):
         m, g, bins = one_bin(random.integers(1, 30, random.integers(1, 6)))
-        plain = variance_sensitivity(m, np.full(len(m), m.sum()), 65.0)
+        plain = dropped_variance_bias(m, np.full(len(m), m.sum()), 65.0)
         found = clipped_variance_sensitivity(m, np.zeros(len(m)), np.full(len(m), 65.0), g, bins)
         np.testing.assert_allclose(found, plain, rtol=1e-12, atol=1e-12)
 

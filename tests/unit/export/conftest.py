@@ -74,7 +74,7 @@ def estimate_of(statistic: Statistic, status: np.ndarray, seed: int) -> Estimate
         *numbers[:4],
         expected_error=numbers[5],
         status=own,
-        noise={"lattice_scale": numbers[4], "lattice_spacing": np.ones(bins, dtype=np.int64)},
+        noise={"lattice_scale": numbers[4]},
     )
 
 
@@ -155,7 +155,7 @@ def release_of(
             mechanisms=mechanisms,
             post_processing=["means are clamped to [0, U]", "published numbers are rounded to 3 decimals"],
             interval_level=0.95,
-            noise=NoiseStated(kind="lattice"),
+            noise=NoiseStated(kind="laplace"),
         ),
         verdict=Verdict(forced=False, threshold=0.125, value=0.08),
         publish_counts=publish_counts,

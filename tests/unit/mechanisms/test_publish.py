@@ -1,11 +1,12 @@
 """Clamp, interval and status, each decided in one place for every family of mechanisms."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.laplace.baseline import lattice_for
-from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
+from trafficdp.mechanisms.laplace.baseline import calibrated_for
 from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
@@ -77,8 +78,32 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
     """10 vehicles, 3 records each: off by 7.50 of 60 or by 8.05, where an eighth and rounding are 8.02."""
     city, bound = counts_of([[3] * 10]), bound_of(60)
     epsilons = np.array([epsilon])
-    lattice = CalibratedLattice({MEAN: lattice_for(MEAN, city, bound, epsilons)})
+    laplace = calibrated_for(MEAN, city, bound, epsilons)
     separate = CalibratedSeparately({MEAN: Part("baseline", epsilons)})
-    for calibrated in (lattice, separate):
+    for calibrated in (laplace, separate):
         error = calibrated.expected_errors(city, bound)[MEAN]
         assert publish.status_of(error, MEAN, bound, 0.125).tolist() == [status]
+
+
+@pytest.mark.parametrize("step", ["2", "1/50"])
+@pytest.mark.parametrize("statistic", list(Statistic))
+def test_rounding_moves_a_statistic_by_at_most_its_stated_bias(statistic, step, bound_of):
+    """Speeds in m/s are rounded to hundredths, then in km/h to the step: either can be the coarser."""
+    random = np.random.default_rng(4)
+    bound, width = bound_of(10, step), float(Fraction(step))
+    bias, worst = publish.rounding_bias(statistic, bound), 0.0
+    for _ in range(3_000):
+        sizes = random.integers(1, 4, 2)
+        ends = np.concatenate([np.linspace(0, 0.3, 97), np.linspace(2.5, 2.8, 97)])
+        reported = [random.choice(ends, size) for size in sizes]
+        values = [np.clip(v * 3.6, 0, 10) for v in reported]
+        hundredths = [np.clip(np.rint(v * 100) * 0.036, 0, 10) for v in reported]
+        rounded = [np.floor(v / width + 0.5) * width for v in hundredths]
+        if statistic is VEHICLE_MEAN:
+            whole = [np.floor(r.mean() / width + 0.5) * width for r in rounded]
+            moved = np.mean(whole) - np.mean([v.mean() for v in values])
+        else:
+            measure = np.mean if statistic is MEAN else np.var
+            moved = measure(np.concatenate(rounded)) - measure(np.concatenate(values))
+        worst = max(worst, abs(moved))
+    assert bias / 2 < worst <= bias * (1 + 1e-12)

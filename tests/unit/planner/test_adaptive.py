@@ -11,12 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.laplace.accountings import pair_loss
-from trafficdp.mechanisms.laplace.lattice import steps_per_unit, to_lattice
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.tail import half_width
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
@@ -77,7 +75,7 @@ def value_of_the_best(fine, coarser, wish):
         counts = counts.select(counts.cell < len(chosen))
         if counts.users_per_bin.min() < wish.min_vehicles:
             continue
-        loss = counts.total_per_user(pair_loss(counts, wish.bound, {MEAN: np.full(counts.bins, scale)}))
+        loss = LaplaceNoise.within(counts, wish.bound, {MEAN: scale}).loss()
         if loss.max() * (1 + 2e-7) <= wish.epsilon:
             worth = [1 + wish.detail * (len(coarser) - level) for level, _ in chosen]
             best = max(best, float(np.dot(worth, counts.samples_per_bin)))
@@ -134,11 +132,9 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_
     if not counts.bins:
         return
     # the noise that spends all of epsilon on these bins
-    shape = {MEAN: np.ones(counts.bins), VARIANCE: np.where(counts.samples_per_bin > 1, 60.0, 0.0)}
-    factor = counts.total_per_user(pair_loss(counts, bound, shape)).max() / 50.0
-    lattice = to_lattice(MEAN, counts, bound, shape[MEAN] * factor)
-    widths = half_width(lattice.scale, level) / steps_per_unit(MEAN, counts, bound)
-    assert np.all(widths + publish.rounding_bias(MEAN, bound) <= width)
+    noise = LaplaceNoise.within(counts, bound, {MEAN: 1.0, VARIANCE: 60.0})
+    drawn = CalibratedLaplace.of(noise.times(noise.loss().max() / 50.0))
+    assert np.all(drawn.half_widths(counts, bound, level)[MEAN] <= width)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def _estimate(statistic, **changes):
     return Estimate(
         statistic=statistic,
         status=np.array(["released", "constant", "withheld"], dtype=object),
-        noise={"lattice_scale": arrays.pop("lattice_scale"), "lattice_spacing": np.array([1, 2**62, 1])},
+        noise={"lattice_scale": arrays.pop("lattice_scale"), "shift": np.array([1, 2**62, 0])},
         **arrays,
     )
 

@@ -47,7 +47,7 @@ def test_withheld_bins_have_no_numbers(release_with):
 def test_the_lattice_is_published_to_the_last_bit(release_with):
     frame = mechanism_frame(release_with())
     assert frame["speed_mean_lattice_scale"][0] == 1.0000000000000002
-    assert frame["speed_mean_lattice_spacing"].tolist() == [1, 2**62, 1]
+    assert frame["speed_mean_shift"].tolist() == [1, 2**62, 0]
 
 
 def test_counts_stay_at_home_unless_they_were_to_be_published(release_with):

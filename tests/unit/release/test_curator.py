@@ -20,8 +20,7 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
-from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
-from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.release.publishing_facts import COMPOSITION
@@ -126,11 +125,10 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
 
 
 @pytest.mark.parametrize(
-    ("accounting", "noise"),
+    ("accounting", "calibrated"),
     [
         ("blocks", CalibratedBlocks),
-        ("equal", CalibratedLattice),
-        ("moments", CalibratedMoments),
+        ("equal", CalibratedLaplace),
         ("moment_blocks", CalibratedMomentBlocks),
     ],
 )
@@ -145,7 +143,7 @@ def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
     kept = calibrated.event
     monkeypatch.setattr(calibrated, "event", cheaper)
     before = filled.dump()
-    with pytest.raises(AllocationError, match="vehicles would lose more than they are charged") as caught:
+    with pytest.raises(AllocationError, match=r"more than (they are|it was) charged") as caught:
         filled.open(accounting=accounting).release()
     assert caught.value.exit_code == 1
     assert filled.dump() == before

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
-from trafficdp.mechanisms.laplace.lattice import Lattice
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DayPart, Grid
@@ -36,10 +35,11 @@ GRID = Grid(
 DISCLOSURE = from_json(
     Disclosure, json.loads((Path(__file__).parents[1] / "disclosure.json").read_text(encoding="utf-8"))
 )
+BOTH = (Statistic.MEAN, Statistic.VARIANCE)
 SCALES = st.floats(min_value=0.0, max_value=1e300, allow_nan=False, allow_infinity=False)
 
 
-def specification(cell, slot, scale, spacing, **changes):
+def specification(cell, slot, scale, shift, **changes):
     facts = {
         "release_id": "r0007",
         "created_at": datetime(2026, 3, 6, 12, 30, 15, tzinfo=UTC),
@@ -49,9 +49,7 @@ def specification(cell, slot, scale, spacing, **changes):
         "data_version": "ab" * 32,
         "cell": cell,
         "slot": slot,
-        "calibrated": CalibratedLattice(
-            {Statistic.MEAN: Lattice(scale, spacing), Statistic.VARIANCE: Lattice(scale / 3, spacing)}
-        ),
+        "calibrated": CalibratedLaplace(BOTH, {Statistic.MEAN: scale, Statistic.VARIANCE: scale / 3}, shift),
         "display_unit": SpeedUnit.MILES_PER_HOUR,
         "interval_level": 0.1 + 0.2,
         "uninformative_above": 1 / 3,
@@ -78,10 +76,10 @@ def test_writing_and_reading_keeps_every_bit(data):
     for name in ("cell", "slot"):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
-    assert list(after.calibrated.lattices) == [Statistic.MEAN, Statistic.VARIANCE]
-    for statistic, lattice in before.calibrated.lattices.items():
-        assert after.calibrated.lattices[statistic].scale.tobytes() == lattice.scale.tobytes()
-        assert after.calibrated.lattices[statistic].spacing.tobytes() == lattice.spacing.tobytes()
+    assert after.calibrated.statistics == BOTH
+    assert after.calibrated.shift.tobytes() == before.calibrated.shift.tobytes()
+    for statistic, scale in before.calibrated.scale.items():
+        assert after.calibrated.scale[statistic].tobytes() == scale.tobytes()
     for name in (
         "release_id",
         "created_at",
@@ -119,4 +117,4 @@ def test_an_order_of_an_unknown_kind_is_refused():
     one = np.ones(1, dtype=np.int64)
     text = specification(one.astype(np.uint64), one, np.array([2.5]), one).to_json()
     with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
-        Specification.from_json(text.replace('"kind":"lattice"', '"kind":"wishes"'))
+        Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))

@@ -107,8 +107,8 @@ def in_blocks(prepared):
 @pytest.mark.parametrize(
     ("accounting", "column"),
     [
-        ("moments", "speed_mean_lattice_scale"),
-        ("moments", "speed_variance_product_scale"),
+        ("equal", "speed_mean_lattice_scale"),
+        ("equal", "speed_variance_product_scale"),
         ("moment_blocks", "speed_mean_half_width"),
         ("moment_blocks", "speed_variance_product_half_width"),
     ],
@@ -142,11 +142,11 @@ def test_smaller_published_scales_cost_more_than_was_charged(laplace):
         lambda frame: frame.iloc[:0],
         lambda frame: frame.iloc[::-1],
         lambda frame: frame[[name for name in frame if "lattice" not in name]],
-        lambda frame: frame.assign(speed_mean_lattice_spacing=None),
+        lambda frame: frame.assign(speed_mean_lattice_scale=None),
         lambda frame: frame.assign(speed_mean_lattice_scale="wide"),
         lambda frame: frame.assign(speed_mean_lattice_scale=0.0),
         lambda frame: frame.assign(speed_mean_lattice_scale=-1.0),
-        lambda frame: frame.assign(speed_mean_lattice_spacing=0),
+        lambda frame: frame.assign(speed_mean_lattice_scale=float("nan")),
     ],
     ids=range(11),
 )
@@ -235,7 +235,7 @@ def test_a_release_that_leaves_vehicles_out_is_verified_from_counts_and_its_file
 
 
 def test_a_calibrated_of_another_kind_in_the_manifest_is_caught(released):
-    for kind in ("lattice", "nonsense"):
+    for kind in ("blocks", "nonsense"):
         edit(released, lambda document, kind=kind: document["noise"].update(kind=kind))
         assert "the manifest's epsilon is the largest recomputed loss" in failed(released)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
+from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
@@ -18,8 +19,7 @@ MEANING = {
     "exact": "each vehicle's own loss",
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
-    "moments": "own loss, sums of x and x (U - x)",
-    "moment_blocks": "the same, bins share draws of noise",
+    "moment_blocks": "the same, sums of x and x (U - x)",
     "clip_user": "the bins that Clip-User leaves (K)",
     "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",

@@ -35,7 +35,7 @@ class MechanismFacts:
     share: float | None
     library: str
     sampler: str = "OpenDP make_laplace (discrete Laplace on integers)"
-    distribution: str = "discrete Laplace on integer multiples of a lattice spacing"
+    distribution: str = "discrete Laplace on whole numbers"
     citation: str | None = None
     interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
     idealised: bool = False

@@ -27,14 +27,15 @@ from trafficdp.noise.sum_tail import (
     one_sided_sum_half_width,
     sum_half_width,
     two_noises_half_width,
+    two_noises_mean,
 )
 from trafficdp.noise.tail import half_width
 from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-_LATTICE = ("lattice_scale", "lattice_spacing")
-_PRODUCTS = ("product_scale", "product_spacing")
+_LATTICE = "lattice_scale"
+_PRODUCTS = ("product_scale", "product_shift")
 _PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
 _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
@@ -131,7 +132,7 @@ class BlockLaw:
 
 @dataclass(frozen=True)
 class MomentsLaw:
-    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.mean_variance.estimates``). See
+    """At most U |e1| and |e2|, of the mean and of products (``mechanisms.pairs``). See
     NoiseLaw.
 
     ``mean`` is the law of U times the mean's noise, ``products`` that of the average of x (U - x); no bias.
@@ -217,10 +218,10 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     Where a bin is withheld or needs no noise, its step is 0.
     """
     noise = release.estimates[statistic].noise
-    if all(name in noise for name in _LATTICE):
-        return _lattice_law(release, statistic)
     if all(name in noise for name in _PRODUCTS):
         return _moments_law(release, statistic)
+    if _LATTICE in noise:
+        return _lattice_law(release, statistic)
     if all(name in noise for name in _PRODUCT_BLOCKS):
         return _moment_block_law(release, statistic)
     if all(name in noise for name in _BLOCKS):
@@ -256,32 +257,36 @@ def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
 
 
 def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
-    estimate = release.estimates[statistic]
-    scale, spacing = (np.asarray(estimate.noise[name], dtype=np.float64) for name in _LATTICE)
-    noisy = np.nan_to_num(scale) > 0
-    lattice_scale = np.where(noisy, scale, 0.0)
-    factor = _factor(release, statistic)
+    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    scale = np.nan_to_num(np.asarray(estimate.noise[_LATTICE], dtype=np.float64))
+    noisy = scale > 0
     step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
-    # a sum floored to multiples of a spacing is published at the middle of the step
-    bias = rounding_bias(statistic, release.bound) * factor + np.where(spacing > 1, step / 2, 0.0)
-    return LatticeLaw(lattice_scale, step, bias)
+    bias = np.full(len(scale), rounding_bias(statistic, release.bound) * factor)
+    return LatticeLaw(np.where(noisy, scale, 0.0), step, bias)
 
 
 def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
-    estimate, unit = release.estimates[statistic], release.bound.unit.factor_to(release.display_unit)
-    mean = _lattice_law(release, Statistic.MEAN)
-    scale, spacing = (np.asarray(estimate.noise[name], dtype=np.float64) for name in _PRODUCTS)
-    noisy = np.nan_to_num(scale) > 0
-    none = np.zeros(len(scale))
-    # a step of the mean is q/N, of the average of products q^2/N times the spacing
-    step = np.where(noisy, mean.step * float(release.bound.step * unit) * spacing, 0.0)
-    bias = np.where(noisy, rounding_bias(statistic, release.bound) * _factor(release, statistic), 0.0)
+    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    upper, step = float(release.bound.upper), float(release.bound.step)
+    # a variance without its mean carries the mean's scale
+    of_mean = estimate.noise if _LATTICE in estimate.noise else release.estimates[Statistic.MEAN].noise
+    mean, scale = (
+        np.nan_to_num(np.asarray(each, dtype=np.float64))
+        for each in (of_mean[_LATTICE], estimate.noise["product_scale"])
+    )
+    shift = np.asarray(estimate.noise["product_shift"], dtype=np.int64)
+    noisy, none = scale > 0, np.zeros(len(scale))
+    # a step of U times the mean is U q/N, of the average of products q^2/N over 2^shift; the published noise
+    # scale is the expected absolute value of both
+    product = np.ldexp(np.full(len(scale), step), -shift)
+    both = two_noises_mean(upper * mean, product * scale)
+    one = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, both, 1.0), 0.0)
+    bias = np.where(noisy, rounding_bias(statistic, release.bound) * factor, 0.0)
     return MomentsLaw(
-        LatticeLaw(
-            np.where(noisy, mean.lattice_scale, 0.0), mean.step * float(release.bound.upper * unit), none
-        ),
-        LatticeLaw(np.where(noisy, scale, 0.0), step, none),
-        bias + np.where(noisy & (spacing > 1), step / 2, 0.0),
+        LatticeLaw(np.where(noisy, mean, 0.0), one * upper, none),
+        LatticeLaw(np.where(noisy, scale, 0.0), one * product, none),
+        # a floored sum is published at the middle of its step
+        bias + np.where(shift < 0, one * product / 2, 0.0),
     )
 
 

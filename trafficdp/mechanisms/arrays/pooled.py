@@ -23,22 +23,16 @@ from trafficdp.bounding.count_cap import (
     dropped_variance_bias,
     kept_counts,
 )
+from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.laplace.baseline import (
-    largest_sensitivity,
-    lattice_for,
-    lattice_term,
-    noisy_moments,
-)
-from trafficdp.mechanisms.laplace.lattice import loss_per_user
+from trafficdp.mechanisms.laplace.baseline import Baseline, calibrated_for, estimate_of
 from trafficdp.mechanisms.promise import promise, require_statistic
-from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -57,54 +51,53 @@ class Pooled:
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
     statistics = (Statistic.MEAN, Statistic.VARIANCE)
     idealised = False
+    kind = LossKind.PURE
+    enforced = True
+
+    def steps(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
+    ) -> tuple[Priced, ...]:
+        """See Mechanism: those of the baseline on the kept samples."""
+        return Baseline().steps(self._kept(counts, statistic), bound, statistic, loss)
 
     def event(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> PrivacyEvent:
-        """See Mechanism: exact personal losses."""
-        kept = self._kept(counts, statistic)
-        lattice = lattice_for(statistic, kept, bound, epsilon)
-        return promise(
-            self.name,
-            statistic,
-            counts,
-            bound,
-            largest_sensitivity(statistic, kept, bound),
-            loss_per_user(kept, bound, {statistic: lattice}),
-        )
+        """See Mechanism."""
+        event = Baseline().event(self._kept(counts, statistic), bound, statistic, loss)
+        return promise(self.name, statistic, counts, bound, event.sensitivity[statistic], event.loss_per_user)
 
     def expected_error(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
-        """See Mechanism: the bias of dropping and the noise, at the worst truth."""
-        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
-        return clamped_laplace_error(term.scale * term.step, term.bias, statistic.largest(bound.upper))
+        """See Mechanism: the bias of dropping and the noise on the kept, at the worst truth."""
+        reach = statistic.largest(bound.upper)
+        if statistic is Statistic.MEAN:
+            (term,) = self.noise_terms(counts, bound, statistic, loss)
+            return clamped_laplace_error(term.scale * term.step, term.bias, reach)
+        kept = Baseline().expected_error(self._kept(counts, statistic), bound, statistic, loss)
+        return np.minimum(kept + self._bias(counts, bound, statistic), reach)
 
     def noise_terms(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
-        kept = self._kept(counts, statistic)
-        lattice = lattice_for(statistic, kept, bound, epsilon)
-        samples = counts.samples_per_bin
-        of_dropping = dropped_mean_bias if statistic is Statistic.MEAN else dropped_variance_bias
-        bias = of_dropping(samples - kept.samples_per_bin, samples, float(bound.upper))
-        return (lattice_term(statistic, kept, bound, lattice, bias + rounding_bias(statistic, bound)),)
+        first, *more = Baseline().noise_terms(self._kept(counts, statistic), bound, statistic, loss)
+        return (replace(first, bias=first.bias + self._bias(counts, bound, statistic)), *more)
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+        self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure
     ) -> FloatArray:
         """See Mechanism."""
-        one: FloatArray = self.estimates(samples, statistic, epsilon, noise, 1)[0]
-        return one
-
-    def estimates(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource, runs: int
-    ) -> FloatArray:
-        """Return ``runs`` independent estimates, shape (runs, G), for experiments."""
         kept = self._kept(samples.counts, statistic)
-        lattice = lattice_for(statistic, kept, samples.bound, epsilon)
-        return noisy_moments(statistic, _first_samples(samples, kept), lattice, noise, runs)
+        calibrated = calibrated_for(statistic, kept, samples.bound, loss)
+        return estimate_of(calibrated, _first_samples(samples, kept), measure)
+
+    def _bias(self, counts: Counts, bound: ContributionBound, statistic: Statistic) -> FloatArray:
+        samples = counts.samples_per_bin
+        of_dropping = dropped_mean_bias if statistic is Statistic.MEAN else dropped_variance_bias
+        dropped = samples - self._kept(counts, statistic).samples_per_bin
+        return of_dropping(dropped, samples, float(bound.upper))
 
     def _kept(self, counts: Counts, statistic: Statistic) -> Counts:
         require_statistic(self.name, statistic, self.statistics)

@@ -17,8 +17,7 @@ from trafficdp.mechanisms.blocks.estimates import (
 )
 from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_user
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
-from trafficdp.mechanisms.laplace.calibrated_lattice import SENSITIVITY
+from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound

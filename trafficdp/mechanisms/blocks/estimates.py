@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.lattice import steps_per_unit
+from trafficdp.mechanisms.laplace.lattice import exact_integer, steps_per_unit
 from trafficdp.mechanisms.publish import Drawn, estimate, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts

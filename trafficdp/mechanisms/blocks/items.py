@@ -11,7 +11,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from trafficdp._validate import positive
-from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
+from trafficdp.bounding.count_cap import dropped_variance_bias
+from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -91,7 +92,7 @@ def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statis
         if statistic is Statistic.MEAN:
             change = mean_sensitivity(counts.count, samples, upper)
         elif statistic is Statistic.VARIANCE:
-            change = variance_sensitivity(counts.count, samples, upper)
+            change = dropped_variance_bias(counts.count, samples, upper)
         else:
             change = vehicle_mean_sensitivity(counts.users_per_bin[counts.bin_index], upper)
         moves = change > 0

@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp.bounding.sensitivity import vertex
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.rows import block_rows
+from trafficdp.mechanisms.laplace.integer_change import vertex
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts

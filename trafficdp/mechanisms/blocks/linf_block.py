@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.baseline import exact_integer
 from trafficdp.mechanisms.laplace.integer_change import integer_change, integer_unit, largest_change
 from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon
+from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound

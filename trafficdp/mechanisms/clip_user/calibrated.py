@@ -1,58 +1,61 @@
-"""Calibrated ``suppressed``: discrete Laplace where some vehicles are left out of some bins (Clip-User)."""
+"""Calibrated ``suppressed``: Laplace noise where some vehicles are left out of some bins (Clip-User).
+
+D of the N records of a bin are left out (by public counts), n = N - D are kept. What is released:
+
+===========  ==================================================  ==========================
+statistic    number                                              bias at worst, exactly
+===========  ==================================================  ==========================
+mean         (sum of the kept + D U/2) / N                       U D / (2 N)
+vehicle mean (sum of kept vehicles' means + (L - L') U/2) / L    U (L - L') / (2 L)
+variance     that of the kept                                    U^2 j (N - j)/N^2, j = min(D, floor(N/2))
+===========  ==================================================  ==========================
+
+(Clip-User, arXiv 2405.06261, averages the kept alone: bias U D/N and sensitivity U m/n, both larger.) A
+vehicle that is left out of a bin pays nothing for it; a kept one moves the mean by U m/N. Proof: what is left
+out does not enter; given the draw of ``laplace.calibrated`` on the kept records, all else is arithmetic with
+public counts. The bias of a mean is largest when all that is left out is 0, or all is U; that of the
+variance: ``bounding.count_cap``. Intervals of the kept statistic, shrunk with it, are widened by the bias,
+and so is the expected error, by the triangle inequality.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.mechanisms.calibrated import Columns, Statement
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
-from trafficdp.mechanisms.clip_user.estimates import (
-    imputed,
-    kept_contributions,
-    kept_counts,
-    noise_scale,
-    published_error,
-    suppressed_estimate,
-    suppressed_half_width,
-)
-from trafficdp.mechanisms.laplace import baseline
-from trafficdp.mechanisms.laplace.calibrated_lattice import DISTRIBUTION, SAMPLER, CalibratedLattice
-from trafficdp.mechanisms.laplace.lattice import Lattice
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 KIND = "suppressed"
 NAME = "clip_user"
-RULE = 1
+RULE = 2
 """Number of the rule by which pairs are left out; another rule gets another number."""
 CITATION = "Clip-User, arXiv 2405.06261; centre imputation and noise here"
-SENSITIVITY = {
-    Statistic.MEAN: "U m / N (m records of the vehicle among the N of the bin); 0 where it is left out",
-    Statistic.VARIANCE: "U^2 k (n - k) / n^2, k = min(m, floor(n/2)), n records kept; 0 where it is left out",
-    Statistic.VEHICLE_MEAN: "U / L (L vehicles in the bin); 0 where it is left out",
-}
 LEFT_OUT = {
     Statistic.MEAN: "records that are left out count as the middle of the range; ",
     Statistic.VEHICLE_MEAN: "vehicles that are left out count as the middle of the range; ",
     Statistic.VARIANCE: "records that are left out do not count; ",
 }
-INTERVALS = (
-    "exact tail of the discrete Laplace noise, widened by the worst-case bias of rounding and leaving out"
-)
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,11 @@ class Suppressing:
     epsilon_per_bin: float
     left_out: npt.NDArray[np.int64] | None = None
 
-    def kept(
-        self, counts: Counts, bound: ContributionBound, statistics: tuple[Statistic, ...]
-    ) -> npt.NDArray[np.bool_]:
+    def kept(self, counts: Counts, bound: ContributionBound) -> BoolArray:
         """Return which pairs stay, shape (P,). Raises UsageError when the pairs do not fit the counts."""
-        if self.left_out is None and self.epsilon_per_bin <= 0:
-            return np.ones(counts.pairs, dtype=np.bool_)
-        if self.left_out is None:
-            return clip_user(counts, bound, self.epsilon_per_bin, judged(statistics)).kept
         kept = np.ones(counts.pairs, dtype=np.bool_)
+        if self.left_out is None:
+            return clip_user(counts, bound, self.epsilon_per_bin).kept if self.epsilon_per_bin > 0 else kept
         inside = (self.left_out >= 0) & (self.left_out < counts.pairs)
         kept[self.left_out[inside]] = False
         alive = np.bincount(counts.bin_index[kept], minlength=counts.bins)
@@ -82,17 +81,11 @@ class Suppressing:
         return kept
 
 
-def judged(statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
-    """Return the statistics whose error Clip-User keeps; a vehicle mean is judged as a mean."""
-    some = {Statistic.MEAN if each is Statistic.VEHICLE_MEAN else each for each in statistics}
-    return tuple(statistic for statistic in Statistic if statistic in some)
-
-
 @dataclass(frozen=True)
 class CalibratedSuppression:
-    """``laplace.baseline`` on the kept pairs with the noise of ``lattices``. See Calibrated."""
+    """``noise`` on the kept pairs. See Calibrated."""
 
-    lattices: Mapping[Statistic, Lattice]
+    noise: CalibratedLaplace
     suppressing: Suppressing
 
     kind = KIND
@@ -100,86 +93,85 @@ class CalibratedSuppression:
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         """See Calibrated."""
-        return tuple(statistic for statistic in Statistic if statistic in self.lattices)
+        return self.noise.statistics
 
     def rest(self, counts: Counts, bound: ContributionBound) -> Counts:
         """Return the counts that stay."""
-        return kept_counts(counts, self.suppressing.kept(counts, bound, self.statistics))
+        return kept_counts(counts, self.suppressing.kept(counts, bound))
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """See Calibrated."""
+        return self.noise.steps(self.rest(counts, bound), bound)
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """See Calibrated: Theorem A over the kept pairs (``estimates``)."""
+        """See Calibrated: that of the kept pairs."""
         rest = self.rest(counts, bound)
-        event = baseline.event(rest, bound, self.lattices)
-        sensitivity = {
-            statistic: change * imputed(statistic, counts, rest, bound).share
-            for statistic, change in event.sensitivity.items()
-        }
-        return PrivacyEvent(**{**vars(event), "mechanism": NAME, "sensitivity": sensitivity})
+        event = self.noise.event(rest, bound)
+        shrunk = {s: moved * imputed(s, counts, rest, bound).share for s, moved in event.sensitivity.items()}
+        return replace(event, mechanism=NAME, sensitivity=shrunk)
 
     def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated."""
-        everything = values.contributions
-        counts, bound = everything.counts, everything.bound
-        chosen = kept_contributions(everything, self.suppressing.kept(counts, bound, self.statistics))
-        found = baseline.release(
-            chosen,
-            self.lattices,
-            noise.discrete_laplace,
+        counts, bound = values.contributions.counts, values.contributions.bound
+        kept = self.suppressing.kept(counts, bound)
+        rest = kept_counts(counts, kept)
+        found = self.noise.estimates(
+            replace(values, contributions=_kept_contributions(values.contributions, rest, kept)),
+            measure,
             interval_level=interval_level,
             uninformative_above=uninformative_above,
         )
         return {
-            statistic: suppressed_estimate(each, counts, chosen.counts, bound, uninformative_above)
+            statistic: _of_all(each, imputed(statistic, counts, rest, bound), bound, uninformative_above)
             for statistic, each in found.items()
         }
 
     def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from scales and biases."""
         rest = self.rest(counts, bound)
-        kept = CalibratedLattice(self.lattices).expected_errors(rest, bound)
-        return {each: published_error(each, counts, rest, bound, kept[each]) for each in self.statistics}
+        kept = self.noise.expected_errors(rest, bound)
+        return {s: imputed(s, counts, rest, bound).error(s, error, bound) for s, error in kept.items()}
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
     ) -> dict[Statistic, FloatArray]:
         """See Calibrated."""
         rest = self.rest(counts, bound)
-        return {
-            statistic: suppressed_half_width(statistic, counts, rest, bound, lattice, interval_level)
-            for statistic, lattice in self.lattices.items()
-        }
+        kept = self.noise.half_widths(rest, bound, interval_level)
+        found = {}
+        for statistic, half in kept.items():
+            by = imputed(statistic, counts, rest, bound)
+            found[statistic] = half * by.share + by.bias
+        return found
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """See Calibrated."""
-        rest, lattice = self.rest(counts, bound), self.lattices[statistic]
-        plain = CalibratedLattice(self.lattices).statement(statistic, rest, bound)
-        bias = imputed(statistic, counts, rest, bound).bias
-        return Statement(
+        rest = self.rest(counts, bound)
+        plain, by = self.noise.statement(statistic, rest, bound), imputed(statistic, counts, rest, bound)
+        return replace(
+            plain,
             mechanism=NAME,
             citation=CITATION,
-            sensitivity=SENSITIVITY[statistic],
-            noise_scale=noise_scale(statistic, counts, rest, bound, lattice),
-            worst_case_bias=plain.worst_case_bias + float(bias.max()),
-            share=None,
-            distribution=DISTRIBUTION,
-            sampler=SAMPLER,
-            interval_basis=INTERVALS,
-            post_processing=LEFT_OUT[statistic] + POST_PROCESSING[statistic],
+            sensitivity=f"{plain.sensitivity}; 0 where it is left out",
+            noise_scale=plain.noise_scale * by.share,
+            worst_case_bias=plain.worst_case_bias + float(by.bias.max()),
+            interval_basis=f"{plain.interval_basis} and that of leaving out",
+            post_processing=LEFT_OUT[statistic] + plain.post_processing,
         )
 
     def to_facts(self) -> dict[str, Any]:
         """See Calibrated: the pairs that are left out are part of what is frozen, and stay in the vault."""
         left_out = self.suppressing.left_out
         return {
-            **CalibratedLattice(self.lattices).to_facts(),
+            **self.noise.to_facts(),
             **self.published_facts(),
             "left_out": None if left_out is None else left_out.tolist(),
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: the rule, which finds the same pairs in the counts; the lattice is in columns."""
+        """See Calibrated: the rule, which finds the same pairs in the counts; the noise is in columns."""
         return {"kind": KIND, "rule": RULE, "epsilon_per_bin": self.suppressing.epsilon_per_bin}
 
     @classmethod
@@ -188,7 +180,7 @@ class CalibratedSuppression:
         left_out = facts["left_out"]
         frozen = None if left_out is None else np.array(left_out, dtype=np.int64)
         suppressing = Suppressing(float(facts["epsilon_per_bin"]), frozen)
-        return cls(CalibratedLattice.from_facts(facts).lattices, suppressing)
+        return cls(CalibratedLaplace.from_facts(facts), suppressing)
 
     @classmethod
     def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedSuppression:
@@ -198,4 +190,71 @@ class CalibratedSuppression:
                 "unknown rule of leaving out", got=str(facts.get("rule"))[:40], expected=str(RULE)
             )
         suppressing = Suppressing(float(facts["epsilon_per_bin"]))
-        return cls(CalibratedLattice.from_published({}, columns).lattices, suppressing)
+        return cls(CalibratedLaplace.from_published({}, columns), suppressing)
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """A bin's number from that of its kept records: share * kept + offset, off by ``bias``; shape (G,)."""
+
+    share: FloatArray
+    offset: FloatArray
+    bias: FloatArray
+
+    def error(self, statistic: Statistic, kept: FloatArray, bound: ContributionBound) -> FloatArray:
+        """Return the expected error of the number, by that of the kept records, at most the range."""
+        return np.minimum(kept * self.share + self.bias, statistic.largest(bound.upper))
+
+
+def imputed(statistic: Statistic, counts: Counts, rest: Counts, bound: ContributionBound) -> Imputed:
+    """Return how the statistic of all of ``counts`` is estimated from that of ``rest``, its kept pairs."""
+    upper = float(bound.upper)
+    if statistic is Statistic.VARIANCE:
+        dropped = counts.samples_per_bin - rest.samples_per_bin
+        bias = dropped_variance_bias(dropped, counts.samples_per_bin, upper)
+        return Imputed(np.ones(counts.bins), np.zeros(counts.bins), bias)
+    share = (
+        rest.samples_per_bin / counts.samples_per_bin
+        if statistic is Statistic.MEAN
+        else rest.users_per_bin / counts.users_per_bin
+    )
+    centre = (1 - share) * upper / 2
+    return Imputed(share, centre, centre)
+
+
+def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
+    """Return the counts of the pairs where ``kept`` (shape (P,)) is true; every bin must keep one."""
+    return Counts(
+        cell=counts.cell,
+        slot=counts.slot,
+        bin_index=counts.bin_index[kept],
+        user_index=counts.user_index[kept],
+        count=counts.count[kept],
+        users=counts.users,
+    )
+
+
+def _of_all(kept: Estimate, by: Imputed, bound: ContributionBound, uninformative_above: float) -> Estimate:
+    """The estimate of all records from ``kept``, that of the kept ones."""
+    value = kept.value * by.share + by.offset
+    low, high = (end * by.share + by.offset for end in (kept.low, kept.high))
+    low, high = interval(kept.statistic, value, low - by.bias, high + by.bias, float(bound.upper))
+    error = by.error(kept.statistic, kept.expected_error, bound)
+    return replace(
+        kept,
+        value=value,
+        low=low,
+        high=high,
+        noise_scale=kept.noise_scale * by.share,
+        expected_error=error,
+        status=status_of(error, kept.statistic, bound, uninformative_above),
+    )
+
+
+def _kept_contributions(contributions: Contributions, rest: Counts, kept: BoolArray) -> Contributions:
+    return replace(
+        contributions,
+        counts=rest,
+        total=contributions.total[kept],
+        total_of_squares=contributions.total_of_squares[kept],
+    )

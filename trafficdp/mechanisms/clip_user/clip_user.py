@@ -2,8 +2,10 @@
 
 Every bin is released with the same epsilon, so the loss is K epsilon with K the most bins of a user. The
 algorithm takes users with K bins, in order, out of the bin where that harms least, as long as no bin's
-error (worst-case bias + noise) exceeds E, the worst error without any clipping; when all are down to
-K - 1 it goes on, else it takes the last round back and stops.
+error exceeds E, the worst error without any clipping; when all are down to K - 1 it goes on, else it takes
+the last round back and stops. The error of a bin that drops D of N records, and keeps m* of a user at most,
+is that of its mean, worst-case bias (attained) and Laplace scale: U D/N + U m*/((N - D) epsilon). Variances
+and vehicle means follow the same choice.
 
 Departures: 003 does not print its pseudo-code, this realises its description; a bin is never emptied,
 because releasing a constant is "cheaper" than any data as soon as E >= U/2 (erratum E11). All decisions
@@ -13,18 +15,17 @@ do not matter; users in that order, ties by fewer samples, then by bin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
+from trafficdp.bounding.count_cap import dropped_mean_bias
+from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
-from trafficdp.mechanisms.clip_user.error import bin_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -40,54 +41,45 @@ class Suppression:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The errors that may not grow: for every statistic the worst error of any bin without clipping."""
+    """The ``error`` E that may not grow: the worst of any bin without clipping, at ``epsilon`` a bin."""
 
-    statistics: tuple[Statistic, ...]
     upper: float
     epsilon: float
-    error: tuple[float, ...]
+    error: float
 
     def excess(self, dropped: IntArray, samples: IntArray, largest: IntArray) -> FloatArray:
-        """Return max over statistics of error / ceiling, for bins in the given state; > 1 is too much."""
-        worst = np.zeros(np.broadcast(dropped, samples, largest).shape)
-        for statistic, ceiling in zip(self.statistics, self.error, strict=True):
-            error = bin_error(statistic, dropped, samples, largest, self.upper, self.epsilon)
-            worst = np.maximum(worst, error / ceiling if ceiling > 0 else np.where(error > 0, np.inf, 0.0))
-        return worst
+        """Return error / E of bins in the given state, each of which keeps a record; > 1 is too much."""
+        return bin_error(dropped, samples, largest, self.upper, self.epsilon) / self.error
 
 
-def ceiling(
-    counts: Counts, bound: ContributionBound, epsilon: float, statistics: Sequence[Statistic]
-) -> Ceiling:
-    """Return E: each statistic's largest U m*/(N eps) (or its variance form) over bins, nothing dropped."""
+def bin_error(
+    dropped: IntArray, samples: IntArray, largest: IntArray, upper: float, epsilon: float
+) -> FloatArray:
+    """Return U D/N + U m*/((N - D) epsilon), elementwise: ``largest`` m* is the largest kept count of a user.
+
+    What keeps nothing has no noise.
+    """
+    kept = samples - dropped
+    noise = np.where(kept > 0, mean_sensitivity(largest, np.maximum(kept, 1), upper) / epsilon, 0.0)
+    return np.asarray(dropped_mean_bias(dropped, samples, upper) + noise)
+
+
+def ceiling(counts: Counts, bound: ContributionBound, epsilon: float) -> Ceiling:
+    """Return E: the largest U m*/(N epsilon) over bins, nothing dropped."""
     positive(epsilon=epsilon)
-    upper = float(bound.upper)
-    none = np.zeros(counts.bins, dtype=np.int64)
-    errors = tuple(
-        float(
-            bin_error(
-                statistic, none, counts.samples_per_bin, counts.largest_count_per_bin, upper, epsilon
-            ).max()
-        )
-        for statistic in statistics
-    )
-    return Ceiling(tuple(statistics), upper, epsilon, errors)
+    upper, none = float(bound.upper), np.zeros(counts.bins, dtype=np.int64)
+    errors = bin_error(none, counts.samples_per_bin, counts.largest_count_per_bin, upper, epsilon)
+    return Ceiling(upper, epsilon, float(errors.max()))
 
 
-def clip_user(
-    counts: Counts,
-    bound: ContributionBound,
-    epsilon: float,
-    statistics: Sequence[Statistic] = (Statistic.MEAN,),
-) -> Suppression:
-    """Return the suppression that Clip-User finds at ``epsilon`` a bin for the given statistics.
+def clip_user(counts: Counts, bound: ContributionBound, epsilon: float) -> Suppression:
+    """Return the suppression that Clip-User finds at ``epsilon`` a bin.
 
-    The loss is then K * epsilon a statistic (or the exact ledger with the kept counts, never more).
+    The loss is then K * epsilon (or the exact ledger with the kept counts, never more).
     Raises UsageError for an epsilon that is not positive.
     """
     ordered = in_canonical_order(counts, bound)
-    limit = ceiling(ordered.counts, bound, epsilon, statistics)
-    found = _greedy(ordered.counts, limit)
+    found = _greedy(ordered.counts, ceiling(ordered.counts, bound, epsilon))
     return Suppression(ordered.to_given(found.kept), found.bins_per_user)
 
 

@@ -38,7 +38,7 @@ from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.consistent.parent_gain import Combination, combine, combined_bias
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.consistent.tree import Tree, make_consistent
-from trafficdp.mechanisms.laplace.baseline import exact_integer
+from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.publish import Drawn, estimate, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.sensitivity import vertex
 from trafficdp.mechanisms.laplace.lattice import steps_per_unit
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -24,6 +23,12 @@ def integer_change(statistic: Statistic, counts: Counts, bound: ContributionBoun
         return count * float(bound.steps)
     samples = counts.samples_per_bin[counts.bin_index]
     return vertex(counts.count, samples) * float(bound.steps) ** 2
+
+
+def vertex(count: npt.NDArray[np.int64], samples: npt.NDArray[np.int64]) -> FloatArray:
+    """Return the integer k (N - k), k = min(m, floor(N/2)), as floats (exact up to N of 10^8)."""
+    k = np.minimum(count, samples // 2).astype(np.float64)
+    return k * (samples - k)
 
 
 def largest_change(change: FloatArray, counts: Counts) -> FloatArray:

@@ -26,7 +26,7 @@ from trafficdp.mechanisms.laplace.lattice import check_squares, steps_per_unit
 from trafficdp.mechanisms.mean_variance.block_lattice import largest_two, moment_block_units
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import NAME, CalibratedMomentBlocks
 from trafficdp.mechanisms.mean_variance.lattice import products_per_unit
-from trafficdp.mechanisms.mean_variance.price import relative_price
+from trafficdp.mechanisms.pairs import relative_price
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.stable_order import number_pairs
@@ -117,7 +117,7 @@ def moment_block_accounting(
         of_block = np.ones(len(sizes))
         of_block[blocks.block] = larger
         price = np.maximum(
-            top * relative_price(bound.steps, ratio), (second > 0) * (top + second / (4 * ratio))
+            top * float(relative_price(bound.steps, ratio)), (second > 0) * (top + second / (4 * ratio))
         )
         load = np.bincount(
             owner,

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.moments import record_price
 from trafficdp.mechanisms.blocks.lattice import BlockLattice, loss_of_units, shifted
-from trafficdp.mechanisms.mean_variance.price import record_price_bound
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.stable_order import number_pairs, stable_order
@@ -133,7 +133,7 @@ def _together(
     one = np.ldexp(width[first], -shift[first])
     two = np.where(second >= 0, np.ldexp(width[second], -shift[second]), np.inf)
     floored = (shift[first] < 0) / width[first] + ((second >= 0) & (shift[second] < 0)) / width[second]
-    price = record_price_bound(bound.steps, one, two)
+    price = record_price(bound.steps, one, two)
     place = counts.bin_index
     units = round_up(round_up(counts.count * price[place]) + round_up(floored)[place] * (floored > 0)[place])
     if float(units.max(initial=0.0)) >= 2.0**60:

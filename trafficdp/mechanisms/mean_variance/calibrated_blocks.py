@@ -21,11 +21,15 @@ from trafficdp.mechanisms.blocks.estimates import (
 )
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
 from trafficdp.mechanisms.calibrated import Columns, Statement
-from trafficdp.mechanisms.laplace.baseline import largest_sensitivity
+from trafficdp.mechanisms.laplace.calibrated import largest_sensitivity
 from trafficdp.mechanisms.mean_variance.block_lattice import moment_block_loss
-from trafficdp.mechanisms.mean_variance.calibrated import SENSITIVITY
-from trafficdp.mechanisms.mean_variance.estimates import POST_PROCESSING, VarianceNoise, variance_estimate
 from trafficdp.mechanisms.mean_variance.lattice import exact_products, products_per_unit
+from trafficdp.mechanisms.pairs import (
+    POST_PROCESSING,
+    SENSITIVITY,
+    VarianceNoise,
+    variance_estimate,
+)
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound

@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.measurement.measure import Measure
-from trafficdp.mechanisms.laplace.baseline import exact_integer
-from trafficdp.mechanisms.laplace.lattice import steps_per_unit
+from trafficdp.mechanisms.laplace.lattice import exact_integer, steps_per_unit
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

@@ -1,7 +1,7 @@
 """Variance beside the mean: a second stream that costs nothing if its noise is u times the first's.
 
 Let x in 0..u be a sample and y = x (u - x), in 0..u^2/4. One sample in nodes of scale e_1 (sums of x) and e_2
-(sums of y) costs, a node, exactly (``mechanisms.mean_variance.price``)
+(sums of y) costs, a node, exactly (``measurement.moments``)
 
     max over d in 0..u of  d/e_1 + d (u - d)/e_2.
 
@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.mean_variance.price import record_price
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.levels import LevelPlan
@@ -46,6 +45,14 @@ def moments_loss(plan: LevelPlan, tree: Tree = BINARY) -> PureDP:
     for size, one, two in zip(plan.size, first, second_scale(plan.steps, first), strict=True):
         total += int(size) * price * record_price(plan.steps, float(one), float(two))
     return PureDP(-(-total.numerator * PICO // total.denominator))
+
+
+def record_price(steps: int, first: float, second: float) -> Fraction:
+    """Return what one sample costs, exactly: ``steps`` u, scales ``first`` e_1 and ``second`` e_2."""
+    one, two = Fraction(first), Fraction(second)
+    top = (steps + two / one) / 2
+    near = {min(steps, int(top)), min(steps, int(top) + 1)}
+    return max(Fraction(d) / one + Fraction(d * (steps - d)) / two for d in near)
 
 
 def levelled_moments(

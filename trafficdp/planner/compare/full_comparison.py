@@ -97,7 +97,7 @@ def full_comparison(
         raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
     within = limits or Limits()
     accountings = {accounting.name: accounting for accounting in laplace_accountings(counts, bound, MEANS)}
-    error = ceiling(counts, bound, epsilon, (Statistic.MEAN,)).error[0]
+    error = ceiling(counts, bound, epsilon).error
     shared = blocks or best_blocks(counts, bound, MEANS, effort=within.effort)
     greedy = clip_user(counts, bound, epsilon)
     best, least = greedy, None

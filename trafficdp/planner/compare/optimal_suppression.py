@@ -7,7 +7,6 @@ of every suppression. In general the problem is NP-hard (PARTITION).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +17,6 @@ from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.local_search import exchange
 from trafficdp.planner.compare.suppression_program import Program, Solution, room
 
@@ -45,7 +43,6 @@ def least_bins_per_user(
     counts: Counts,
     bound: ContributionBound,
     epsilon: float,
-    statistics: Sequence[Statistic] = (Statistic.MEAN,),
     *,
     seconds: float = 30.0,
     relaxation_seconds: float = 60.0,
@@ -60,7 +57,7 @@ def least_bins_per_user(
     positive(seconds=seconds)
     positive(relaxation_seconds=relaxation_seconds)
     ordered = in_canonical_order(counts, bound)
-    found = _certified(ordered.counts, bound, epsilon, statistics, seconds, relaxation_seconds)
+    found = _certified(ordered.counts, bound, epsilon, seconds, relaxation_seconds)
     suppression = replace(found.suppression, kept=ordered.to_given(found.suppression.kept))
     return replace(found, suppression=suppression)
 
@@ -69,12 +66,11 @@ def _certified(
     counts: Counts,
     bound: ContributionBound,
     epsilon: float,
-    statistics: Sequence[Statistic],
     seconds: float,
     relaxation_seconds: float,
 ) -> Certified:
-    limit = ceiling(counts, bound, epsilon, statistics)
-    best = clip_user(counts, bound, epsilon, statistics)
+    limit = ceiling(counts, bound, epsilon)
+    best = clip_user(counts, bound, epsilon)
     problem = Program.of(counts, limit)
     relaxed = problem.relax(relaxation_seconds)
     if relaxed is None:

@@ -11,8 +11,8 @@ and u[g, v] = c[g, v] - c[g, previous v] marks the cap that is chosen); K.
     sum_p of l z[p] + K >= G_l                               every user is in at most K bins
 
 room[g, v] is the most samples bin g may lose with kept counts at most v: the largest D with
-error(D, v) <= E for every statistic, found exactly by bisection on whole D (for means it is
-floor(N x), x = 2(e - s)/((1 + e) + sqrt((1 - e)^2 + 4 s)), e = E/U, s = v/(eps N)). A bin is never emptied:
+error(D, v) <= E, found exactly by bisection on whole D (floor(N x),
+x = 2(e - s)/((1 + e) + sqrt((1 - e)^2 + 4 s)), e = E/U, s = v/(eps N)). A bin is never emptied:
 D <= N - v (erratum E11). In general NP-hard (PARTITION); ceil(LP) is a lower bound on every solution.
 """
 

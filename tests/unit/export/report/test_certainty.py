@@ -15,11 +15,10 @@ from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, 
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.estimates import block_estimates
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.laplace import baseline
-from trafficdp.mechanisms.laplace.lattice import to_lattice
-from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.laplace.lattice import exact_integer
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
-from trafficdp.mechanisms.mean_variance.lattice import to_product_lattice
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import BinStatus
@@ -60,24 +59,18 @@ class _World:
 
     def truth(self, contributions, statistic):
         counts = contributions.counts
-        exact = baseline.exact_integer(statistic, contributions).astype(np.float64)
+        exact = exact_integer(statistic, contributions).astype(np.float64)
         samples = counts.samples_per_bin
         return exact / (samples if statistic is MEAN else samples**2)
 
-    def lattice_release(self, noise, contributions, scale, name="R0001"):
-        counts = contributions.counts
-        scales = {MEAN: np.linspace(scale, 2 * scale, BINS), VARIANCE: np.full(BINS, 20 * scale)}
-        lattices = {each: to_lattice(each, counts, self.bound, scales[each]) for each in BOTH}
-        return self._release(
-            baseline.release(
-                contributions,
-                lattices,
-                noise.discrete_laplace,
-                interval_level=1 - ERROR,
-                uninformative_above=1,
-            ),
-            name,
+    def laplace_release(self, noise, contributions, scale=1.0, name="R0001"):
+        counts, ones = contributions.counts, np.ones(BINS)
+        scales = np.linspace(scale, 2 * scale, BINS)
+        drawn = CalibratedLaplace.of(LaplaceNoise(counts, self.bound, BOTH, scales, 0.6 * ones, 0 * ones))
+        estimates = drawn.estimates(
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
+        return self._release(estimates, name)
 
     def block_release(self, noise, contributions, name="R0001"):
         lattice = BlockLattice(
@@ -93,18 +86,8 @@ class _World:
         )
         return self._release(estimates, name)
 
-    def moments_release(self, noise, contributions, scale=1.0, name="R0001"):
-        counts = contributions.counts
-        means = to_lattice(MEAN, counts, self.bound, np.linspace(scale, 2 * scale, BINS))
-        products = to_product_lattice(counts, self.bound, means, 0.6)
-        noise = CalibratedMoments({MEAN: means, VARIANCE: products})
-        estimates = noise.estimates(
-            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
-        )
-        return self._release(estimates, name)
-
     def moment_block_release(self, noise, contributions, scale=1.0, name="R0001"):
-        # as much noise on the means as ``moments_release`` has, or less
+        # as much noise on the means as ``laplace_release`` has, or less
         lattice = BlockLattice(
             statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
             bin=np.tile(np.arange(BINS), 2),
@@ -127,29 +110,28 @@ def _misses(found, truth):
     return bool(np.any((found.low > truth) | (truth > found.high)))
 
 
-@pytest.mark.parametrize("kind", ["lattice", "block", "moments"])
+@pytest.mark.parametrize("kind", ["laplace", "block"])
 @pytest.mark.parametrize("statistic", BOTH)
 def test_all_intervals_hold_at_once_as_often_as_they_say(world, kind, statistic):
     noise, missed, alone = SimulatedNoise(3), 0, 0
     truth = world.truth(world.contributions, statistic)
     for _ in range(RUNS):
-        draw = world.lattice_release(noise, world.contributions, 1.5) if kind == "lattice" else None
-        draw = draw or (world.moments_release(noise, world.contributions) if kind == "moments" else None)
+        draw = world.laplace_release(noise, world.contributions, 1.5) if kind == "laplace" else None
         draw = draw or world.block_release(noise, world.contributions)
         missed += _misses(simultaneous(draw, statistic, ERROR / BINS), truth)
         alone += _misses(simultaneous(draw, statistic, ERROR), truth)
     assert missed <= MOST
     # the release's own intervals, one by one, would not do
-    if kind == "lattice" and statistic is MEAN:
+    if kind == "laplace" and statistic is MEAN:
         assert alone > MOST
 
 
-@pytest.mark.parametrize("kind", ["lattice", "block"])
+@pytest.mark.parametrize("kind", ["laplace", "block"])
 def test_the_average_holds_as_often_as_it_says_though_some_numbers_are_clamped(world, kind):
     noise, missed, clamped = SimulatedNoise(4), 0, 0
     truth = world.truth(world.contributions, MEAN).mean()
     for _ in range(RUNS):
-        draw = world.lattice_release(noise, world.contributions, 4.0) if kind == "lattice" else None
+        draw = world.laplace_release(noise, world.contributions, 4.0) if kind == "laplace" else None
         draw = draw or world.block_release(noise, world.contributions)
         certain = simultaneous(draw, MEAN, ERROR / 2 / BINS)
         found = average(draw, MEAN, certain, ERROR / 2)
@@ -161,7 +143,7 @@ def test_the_average_holds_as_often_as_it_says_though_some_numbers_are_clamped(w
 
 
 def test_an_average_is_narrower_than_the_average_of_intervals(world):
-    draw = world.lattice_release(SimulatedNoise(5), world.contributions, 0.1)
+    draw = world.laplace_release(SimulatedNoise(5), world.contributions, 0.1)
     certain = simultaneous(draw, MEAN, ERROR / BINS)
     inside = certain.rows[2:6]
     status = np.full(BINS, BinStatus.WITHHELD.value, dtype=object)
@@ -173,15 +155,15 @@ def test_an_average_is_narrower_than_the_average_of_intervals(world):
     assert found.high - found.low < 0.8 * float((certain.high - certain.low).mean())
 
 
-@pytest.mark.parametrize("kinds", [("lattice", "lattice"), ("lattice", "block")])
+@pytest.mark.parametrize("kinds", [("laplace", "laplace"), ("laplace", "block")])
 @pytest.mark.parametrize("statistic", BOTH)
 def test_all_changes_hold_at_once_as_often_as_they_say(world, kinds, statistic):
     noise, missed, averages = SimulatedNoise(6), 0, 0
     truth = world.truth(world.later, statistic) - world.truth(world.contributions, statistic)
     for _ in range(RUNS):
-        later = world.lattice_release(noise, world.later, 3.0, "R0002")
-        if kinds[1] == "lattice":
-            earlier = world.lattice_release(noise, world.contributions, 2.0)
+        later = world.laplace_release(noise, world.later, 3.0, "R0002")
+        if kinds[1] == "laplace":
+            earlier = world.laplace_release(noise, world.contributions, 2.0)
         else:
             earlier = world.block_release(noise, world.contributions)
         found = changes(later, earlier, statistic, ERROR / BINS, 0.01)
@@ -194,8 +176,8 @@ def test_all_changes_hold_at_once_as_often_as_they_say(world, kinds, statistic):
 
 def test_a_change_is_seen_once_the_noise_allows_it(world):
     noise = SimulatedNoise(8)
-    later = world.lattice_release(noise, world.later, 0.15, "R0002")
-    earlier = world.lattice_release(noise, world.contributions, 0.15)
+    later = world.laplace_release(noise, world.later, 0.15, "R0002")
+    earlier = world.laplace_release(noise, world.contributions, 0.15)
     found = changes(later, earlier, MEAN, ERROR / BINS, 0.01)
     fell, rose = changed_rows(found.low, found.high)
     assert (fell.tolist(), rose.tolist()) == ([], [2])
@@ -206,8 +188,8 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
     truth = {each: world.truth(world.later, each) for each in BOTH}
     changed = truth[MEAN] - world.truth(world.contributions, MEAN)
     for _ in range(RUNS):
-        later = world.lattice_release(noise, world.later, 0.6, "R0002")
-        earlier = world.lattice_release(noise, world.contributions, 0.6)
+        later = world.laplace_release(noise, world.later, 0.6, "R0002")
+        earlier = world.laplace_release(noise, world.contributions, 0.6)
         found = findings(later, earlier)
         false = False
         for each in found.statistics:
@@ -224,7 +206,7 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
 
 def test_the_law_is_that_of_the_calibrated(world):
     noise = SimulatedNoise(1)
-    lattice = law_of(world.lattice_release(noise, world.contributions, 1.0), MEAN)
+    lattice = law_of(world.laplace_release(noise, world.contributions, 1.0), MEAN)
     block = law_of(world.block_release(noise, world.contributions), VARIANCE)
     assert isinstance(lattice, LatticeLaw)
     assert np.allclose(lattice.scale, np.linspace(1, 2, BINS), rtol=1e-3)
@@ -240,8 +222,8 @@ def test_averages_and_changes_of_variances_from_products_hold(world):
     truth = world.truth(world.contributions, VARIANCE)
     change = world.truth(world.later, VARIANCE) - truth
     for _ in range(runs):
-        draw = world.moments_release(noise, world.contributions, 0.2)
-        later = world.moments_release(noise, world.later, 0.2, name="R0002")
+        draw = world.laplace_release(noise, world.contributions, 0.2)
+        later = world.laplace_release(noise, world.later, 0.2, name="R0002")
         certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 4)
         moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
@@ -274,7 +256,7 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
 
 
 def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
-    draw = world.moments_release(SimulatedNoise(1), world.contributions)
+    draw = world.laplace_release(SimulatedNoise(1), world.contributions)
     law, mean = law_of(draw, VARIANCE), law_of(draw, MEAN)
     assert isinstance(law, MomentsLaw)
     assert np.allclose(law.mean.scale, 60 * mean.scale, rtol=1e-12)
@@ -290,11 +272,11 @@ def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
     assert np.all(half >= law.half_width(ERROR)[inside] * (1 - 1e-9))
 
 
-@pytest.mark.parametrize("kind", ["lattice", "block"])
+@pytest.mark.parametrize("kind", ["laplace", "block"])
 def test_at_the_releases_own_level_the_intervals_are_the_releases_own(world, kind):
     noise = SimulatedNoise(2)
-    make = world.lattice_release if kind == "lattice" else world.block_release
-    draw = make(noise, world.contributions, *([1.0] if kind == "lattice" else []))
+    make = world.lattice_release if kind == "laplace" else world.block_release
+    draw = make(noise, world.contributions, *([1.0] if kind == "laplace" else []))
     estimate, found = draw.estimates[MEAN], simultaneous(draw, MEAN, ERROR)
     assert np.array_equal(found.low, outward_down(estimate.low, 1))
     assert np.array_equal(found.high, outward_up(estimate.high, 1))

@@ -6,7 +6,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin, one_block_a_cell
-from trafficdp.mechanisms.laplace.baseline import exact_integer
+from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise

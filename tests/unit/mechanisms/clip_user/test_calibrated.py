@@ -12,17 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trafficdp.errors import AllocationError, UsageError
+from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
-from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression, Suppressing
-from trafficdp.mechanisms.clip_user.estimates import imputed, kept_counts
-from trafficdp.mechanisms.laplace.lattice import Lattice, to_lattice
+from trafficdp.mechanisms.clip_user.calibrated import (
+    CalibratedSuppression,
+    Suppressing,
+    imputed,
+    kept_counts,
+)
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request
-from trafficdp.pricing.check import check_calibrated
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -60,12 +66,13 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     assert allocation.chosen.name == "clip_user"
     charged = allocation.event.loss_per_user
     assert charged.max() <= PureDP.of(epsilon).pico
-    check_calibrated(allocation.calibrated, city.counts, bound, charged)
+    measure = Metered(SecureNoise(), charged, LossKind.PURE)
     facts = json.loads(json.dumps(allocation.calibrated.to_facts()))
     assert CalibratedSuppression.from_facts(facts).to_facts() == allocation.calibrated.to_facts()
     estimates = allocation.calibrated.estimates(
-        values_of(city), SimulatedNoise(1), interval_level=0.9, uninformative_above=0.125
+        values_of(city), measure, interval_level=0.9, uninformative_above=0.125
     )
+    np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
     public = json.loads(json.dumps(allocation.calibrated.published_facts()))
     again = CalibratedSuppression.from_published(public, columns)
@@ -116,8 +123,9 @@ def calibrated_without(left_out, counts, bound, scale):
     kept = np.ones(counts.pairs, dtype=bool)
     kept[left_out] = False
     rest = kept_counts(counts, kept)
-    lattices = {s: to_lattice(s, rest, bound, np.full(rest.bins, scale)) for s in Statistic}
-    return CalibratedSuppression(lattices, Suppressing(1.0, np.array(left_out)))
+    scales = np.full(rest.bins, scale)
+    noise = LaplaceNoise(rest, bound, tuple(Statistic), scales, np.ones(rest.bins), scales)
+    return CalibratedSuppression(CalibratedLaplace.of(noise), Suppressing(1.0, np.array(left_out)))
 
 
 def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_of, bound_of):
@@ -126,7 +134,7 @@ def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_
     city, other = (contributions_of(each, bound) for each in (values, [[[100, 200], [0, 17, 300], [50]]]))
     calibrated = calibrated_without([1], city.counts, bound, 0.01)
     found, again = (
-        calibrated.estimates(values_of(each), SecureNoise(), interval_level=0.9, uninformative_above=1.0)
+        calibrated.estimates(values_of(each), SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
         for each in (city, other)
     )
     for statistic in Statistic:
@@ -209,8 +217,4 @@ def test_pairs_that_do_not_fit_the_counts_are_refused(counts_of, bound_of):
         with pytest.raises(UsageError, match="not pairs of these bins"):
             replace(calibrated, suppressing=Suppressing(1.0, np.array(wrong))).event(counts, bound)
     with pytest.raises(UsageError, match="unknown rule"):
-        CalibratedSuppression.from_published({"rule": 2, "epsilon_per_bin": 1.0}, {})
-    charged = calibrated.event(counts, bound).loss_per_user
-    smaller = {s: Lattice(each.scale / 2, each.spacing) for s, each in calibrated.lattices.items()}
-    with pytest.raises(AllocationError, match="would lose more"):
-        check_calibrated(replace(calibrated, lattices=smaller), counts, bound, charged)
+        CalibratedSuppression.from_published({"rule": 1, "epsilon_per_bin": 1.0}, {})

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
-from trafficdp.mechanisms.clip_user.error import bin_error, dropping_bias
+from trafficdp.bounding.count_cap import dropped_mean_bias, dropped_variance_bias
+from trafficdp.mechanisms.clip_user.clip_user import bin_error, ceiling, clip_user
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
@@ -44,8 +44,8 @@ def counts_of(rows: list[list[int]]) -> Counts:
     )
 
 
-def exhaustive(counts: Counts, epsilon: float, statistics: tuple[Statistic, ...]) -> int:
-    limit = ceiling(counts, BOUND, epsilon, statistics)
+def exhaustive(counts: Counts, epsilon: float) -> int:
+    limit = ceiling(counts, BOUND, epsilon)
     best = int(counts.bins_per_user.max())
     for choice in itertools.product([True, False], repeat=counts.pairs):
         kept = np.array(choice)
@@ -57,7 +57,7 @@ def exhaustive(counts: Counts, epsilon: float, statistics: tuple[Statistic, ...]
 
 def test_clip_user_gives_the_golden_suppression():
     counts = counts_of(GOLDEN)
-    assert ceiling(counts, BOUND, 1.0, (Statistic.MEAN,)).error == (36.5625,)
+    assert ceiling(counts, BOUND, 1.0).error == 36.5625
     found = clip_user(counts, BOUND, 1.0)
     assert found.bins_per_user == 3
     kept = np.zeros((4, 8), dtype=np.int64)
@@ -78,12 +78,12 @@ def test_the_golden_optimum_is_three_bins_and_certified():
 
 @pytest.mark.parametrize(
     ("dropped", "mean", "variance"),
-    [(1, 6.5, 380.25), (4, 26, 1014), (5, 32.5, 1056.25), (8, 52, 1056.25), (10, 32.5, 528.125)],
+    [(1, 6.5, 380.25), (4, 26, 1014), (5, 32.5, 1056.25), (8, 52, 1056.25)],
 )
 def test_dropping_bias_is_the_golden_one(dropped, mean, variance):
     one = np.array([dropped]), np.array([10])
-    assert dropping_bias(Statistic.MEAN, *one, 65.0)[0] == mean
-    assert dropping_bias(Statistic.VARIANCE, *one, 65.0)[0] == variance
+    assert dropped_mean_bias(*one, 65.0)[0] == mean
+    assert dropped_variance_bias(*one, 65.0)[0] == variance
 
 
 @pytest.mark.parametrize("statistic", [Statistic.MEAN, Statistic.VARIANCE])
@@ -100,31 +100,27 @@ def test_dropping_bias_equals_brute_force(statistic, total):
             abs(value(samples) - value(samples[dropped:]))
             for samples in itertools.product([0, 1, 2], repeat=total)
         )
-        exact = dropping_bias(statistic, np.array([dropped]), np.array([total]), 2.0)[0]
+        bias = dropped_mean_bias if statistic is Statistic.MEAN else dropped_variance_bias
+        exact = bias(np.array([dropped]), np.array([total]), 2.0)[0]
         assert exact == pytest.approx(float(worst), abs=1e-12)
 
 
 @settings(max_examples=60)
-@given(
-    SMALL,
-    st.sampled_from([0.5, 1.0, 2.0]),
-    st.sampled_from([(Statistic.MEAN,), (Statistic.MEAN, Statistic.VARIANCE)]),
-)
-def test_the_milp_equals_exhaustive_search(rows, epsilon, statistics):
+@given(SMALL, st.sampled_from([0.5, 1.0, 2.0]))
+def test_the_milp_equals_exhaustive_search(rows, epsilon):
     counts = counts_of(rows)
-    certified = least_bins_per_user(counts, BOUND, epsilon, statistics)
+    certified = least_bins_per_user(counts, BOUND, epsilon)
     assert certified.optimal
-    assert certified.suppression.bins_per_user == exhaustive(counts, epsilon, statistics)
+    assert certified.suppression.bins_per_user == exhaustive(counts, epsilon)
 
 
 @settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.3, 1.0, 4.0]))
 def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     counts = counts_of(rows)
-    statistics = (Statistic.MEAN, Statistic.VARIANCE)
-    limit = ceiling(counts, BOUND, epsilon, statistics)
-    greedy = clip_user(counts, BOUND, epsilon, statistics)
-    certified = least_bins_per_user(counts, BOUND, epsilon, statistics)
+    limit = ceiling(counts, BOUND, epsilon)
+    greedy = clip_user(counts, BOUND, epsilon)
+    certified = least_bins_per_user(counts, BOUND, epsilon)
     for found in (greedy, certified.suppression):
         assert within(counts, limit, found.kept)
         left = np.bincount(counts.user_index[found.kept], minlength=counts.users)
@@ -156,7 +152,7 @@ def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
 def test_room_is_the_largest_that_fits(samples, cap, epsilon):
     cap = min(cap, samples)
     counts = counts_of([[cap, 1, 1], [samples, 2, 2]])
-    limit = ceiling(counts, BOUND, epsilon, (Statistic.MEAN, Statistic.VARIANCE))
+    limit = ceiling(counts, BOUND, epsilon)
     found = int(room(limit, np.array([samples]), np.array([cap]))[0])
     fitting = [
         dropped
@@ -168,5 +164,5 @@ def test_room_is_the_largest_that_fits(samples, cap, epsilon):
 
 def test_errors_of_a_bin_grow_with_what_is_dropped():
     dropped = np.arange(20)
-    error = bin_error(Statistic.MEAN, dropped, np.full(20, 21), np.full(20, 1), 65.0, 1.0)
+    error = bin_error(dropped, np.full(20, 21), np.full(20, 1), 65.0, 1.0)
     assert np.all(np.diff(error) > 0)

@@ -16,11 +16,10 @@ from scipy import stats
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.mechanisms.blocks.lattice import BlockLattice
-from trafficdp.mechanisms.mean_variance.accounting import moments_accounting
+from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.mean_variance.block_accounting import moment_block_accounting
 from trafficdp.mechanisms.mean_variance.block_lattice import largest_two, moment_block_units
 from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
-from trafficdp.mechanisms.mean_variance.price import record_price
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.moment_blocks import check_moment_blocks
@@ -96,7 +95,10 @@ def test_a_vehicles_loss_is_the_worst_over_all_pairs_of_its_values(counts_of, bo
         rounded = max(rounded, -(-max(first) // 1) + -(-max(second) // 1))
     alone = [Fraction(m * STEPS, a) for m, a in zip(records, width, strict=True)]
     other = [Fraction(m * STEPS**2 // 4, a) for m, a in zip(records, own, strict=True)]
-    joint = [m * record_price(STEPS, a, b) for m, a, b in zip(records, width, own, strict=True)]
+    joint = [
+        m * max(Fraction(d, a) + Fraction(d * (STEPS - d), b) for d in range(STEPS + 1))
+        for m, a, b in zip(records, width, own, strict=True)
+    ]
     assert exact == max(*joint, alone[0] + other[1], alone[1] + other[0])
     # the second vehicle makes both variances vary
     counts, bound = counts_of([[records[0], 1], [records[1], 1]]), bound_of(STEPS)
@@ -286,7 +288,7 @@ def test_bins_of_other_vehicles_are_what_moments_makes_of_them(counts_of, bound_
         bound_of(60, "1/100"),
     )
     wanted = {MEAN: 1.0, VARIANCE: 60.0}
-    plain = moments_accounting(counts, bound, wanted).worst_relative_scale(1.0, wanted)
+    plain = laplace_accountings(counts, bound, wanted)[-1].worst_relative_scale(1.0, wanted)
     found = accounting_for(counts, bound).worst_relative_scale(1.0, wanted)
     # the best c of a few, and sizes of sums by a bound
     assert plain <= found <= plain * 1.005
@@ -296,7 +298,7 @@ def test_bins_of_the_same_vehicles_gain(counts_of, bound_of):
     counts, bound = counts_of(np.ones((6, 9), dtype=int)), bound_of(60, "1/100")
     wanted = {MEAN: 1.0, VARIANCE: 60.0}
     accounting = accounting_for(counts, bound)
-    plain = moments_accounting(counts, bound, wanted)
+    plain = laplace_accountings(counts, bound, wanted)[-1]
     assert accounting.worst_relative_scale(1.0, wanted) < 0.8 * plain.worst_relative_scale(1.0, wanted)
     errors = [accounting.errors(epsilon, bound)[VARIANCE][0] for epsilon in (0.1, 1.0, 10.0, 100.0)]
     assert errors == sorted(errors, reverse=True)

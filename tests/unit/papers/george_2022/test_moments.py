@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.mean_variance.price import record_price
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.levels import best_plan, paper_plan, prior_plan
-from trafficdp.papers.george_2022.moments import levelled_moments, moments_loss, second_scale
+from trafficdp.papers.george_2022.moments import (
+    levelled_moments,
+    moments_loss,
+    record_price,
+    second_scale,
+)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 10])

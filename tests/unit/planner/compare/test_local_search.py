@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
-from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.local_search import exchange
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user, within
 from trafficdp.planner.compare.suppression_program import Program
@@ -73,7 +72,7 @@ def city(counts_of):
 
 def test_rounding_the_relaxation_beats_clip_user_in_a_city(counts_of, bound_of, monkeypatch):
     counts, bound = city(counts_of), bound_of(65)
-    limit = ceiling(counts, bound, 0.2, (Statistic.MEAN,))
+    limit = ceiling(counts, bound, 0.2)
     certified = least_bins_per_user(counts, bound, 0.2, seconds=5)
     greedy = clip_user(counts, bound, 0.2)
     assert within(counts, limit, certified.suppression.kept)
