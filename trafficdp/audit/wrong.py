@@ -68,8 +68,9 @@ def half_the_scale(bound: ContributionBound) -> Mistake:
     """The baseline with half of the noise that its epsilon needs."""
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
-        share, mechanism = np.full(times, epsilon), cast("Mechanism", Baseline())
-        return mechanism.estimate(repeated(samples, times), Statistic.MEAN, share, noise)
+        share, mechanism = np.full(times, epsilon), cast("Any", Baseline())
+        found: FloatArray = mechanism.estimate(repeated(samples, times), Statistic.MEAN, share, noise)
+        return found
 
     pairs = extreme_neighbours(bound)[:2]
     return Mistake("half the scale", 1.0, partial(draws, epsilon=2.0), partial(draws, epsilon=1.0), pairs)

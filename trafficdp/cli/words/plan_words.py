@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
