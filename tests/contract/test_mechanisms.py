@@ -13,8 +13,8 @@ import pytest
 
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.registry import (
-    APPROX_MECHANISMS,
     MECHANISMS,
     PURE_MECHANISMS,
     ZCDP_MECHANISMS,
@@ -25,6 +25,8 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss import CHARGE_STEP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 
 
@@ -38,8 +40,6 @@ def cases_of(mechanisms):
 
 
 every_case = cases_of(PURE_MECHANISMS)
-every_case_by_bin = cases_of((*PURE_MECHANISMS, *APPROX_MECHANISMS))
-"""Mechanisms that treat bins by themselves, each at its own epsilon."""
 every_case_of_all_kinds = cases_of(MECHANISMS)
 UPPER = 60
 # one bin that a vehicle dominates, one of equals, one vehicle alone, one record alone
@@ -93,10 +93,14 @@ def asked(mechanism, counts, amount):
 
 def promised(mechanism, counts, bound, statistic, amount):
     """The most that a vehicle loses, in 10^-12 of the mechanism's own kind."""
-    given = asked(mechanism, counts, amount)
-    if mechanism in APPROX_MECHANISMS:
-        return mechanism.guarantee(counts, bound, statistic, given).pico
-    return mechanism.event(counts, bound, statistic, given).loss.pico
+    return mechanism.event(counts, bound, statistic, asked(mechanism, counts, amount)).loss.pico
+
+
+def metered(mechanism, counts, bound, statistic, amount):
+    """Exact noise, metered against what the mechanism promises."""
+    event = mechanism.event(counts, bound, statistic, asked(mechanism, counts, amount))
+    kind = LossKind.ZCDP if mechanism in ZCDP_MECHANISMS else LossKind.PURE
+    return Metered(SecureNoise(), event.loss_per_user, kind)
 
 
 class Silent(SimulatedNoise):
@@ -231,7 +235,7 @@ def test_the_expected_error_does_not_rise_with_epsilon(mechanism, statistic, lar
 
 
 @pytest.mark.slow
-@every_case_by_bin
+@every_case
 def test_measured_errors_stay_below_the_expected_one(mechanism, statistic, city):
     runs = 2_000
     extremes = [samples_of(city.counts, city.bound, constant=c) for c in (0, city.bound.steps)]
@@ -311,7 +315,7 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
     bound = bound_of(UPPER)
     if mechanism.name.split("_")[0] in {"levy", "fixed", "optimized", "huber", "two"}:
         pytest.skip("selects from values: without noise the selection itself jumps; see tests/audit")
-    clips_by_epsilon = mechanism.name.startswith(("worst_case_clipping", "direct_clipping"))
+    clips_by_epsilon = mechanism.name.startswith("worst_case_clipping")
     for numbers in ([3, 2, 1], [4, 1, 1], [2, 2, 2], [5]):
         counts = counts_of([numbers])
         stated = mechanism.event(counts, bound, statistic, np.array([1.0])).sensitivity[statistic][0]
@@ -356,8 +360,7 @@ def test_an_empty_map_is_no_trouble(mechanism, statistic, counts_of, bound_of):
     empty = counts_of(np.zeros((0, 3), dtype=np.int64))
     bound, nothing = bound_of(UPPER), asked(mechanism, empty, 1.0)
     assert promised(mechanism, empty, bound, statistic, 1.0) == 0
-    if mechanism not in APPROX_MECHANISMS:
-        assert mechanism.event(empty, bound, statistic, nothing).loss_per_user.tolist() == [0, 0, 0]
+    assert mechanism.event(empty, bound, statistic, nothing).loss_per_user.tolist() == [0, 0, 0]
     assert mechanism.expected_error(empty, bound, statistic, nothing).shape == (0,)
     samples = Samples(empty, np.zeros(0, dtype=np.int64), np.arange(3), bound)
     assert mechanism.estimate(samples, statistic, nothing, SimulatedNoise(1)).shape == (0,)
@@ -370,7 +373,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism, statistic, epsilo
     if mechanism not in ZCDP_MECHANISMS:
         share[:1] = 1.0
     with pytest.raises(UsageError, match=r"epsilon|rho"):
-        (getattr(mechanism, "guarantee", None) or mechanism.event)(city.counts, city.bound, statistic, share)
+        mechanism.event(city.counts, city.bound, statistic, share)
     # numerical warnings on the way to the refusal are no matter
     with np.errstate(all="ignore"), pytest.raises(UsageError):
         mechanism.estimate(city, statistic, share, SimulatedNoise(1))
@@ -390,5 +393,33 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
 def test_exact_mechanisms_draw_from_the_secure_source(mechanism, statistic, city):
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
-    found = mechanism.estimate(city, statistic, asked(mechanism, city.counts, 2.0), SecureNoise())
+    noise = metered(mechanism, city.counts, city.bound, statistic, 2.0)
+    found = mechanism.estimate(city, statistic, asked(mechanism, city.counts, 2.0), noise)
     assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+
+
+ADAPTIVE = ("akmv", "fixed_quantile", "levy", "optimized_quantile", "two_stage")
+PORTED = [each for each in PURE_MECHANISMS if hasattr(getattr(each, "means", each), "steps")]
+
+
+@cases_of(PORTED)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_metered_is_what_is_charged(mechanism, statistic, seed, counts_of, bound_of):
+    """To the last charge where no step follows from an earlier draw, else at most that, for any values."""
+    random = np.random.default_rng(seed)
+    table = random.geometric(0.1, (7, 30)) * random.integers(0, 2, (7, 30))
+    counts, bound = counts_of(table), bound_of(UPPER, "1/10")
+    epsilon = np.exp(random.uniform(-3, 2, counts.bins))
+    charge = mechanism.event(counts, bound, statistic, epsilon).loss_per_user
+    for value in (None, 0, bound.steps, "halves"):
+        samples = samples_of(counts, bound, seed, None if value == "halves" else value)
+        if value == "halves":
+            samples = replace(samples, value=random.choice([0, bound.steps], len(samples.value)))
+        noise = Metered(SecureNoise(), charge, LossKind.PURE)
+        mechanism.estimate(samples, statistic, epsilon, noise)
+        if mechanism.name.startswith(ADAPTIVE):
+            assert np.all(noise.spent <= charge)
+        else:
+            # each of two moments is rounded up to whole charges
+            assert np.all(charge - noise.spent < 2 * CHARGE_STEP)
+        assert noise.spent.max() > 0.5 * charge.max()

@@ -6,7 +6,7 @@ is promised can never drift from what is done.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
@@ -66,7 +65,11 @@ class Mechanism(Protocol):
         """
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+        self,
+        samples: Samples,
+        statistic: Statistic,
+        epsilon: FloatArray,
+        noise: Any,  # noqa: ANN401  # until all take a Measure
     ) -> FloatArray:
         """Return the estimates of all bins, shape (G,), in the statistic's unit, clamped to its range.
 

@@ -1,8 +1,8 @@
 """All mechanisms: one tuple a kind of loss, and ``MECHANISMS``, all of them together.
 
-Kinds never mix: pure epsilon, rho and (epsilon, delta) add up only by a named conversion
-(``privacy.conversion``). ``auto`` chooses among PURE_MECHANISMS; a store that counts in rho knows
-ZCDP_MECHANISMS alone; no budget counts in (epsilon, delta). Contract suite and audits run MECHANISMS.
+Kinds never mix: pure epsilon and rho add up only by a named conversion (``privacy.conversion``). ``auto``
+chooses among PURE_MECHANISMS; a store that counts in rho knows ZCDP_MECHANISMS alone. Contract suite and
+audits run MECHANISMS.
 """
 
 from __future__ import annotations
@@ -12,19 +12,14 @@ from typing import Protocol, TypeVar
 
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.clipping.akmv import AKMV
-from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
@@ -34,11 +29,11 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.mechanisms.zcdp_mechanism import ZCDPMechanism
 from trafficdp.mechanisms.zcdp_two_moments import ZCDPTwoMoments
 
-AnyMechanism = Mechanism | ZCDPMechanism | ApproxMechanism
+AnyMechanism = Mechanism | ZCDPMechanism
 
 PURE_MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),
-    Pooled(),
+    KnownTwoMoments(Pooled()),
     KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
     KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
     KnownTwoMoments(Levy(Grouping.BEST_FIT)),
@@ -47,12 +42,11 @@ PURE_MECHANISMS: tuple[Mechanism, ...] = (
     TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
     TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
     TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
-    Huber(),
+    KnownTwoMoments(Huber()),
     KnownTwoMoments(TwoStage()),
-    WorstCaseClipping(),
-    WorstCaseClipping(least_exact_error=True),
-    DirectClipping(),
-    AKMV(),
+    KnownTwoMoments(WorstCaseClipping()),
+    KnownTwoMoments(WorstCaseClipping(least_exact_error=True)),
+    KnownTwoMoments(AKMV()),
     LinfBlock(),
 )
 """Of pure epsilon."""
@@ -67,10 +61,7 @@ ZCDP_MECHANISMS: tuple[ZCDPMechanism, ...] = (
 )
 """Of rho: zero-concentrated differential privacy."""
 
-APPROX_MECHANISMS: tuple[ApproxMechanism, ...] = (GaussianHuber(),)
-"""Of (epsilon, delta): compared and audited, never released."""
-
-MECHANISMS: tuple[AnyMechanism, ...] = (*PURE_MECHANISMS, *ZCDP_MECHANISMS, *APPROX_MECHANISMS)
+MECHANISMS: tuple[AnyMechanism, ...] = (*PURE_MECHANISMS, *ZCDP_MECHANISMS)
 """All kinds, with their default settings; names are unique."""
 
 

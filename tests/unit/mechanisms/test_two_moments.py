@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,

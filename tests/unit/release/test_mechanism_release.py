@@ -16,6 +16,7 @@ from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
 from trafficdp.mechanisms import registry
+from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import PURE_MECHANISMS, pure_mechanism_named
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
@@ -55,10 +56,11 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     planned = here.plan(suggestions=False).allocation.calibrated.to_facts()
     here.release(force=True)
     later = tuple(
-        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in PURE_MECHANISMS
+        replace(each, means=Pooled(CountCap.MEDIAN)) if each.name == "pooled" else each
+        for each in PURE_MECHANISMS
     )
     monkeypatch.setattr(registry, "PURE_MECHANISMS", later)
-    assert pure_mechanism_named("pooled").cap is CountCap.MEDIAN
+    assert pure_mechanism_named("pooled").means.cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)
     assert again.plan(suggestions=False).allocation.calibrated.to_facts() != planned
@@ -147,7 +149,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 
 
 @pytest.mark.parametrize(
-    "noise",
+    "calibrated",
     [
         {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
         {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},
@@ -234,8 +236,8 @@ def test_python_chooses_a_mechanism_too(filled):
         "variance": "baseline",
     }
     assert failed(filled) == {}
-    with pytest.raises(UsageError, match="cannot estimate the mean"):
-        filled.open().with_map(mechanism="direct_clipping")
+    with pytest.raises(UsageError, match="cannot estimate the vehicle mean"):
+        filled.open(statistics='"vehicle_mean"').with_map(mechanism="pooled")
     with pytest.raises(UsageError, match="unknown mechanism"):
         filled.open().with_map(mechanism="guess")
 

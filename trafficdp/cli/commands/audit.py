@@ -12,7 +12,6 @@ import typer
 from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.lower_bound import (
     LowerBound,
-    audit_approx_mechanism,
     audit_draws,
     audit_mechanism,
     audit_zcdp_mechanism,
@@ -22,7 +21,7 @@ from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, ZCDP_MECHANISMS, AnyMechanism
+from trafficdp.mechanisms.registry import MECHANISMS, ZCDP_MECHANISMS, AnyMechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
@@ -148,17 +147,6 @@ def _findings(
                 draws=min(draws, MOST_WHOLE_RUNS),
                 confidence=confidence,
             )
-        elif claimant in APPROX_MECHANISMS:
-            kept, found = audit_approx_mechanism(
-                claimant,
-                statistic,
-                epsilon,
-                BOUND,
-                noise,
-                draws=draws,
-                confidence=confidence,
-            )
-            claim, delta = float(kept.epsilon), float(kept.delta)
         else:
             found = audit_mechanism(
                 cast("Mechanism", claimant),

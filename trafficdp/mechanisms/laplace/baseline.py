@@ -24,11 +24,10 @@ import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, variance_sensitivity, vehicle_mean_sensitivity
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.known_error import NoiseTerm
-from trafficdp.mechanisms.laplace.integer_laplace import HEADROOM, checked_epsilon
+from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
 from trafficdp.mechanisms.laplace.lattice import Lattice, loss_per_user, steps_per_unit, to_lattice
 from trafficdp.mechanisms.promise import ASSUMPTIONS
-from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
+from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
