@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import (
-    audit_approx_mechanism,
     audit_draws,
     audit_mechanism,
     audit_zcdp_mechanism,
 )
 from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
-from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, mechanism_named, mechanisms_of
+from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
@@ -35,7 +33,7 @@ def test_no_draws_refute_the_claim(mechanism, statistic, bound_of):
         mechanism, statistic, 1.0, bound_of(64), SimulatedNoise(11), draws=10_000, confidence=CERTAIN
     )
     assert found.epsilon <= 1.0, found
-    whole = statistic is not Statistic.VARIANCE or not mechanism.name.startswith("array")
+    whole = statistic is not Statistic.VARIANCE or not mechanism.name.startswith(("array", "pooled"))
     if mechanism.name in KEEPS_SHARP and whole:
         # the neighbours are adversarial enough to come close
         assert found.epsilon > 0.6, found
@@ -76,7 +74,7 @@ def whole_run(mechanism, statistic, bound, noise, rho=0.02, delta=0.01):
 
 def test_no_draws_refute_huber_where_it_is_huber(bound_of):
     bound, epsilon = bound_of(64), 2.0
-    mechanism = Huber(sigma=2.0)
+    mechanism = Huber(spread=2 / 64)
     pairs = agreeing_neighbours(bound)
     for pair in pairs:
         by_huber = mechanism.by_huber(pair.left.counts, bound, Statistic.MEAN, np.array([epsilon]))
@@ -92,37 +90,6 @@ def test_no_draws_refute_huber_where_it_is_huber(bound_of):
         pairs=pairs,
     )
     assert 0.4 < found.epsilon <= epsilon, found
-
-
-@pytest.mark.parametrize("mechanism", APPROX_MECHANISMS, ids=lambda mechanism: mechanism.name)
-def test_no_draws_refute_epsilon_and_delta(mechanism, bound_of):
-    for statistic in mechanism.statistics:
-        claim, found = audit_approx_mechanism(
-            mechanism, statistic, 1.0, bound_of(64), SimulatedNoise(11), draws=10_000, confidence=CERTAIN
-        )
-        assert claim.pico <= 10**12
-        assert found.epsilon <= float(claim.epsilon), found
-        if statistic is not Statistic.VARIANCE:
-            assert found.epsilon > 0.6, found
-
-
-def test_no_draws_refute_gaussian_huber_where_it_is_huber(bound_of):
-    bound, epsilon = bound_of(64), 8.0
-    mechanism = GaussianHuber(sigma=0.1, delta=1e-2, beta_multiple=3.0)
-    pairs = agreeing_neighbours(bound, users=40)
-    claim, found = audit_approx_mechanism(
-        mechanism,
-        Statistic.MEAN,
-        epsilon,
-        bound,
-        SimulatedNoise(15),
-        draws=8_000,
-        confidence=CERTAIN,
-        pairs=pairs,
-    )
-    # by Laplace it would be 0
-    assert float(claim.delta) == 1e-2
-    assert 0 < found.epsilon <= float(claim.epsilon) == epsilon, found
 
 
 @pytest.mark.parametrize("index", range(7))

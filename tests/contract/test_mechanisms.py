@@ -15,11 +15,12 @@ import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.promise import CLAIMS, event_of, unenforced
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, mechanism_named, mechanisms_of
+from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss import CHARGE_STEP
 from trafficdp.privacy.loss import ZCDP as Rho
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
@@ -289,7 +290,7 @@ def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_
     bound = bound_of(UPPER)
     if mechanism.name.split("_")[0] in {"levy", "fixed", "optimized", "huber", "two"}:
         pytest.skip("selects from values: without noise the selection itself jumps; see tests/audit")
-    clips_by_epsilon = mechanism.name.startswith(("worst_case_clipping", "direct_clipping"))
+    clips_by_epsilon = mechanism.name.startswith("worst_case_clipping")
     for numbers in ([3, 2, 1], [4, 1, 1], [2, 2, 2], [5]):
         counts = counts_of([numbers])
         stated = promised(mechanism, counts, bound, statistic, 1.0).sensitivity[statistic][0]
@@ -451,3 +452,28 @@ def test_what_is_only_claimed_is_marked_with_its_theorem(mechanism, statistic, l
         # no step is a claim
         steps = mechanism.steps(counts, bound, statistic, given)
         assert not [step for step in steps if isinstance(getattr(step, "of", step), CLAIMS)]
+
+
+ADAPTIVE = ("akmv", "fixed_quantile", "levy", "optimized_quantile", "two_stage")
+
+@every_pure_case
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_metered_is_what_is_charged(mechanism, statistic, seed, counts_of, bound_of):
+    """To the last charge where no step follows from an earlier draw, else at most that, for any values."""
+    random = np.random.default_rng(seed)
+    table = random.geometric(0.1, (7, 30)) * random.integers(0, 2, (7, 30))
+    counts, bound = counts_of(table), bound_of(UPPER, "1/10")
+    epsilon = np.exp(random.uniform(-3, 2, counts.bins))
+    charge = event_of(mechanism, counts, bound, statistic, epsilon).loss_per_user
+    for value in (None, 0, bound.steps, "halves"):
+        samples = samples_of(counts, bound, seed, None if value == "halves" else value)
+        if value == "halves":
+            samples = replace(samples, value=random.choice([0, bound.steps], len(samples.value)))
+        noise = Metered(SecureNoise(), charge, LossKind.PURE)
+        mechanism.estimate(samples, statistic, epsilon, noise)
+        if mechanism.name.startswith(ADAPTIVE):
+            assert np.all(noise.spent <= charge)
+        else:
+            # each of two moments is rounded up to whole charges
+            assert np.all(charge - noise.spent < 2 * CHARGE_STEP)
+        assert noise.spent.max() > 0.5 * charge.max()

@@ -28,7 +28,7 @@ COUNTS = [[9, 3, 2, 1, 1, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0, 0], [1, 3, 1, 4, 2, 1,
 KINDS = ["any", "half a step down", "slow", "fast or slow", "full"]
 NAMES = [mechanism.name for mechanism in mechanisms_of(LossKind.PURE)]
 KNOWN = [name for name in NAMES if isinstance(mechanism_named(name, LossKind.PURE), KnownTerms)]
-SELECT = ("levy", "two_stage")
+SELECT = ("akmv", "levy", "two_stage")
 """Those that select from values only state the range, which holds whatever was drawn."""
 EDGE, REJECT = 1e-9, 1e-9
 TIMES = 3_400

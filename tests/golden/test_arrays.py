@@ -11,7 +11,6 @@ from trafficdp.bounding.count_cap import CountCap, argmax_cap, dropped_mean_bias
 from trafficdp.bounding.interval import Partition, levy_width
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.bounding.wrap_around import wrap_around
-from trafficdp.mechanisms.arrays.quantile import smith_cells
 from trafficdp.noise.choice import probabilities
 
 SEVEN = [7, 5, 4, 3, 2, 2, 1]
@@ -115,6 +114,8 @@ def test_the_width_of_parts_is_the_golden_one(arrays, capacity, upper, gamma, ex
     [(0.9, [0.067056, 0.165834, 0, 0.601046, 0.166065]), (0.5, [0.137542, 0.340152, 0, 0.453536, 0.068771])],
 )
 def test_smiths_cells_are_the_golden_ones(quantile, expected):
-    found = smith_cells(np.array([2.0, 5.0, 5.0, 9.0]), 10.0, quantile, 1.0, 1)
+    # values 2, 5, 5, 9 in [0, 10] at epsilon 1: lengths of cells, and ten times how far their ranks are off
+    cost = np.abs(10 * np.arange(5) - round(40 * quantile))
+    found = probabilities(cost, np.array([2, 3, 0, 4, 1]), np.array([0, 5]), np.array([20.0]))
     np.testing.assert_allclose(found, expected, atol=5e-7)
     assert found[2] == 0

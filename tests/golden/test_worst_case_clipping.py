@@ -10,7 +10,6 @@ from trafficdp.bounding.worst_case import (
     worst_case_threshold,
 )
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.moment import first_moment
 
 SMALL = [5, 4, 3, 2, 1]
 GEOMETRIC = [2 ** (6 - i) for i in range(7) for _ in range(2**i)]
@@ -86,20 +85,21 @@ def test_too_little_epsilon_for_any_threshold_releases_the_middle():
 )
 def test_the_mechanism_clips_to_the_golden_intervals(epsilon, expected, counts_of, bound_of):
     counts, bound = counts_of([SMALL]), bound_of(1, "1/600")
-    clipping = WorstCaseClipping().clipping(counts, first_moment(bound), np.array([epsilon]))
-    for m, cut, width in zip(SMALL, clipping.cut, clipping.width, strict=True):
+    for m, cut, width in zip(
+        SMALL, *WorstCaseClipping().clipping(counts, bound, np.array([epsilon])), strict=True
+    ):
         low = cut / 600 / m
         assert (low, low + width / 600 / m) == pytest.approx(expected[m], abs=1e-12)
 
 
 def test_the_extreme_users_interval_is_the_golden_one(counts_of, bound_of):
     counts, bound = counts_of([EXTREME]), bound_of(65, "1/2")
-    clipping = WorstCaseClipping().clipping(counts, first_moment(bound), np.array([1.0]))
-    assert clipping.cut[0] / 2 / 10 == 29.25
-    assert (clipping.cut[0] + clipping.width[0]) / 2 / 10 == 35.75
+    cut, width = WorstCaseClipping().clipping(counts, bound, np.array([1.0]))
+    assert cut[0] / 2 / 10 == 29.25
+    assert (cut[0] + width[0]) / 2 / 10 == 35.75
     # U = T = 65, m = 10 in whole steps: 293..357
-    whole = WorstCaseClipping().clipping(counts, first_moment(bound_of(65)), np.array([1.0]))
-    assert (whole.cut[0], whole.cut[0] + whole.width[0]) == (293, 357)
+    cut, width = WorstCaseClipping().clipping(counts, bound_of(65), np.array([1.0]))
+    assert (cut[0], cut[0] + width[0]) == (293, 357)
 
 
 def test_the_mechanism_expects_the_golden_error(counts_of, bound_of):

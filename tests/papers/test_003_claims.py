@@ -1,8 +1,8 @@
-"""What paper 003 says about its figures, on data that meet its published numbers; 800 runs a point.
+"""What paper 003 says about its figures, on data that meet its published numbers.
 
 Data: data/itms_counts (figures 1 and 2) and, as in the paper, independent samples of N(20.66769, 115.135)
-projected to [0, 65] for scaled counts (figures 3 and 4). Three epsilons from 0.5 to 2. A mean of 800 absolute
-errors is off by about 4 %.
+projected to [0, 65] for scaled counts (figures 3 and 4). Three epsilons from 0.5 to 2. Errors of mechanisms
+that select an interval are means of 2,000 runs, off by about 2 %; so "better" asks for 3 %.
 """
 
 from fractions import Fraction
@@ -13,14 +13,14 @@ import pytest
 
 import trafficdp
 from trafficdp.audit.neighbours import repeated
+from trafficdp.bounding.arrays import Arrays
 from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import CountCap, argmax_cap, median_cap
+from trafficdp.bounding.worst_case import exact_worst_error
 from trafficdp.bounding.wrap_around import wrap_around
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
-from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
+from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -32,7 +32,7 @@ from trafficdp.sensitive.samples import Samples
 DATA = Path(trafficdp.__file__).parents[1] / "data" / "itms_counts"
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)
 EPSILONS = np.array([0.5, 1.0, 2.0])
-RUNS, AT_ONCE = 800, 100
+RUNS = 2_000
 BETTER = 0.97
 BEST, WRAP = Grouping.BEST_FIT, Grouping.WRAP_AROUND
 
@@ -56,17 +56,37 @@ def synthetic(count, seed=20):
     return one_bin(count, np.rint(speed * 100).astype(np.int64))
 
 
+def side_by_side(means, times):
+    """The array means of so many bins that are all the one of ``means``."""
+    one, bound = means.lattice.arrays, means.lattice.bound
+    again = np.repeat(np.arange(times), len(one.piece_pair))
+    counts = repeated(Samples(one.counts, means.y[:0], np.arange(one.counts.users), bound), times).counts
+    arrays = Arrays(
+        counts=counts,
+        capacity=np.tile(one.capacity, times),
+        array_bin=np.repeat(np.arange(times), len(one.fill)),
+        fill=np.tile(one.fill, times),
+        piece_pair=np.tile(one.piece_pair, times) + again * one.counts.pairs,
+        piece_array=np.tile(one.piece_array, times) + again * len(one.fill),
+        piece_offset=np.tile(one.piece_offset, times),
+        piece_count=np.tile(one.piece_count, times),
+    )
+    return ArrayMeans(ArrayLattice(arrays, bound), np.tile(means.y, times))
+
+
 def errors(mechanism, samples, epsilons=EPSILONS, runs=RUNS, seed=0):
-    """Mean absolute error at every epsilon."""
+    """Mean absolute error at every epsilon: exact where nothing is selected, else of ``runs`` runs."""
     truth = samples.value.mean() / 100
-    # a bin a run and epsilon, and few samples in memory at a time
-    many = repeated(samples, min(runs, AT_ONCE) * len(epsilons))
-    noise = SimulatedNoise(seed + 1)
-    found = [
-        np.abs(mechanism.estimate(many, Statistic.MEAN, np.tile(epsilons, min(runs, AT_ONCE)), noise) - truth)
-        for _ in range(max(1, runs // AT_ONCE))
-    ]
-    return np.concatenate(found).reshape(-1, len(epsilons)).mean(axis=0)
+    asked = (samples.counts, BOUND, Statistic.MEAN)
+    if not isinstance(mechanism, Levy | Quantile):
+        off = mechanism.estimate(samples, Statistic.MEAN, np.array([np.inf]), SimulatedNoise(1))[0] - truth
+        terms = [mechanism.noise_terms(*asked, np.array([epsilon]))[0] for epsilon in epsilons]
+        scale = np.array([(term.scale * term.step)[0] for term in terms])
+        return exact_worst_error(np.full(len(epsilons), abs(off)), scale)
+    lattice = ArrayLattice(mechanism.grouping.arrays(samples.counts, mechanism.cap), BOUND)
+    many = side_by_side(ArrayMeans.of(samples, lattice), runs * len(epsilons))
+    found = mechanism.estimate_of(many, np.tile(epsilons, runs), SimulatedNoise(seed + 1))
+    return np.abs(found - truth).reshape(runs, -1).mean(axis=0)
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +156,13 @@ def test_figure_4_with_more_users_fixed_quantile_is_best_and_array_averaging_sec
 @pytest.mark.parametrize("times", [2, 10])
 def test_figure_4_holds_on_average_over_cities(buses, times):
     # from about ten times the users on, the noise is so small that in one city the samples that the cap
-    # drops decide; over thirty cities the order is the paper's
+    # drops decide; over twenty cities the order is the paper's
     epsilons = np.array([0.6, 1.0, 2.0])
     count = np.repeat(buses.counts.count, times)
 
     def average(mechanism):
         return np.mean(
-            [errors(mechanism, synthetic(count, seed), epsilons, 400, seed) for seed in range(30)], axis=0
+            [errors(mechanism, synthetic(count, seed), epsilons, 100, seed) for seed in range(20)], axis=0
         )
 
     first, second = average(Quantile(QuantileRule.FIXED, BEST)), average(ArrayAveraging(BEST))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, log
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +20,12 @@ import numpy.typing as npt
 from trafficdp._validate import in_range
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource, SimulatedNoise
-from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
@@ -67,52 +64,24 @@ def audit_mechanism(
     return audit_draws(outputs, chosen, noise, draws=draws, confidence=confidence)
 
 
-def audit_approx_mechanism(
-    mechanism: ApproxMechanism,
-    statistic: Statistic,
-    epsilon: float,
-    bound: ContributionBound,
-    noise: NoiseSource,
-    *,
-    draws: int = 20_000,
-    confidence: float = 0.999,
-    pairs: Sequence[Neighbours] | None = None,
-) -> tuple[ApproxDP, LowerBound]:
-    """Return what one bin at ``epsilon`` guarantees on all ``pairs``, and the lower bound at its delta.
-
-    Both parts of the guarantee are the largest over the pairs, of which a refuted one would be below.
-    """
-    chosen = extreme_neighbours(bound) if pairs is None else pairs
-    each = [mechanism.guarantee(p.left.counts, bound, statistic, np.array([epsilon])) for p in chosen]
-    claim = ApproxDP(max(one.pico for one in each), max(one.delta for one in each))
-    outputs = _side_by_side(mechanism, statistic, epsilon)
-    delta = float(claim.delta)
-    return claim, audit_draws(outputs, chosen, noise, draws=draws, confidence=confidence, delta=delta)
-
-
-def _side_by_side(mechanism: Mechanism | ApproxMechanism, statistic: Statistic, epsilon: float) -> Draws:
+def _side_by_side(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
     """Draw by one estimate of as many copies of the bin, each at ``epsilon``."""
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         many = repeated(samples, times)
-        return _estimate(mechanism, many, statistic, np.full(many.counts.bins, epsilon), source)
+        measure = unmetered(source, many.counts.users, mechanism.kind)
+        return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
 
     return estimate
 
 
-def _estimate(
-    mechanism: Mechanism | ApproxMechanism,
-    samples: Samples,
-    statistic: Statistic,
-    loss: FloatArray,
-    source: NoiseSource,
-) -> FloatArray:
-    """Return one estimate, metered where the noise is that of a release."""
-    measure: Any = source
-    if not (isinstance(source, SimulatedNoise) or hasattr(mechanism, "guarantee")):
-        event = event_of(mechanism, samples.counts, samples.bound, statistic, loss)
-        measure = Metered(source, event.loss_per_user, mechanism.kind)
-    return mechanism.estimate(samples, statistic, loss, measure)
+def unmetered(
+    noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE
+) -> Metered | SimulatedNoise:
+    """Return ``noise`` as a mechanism sees it, for ``users`` vehicles that may lose anything."""
+    if isinstance(noise, SimulatedNoise):
+        return noise
+    return Metered(noise, np.full(users, 2**62, dtype=np.int64), kind)
 
 
 def audit_zcdp_mechanism(
@@ -134,7 +103,8 @@ def audit_zcdp_mechanism(
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         given = np.array(rho)
-        found = [_estimate(mechanism, samples, statistic, given, source)[0] for _ in range(times)]
+        measure = unmetered(source, samples.counts.users, mechanism.kind)
+        found = [mechanism.estimate(samples, statistic, given, measure)[0] for _ in range(times)]
         return np.array(found, dtype=np.float64)
 
     pairs = extreme_neighbours(bound, few=True)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.audit.lower_bound import Draws
+from trafficdp.audit.lower_bound import Draws, unmetered
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, one_bin
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.huber_loss import huber_location
@@ -23,10 +23,10 @@ from trafficdp.bounding.interval import Partition
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
-from trafficdp.mechanisms.arrays.quantile import TENTHS, private_position
+from trafficdp.mechanisms.arrays.projected import TENTHS, choice_of, private_position
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.laplace.integer_laplace import choice_scale
+from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -114,9 +114,10 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
         lattice = ArrayLattice(Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound)
         means = ArrayMeans.of(samples, lattice)
         target = TENTHS * (lattice.arrays.per_bin - 1)
-        share = np.full(samples.counts.bins, epsilon)
-        position: FloatArray = private_position(means, target, share, noise, 1)[0].astype(np.float64)
-        return position
+        everywhere, share = np.ones(len(target), dtype=bool), np.full(len(target), epsilon)
+        choice = choice_of(lattice, everywhere, share, TENTHS)
+        measure = unmetered(noise, samples.counts.users)
+        return private_position(means, target, choice, measure).astype(np.float64)
 
     near = bound.steps // 5
     sides = [one_bin([[own]] + [[near]] * 3, bound) for own in (0, bound.steps)]

@@ -5,16 +5,12 @@ Estimator f = (1/K) sum_i P_[a,b](Abar_i), Abar_i the mean of the w_i samples in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.arrays import Arrays
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def array_mean_sensitivity(arrays: Arrays, upper: float, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -45,70 +41,3 @@ def total_variation_bias(arrays: Arrays, upper: float) -> FloatArray:
     inside = np.bincount(arrays.array_bin, weights=spread, minlength=arrays.counts.bins)
     dropped = (samples - arrays.kept_per_bin) / samples
     return np.asarray(upper / 2 * (inside + dropped), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class WidthSensitivity:
-    """K max_l D_l as a function of the projection's width, in whole units of an array lattice.
-
-    ``first`` >= ``second`` (shape (P,)) are the most that a pair changes its one or two arrays (0: none);
-    ``bin_index`` the pairs' bins, ascending; ``bins`` = G.
-    """
-
-    first: IntArray
-    second: IntArray
-    bin_index: IntArray
-    bins: int
-
-    def per_pair(self, width: IntArray) -> IntArray:
-        """Return sum_i min(width_g, change_{l,i}) of every pair, shape (P,); ``width`` of shape (G,)."""
-        across = width[self.bin_index]
-        return np.minimum(self.first, across) + np.minimum(self.second, across)
-
-    def largest(self, width: IntArray) -> IntArray:
-        """Return the largest of them in every bin; ``width`` and the result of shape (runs, G).
-
-        Users whose first change reaches the width v give v + min(v, second), at best with the largest
-        second among them; the others first + second whatever v. With the users of a bin sorted by first,
-        both are running maxima.
-        """
-        offset = np.arange(self.bins) * self._stride
-        place = np.searchsorted(self._key, np.minimum(width, self._stride - 1) + offset, side="left")
-        start, end = self._start[:-1], self._start[1:]
-        over = np.where(place < end, width + np.minimum(width, self._second_from[place]), 0)
-        under = np.where(place > start, self._sum_before[np.maximum(place, 1) - 1], 0)
-        return np.maximum(over, under)
-
-    @cached_property
-    def _stride(self) -> int:
-        return int(self.first.max(initial=0)) + 2
-
-    @cached_property
-    def _order(self) -> IntArray:
-        return np.lexsort((self.first, self.bin_index)).astype(np.int64)
-
-    @cached_property
-    def _key(self) -> IntArray:
-        return (self.first + self.bin_index * self._stride)[self._order]
-
-    @cached_property
-    def _start(self) -> IntArray:
-        per_bin = np.bincount(self.bin_index, minlength=self.bins)
-        return np.concatenate([[0], np.cumsum(per_bin)]).astype(np.int64)
-
-    @cached_property
-    def _second_from(self) -> IntArray:
-        """Largest second from here to the end of the bin, with one entry more."""
-        stride = int(self.second.max(initial=0)) + 1
-        # bins descend when read from the end, so larger offsets for earlier bins keep them apart
-        offset = (self.bins - 1 - self.bin_index[self._order]) * stride
-        running = np.maximum.accumulate((self.second[self._order] + offset)[::-1])[::-1] - offset
-        return np.append(running, 0)
-
-    @cached_property
-    def _sum_before(self) -> IntArray:
-        """Largest first + second from the start of the bin to here."""
-        total = (self.first + self.second)[self._order]
-        stride = int(total.max(initial=0)) + 1
-        offset = self.bin_index[self._order] * stride
-        return np.asarray(np.maximum.accumulate(total + offset) - offset, dtype=np.int64)

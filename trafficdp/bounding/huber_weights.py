@@ -29,19 +29,6 @@ def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
     return result
 
 
-def range_threshold(
-    used: IntArray, bin_index: IntArray, bins: int, upper: float, factor: float = 2.0
-) -> FloatArray:
-    """Return T_i = factor U sqrt(ln(40 n) / (2 u_i)), at most U: Hoeffding's radius.
-
-    With independent samples in [0, U], u_i of each vehicle, all n means lie within T_i/factor of their
-    expectation with probability 0.95.
-    """
-    users = np.bincount(bin_index, minlength=bins)[bin_index]
-    result: FloatArray = np.minimum(upper, factor * upper * np.sqrt(np.log(40.0 * users) / (2 * used)))
-    return result
-
-
 def scale_threshold(
     used: IntArray, bin_index: IntArray, bins: int, upper: float, sigma: float, factor: float = 2.0
 ) -> FloatArray:

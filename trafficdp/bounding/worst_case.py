@@ -109,43 +109,6 @@ def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: i
     return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
 
 
-def clipped_variance_sensitivity(
-    count: IntArray, low: FloatArray, high: FloatArray, bin_index: IntArray, bins: int
-) -> FloatArray:
-    """Return the exact most that each user moves the population variance, samples clipped to [low, high].
-
-    ``low`` and ``high`` (shape (P,)) may differ between users. With w = high - low, m samples of the user,
-    n = N - m others whose mean can be anything from A to B,
-
-        f(k, y) = (m/N) w^2 (k/m)(1 - k/m) + (m n/N^2)(low + k w/m - y)^2,
-        D = max over y in {A, B} of [ max over k in 0..m of f(k, y) - (m n/N^2) dist(y, [low, high])^2 ].
-
-    Var = (m/N) V_x + (n/N) V_y + (m n/N^2)(xbar - ybar)^2, and for two values of the user the difference
-    is linear in ybar: the extreme is at an end. There the largest value (convex in x) is at a vertex, k
-    samples at ``high``, and the least is V_x = 0 at the projection of ybar. f is concave in k with peak at
-    (N + 2 n (low - y)/w)/2. A user alone (n = 0): w^2 floor(m^2/4)/m^2. (Ours; the papers have no
-    sensitivity of the variance under clipping.)
-    """
-    m = count.astype(np.float64)
-    samples = np.bincount(bin_index, m, bins)[bin_index]
-    n = samples - m
-    width = high - low
-    weight = m * n / samples**2
-    best = np.zeros(len(m))
-    for end in (low, high):
-        others = np.bincount(bin_index, m * end, bins)[bin_index] - m * end
-        y = np.where(n > 0, others / np.where(n > 0, n, 1.0), low)
-        least = weight * np.maximum(np.maximum(low - y, y - high), 0.0) ** 2
-        safe = np.where(width > 0, width, 1.0)
-        peak = np.floor(np.where(width > 0, (samples + 2 * n * (low - y) / safe) / 2, 0.0))
-        for shift in (-1.0, 0.0, 1.0, 2.0):
-            # the neighbours of the peak as well, so that rounding cannot hide the maximum
-            k = np.clip(peak + shift, 0.0, m)
-            spread = width**2 / samples * k * (1 - k / m)
-            best = np.maximum(best, spread + weight * (low + k * width / m - y) ** 2 - least)
-    return best
-
-
 def project_to_simplex(x: FloatArray, limit: FloatArray) -> FloatArray:
     """Return samples x (shape (n, d), x >= 0) scaled to l1 length at most ``limit`` (shape (n,))."""
     length = x.sum(axis=1)

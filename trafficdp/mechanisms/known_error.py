@@ -2,13 +2,13 @@
 
 Theorem. Let |estimate - statistic| <= sum over t of (step_t |Z_t| + bias_t) before the estimate is clamped
 to the statistic's range, Z_t discrete Laplace of scale B_t, or discrete Gaussian of standard deviation B_t.
-With T terms and h_t a whole number with P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``,
+With T terms and h_t the least whole number with P(|Z_t| > h_t) <= (1 - level)/T (``noise.tail``,
 ``noise.gaussian``), the interval estimate +- sum (step_t h_t + bias_t) holds the statistic with at least
 ``level``, whatever the values: all |Z_t| <= h_t at once with that probability, and clamping moves no estimate
 away from a statistic of the same range.
 
-Where a mechanism promises no such terms (it selects from values), Markov's inequality on the proved bound
-e of E|estimate - statistic| gives P(|estimate - statistic| >= e/(1 - level)) <= 1 - level.
+A mechanism states its terms. Where it selects from values first, the bias is the whole range, and so is the
+interval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ BY_GAUSSIANS = (
 )
 BY_BLOCK = "proved tail of the block noise, widened by the worst-case bias"
 BY_RANGE = "the whole range of the statistic: nothing narrower is proved for values chosen against it"
-BY_MARKOV = "Markov's inequality on the proved worst-case expected error: valid, and wide"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class NoiseTerm:
     def half_width(self, level: float) -> FloatArray:
         """Return what the term stays below with at least ``level``, shape (G,)."""
         tail = gaussian_half_width if self.gaussian else half_width
-        return tail(self.scale, level) * self.step + self.bias
+        return np.asarray(tail(self.scale, level) * self.step + self.bias)
 
     @property
     def noise(self) -> FloatArray:
@@ -125,27 +124,41 @@ def error_facts(
 
     Raises UsageError unless 0 < level < 1.
     """
-    reach = statistic.largest(bound.upper)
-    unknown = np.full(counts.bins, np.nan)
-    if isinstance(mechanism, KnownTerms):
-        terms = mechanism.noise_terms(counts, bound, statistic, loss)
-        each = 1 - (1 - level) / len(terms)
-        half = np.zeros(counts.bins)
-        bias = np.zeros(counts.bins)
-        for term in terms:
-            half += term.half_width(each)
-            bias += term.bias
-        bias = np.minimum(bias, reach)
-        scale = terms[0].noise if len(terms) == 1 else unknown
-        scale = np.where(bias < reach, scale, np.nan)
-        names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
-        basis = names[len(terms) > 1]
-        return ErrorFacts(np.minimum(half, reach), scale, bias, BY_RANGE if np.all(bias >= reach) else basis)
-    whole = np.full(counts.bins, reach)
+    reach, unknown = statistic.largest(bound.upper), np.full(counts.bins, np.nan)
     if isinstance(mechanism, KnownHalfWidth):
         half = mechanism.half_width(counts, bound, statistic, loss, level)
         bias = mechanism.worst_case_bias(counts, bound, statistic, loss)
         return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
-    error = mechanism.expected_error(counts, bound, statistic, loss)
-    basis = BY_RANGE if np.all(error >= reach) else BY_MARKOV
-    return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, basis)
+    if not isinstance(mechanism, KnownTerms):
+        whole = np.full(counts.bins, reach)
+        return ErrorFacts(whole, unknown, whole, BY_RANGE)
+    terms = mechanism.noise_terms(counts, bound, statistic, loss)
+    each = 1 - (1 - level) / len(terms)
+    half = np.sum([term.half_width(each) for term in terms], axis=0)
+    bias = np.minimum(np.sum([term.bias for term in terms], axis=0), reach)
+    known = (bias < reach) & (len(terms) == 1)
+    names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
+    basis = BY_RANGE if np.all(bias >= reach) else names[len(terms) > 1]
+    return ErrorFacts(np.minimum(half, reach), np.where(known, terms[0].noise, np.nan), bias, basis)
+
+
+def clamped_laplace_error(scale: FloatArray, bias: FloatArray, reach: float) -> FloatArray:
+    """Return the largest E|clip(f + Z, 0, R) - t| over f, t in [0, R] with |f - t| <= beta.
+
+    Z is Laplace of scale b (shape (G,)), beta the bias, R the ``reach``. For beta <= R/2 exactly
+
+        beta + b (e^(-beta/b) - e^(-R/(2b))),
+
+    else beta, which is more. *Proof.* Convex in t, so take t = f + beta (or its mirror image). With F
+    the law of Z the error is int_{-f}^{beta} F + int_beta^{R-f} (1 - F); its derivative in f is
+    (e^(-f/b) - e^(-(R-f)/b))/2, so the worst f is R/2, or R - beta if that is less. Integrate. For beta > R/2
+    the result, beta + (b/2)(e^(-beta/b) - e^(-(R-beta)/b)), is at most beta. QED.
+
+    With beta = 0 it is b (1 - e^(-R/(2b))); it never exceeds R/2 unless beta does. Never decreases in b
+    or beta: b e^(-beta/b) - b e^(-R/(2b)) is the integral of e^(-x/b) over beta..R/2. 0 noise: beta.
+    Discrete Laplace of the same scale has no larger expected absolute value (1/sinh(1/B) <= B).
+    """
+    noisy = np.where(scale > 0, scale, 1.0)
+    with np.errstate(under="ignore"):
+        noise = noisy * (np.exp(-bias / noisy) * -np.expm1(np.minimum((bias - reach / 2) / noisy, 0.0)))
+    return np.minimum(bias + np.where(scale > 0, noise, 0.0), reach)

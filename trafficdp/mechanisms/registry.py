@@ -7,23 +7,15 @@ them all.
 
 from __future__ import annotations
 
-from typing import Any
-
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.clipping.akmv import AKMV
-from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.huber.gaussian_huber import GaussianHuber
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
@@ -32,53 +24,30 @@ from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
-# until every family states its kind, its steps and whether they are enforced
-_two: Any = TwoMoments
-_known: Any = KnownTwoMoments
-
-
-def _stated(mechanism: Any) -> Mechanism:  # noqa: ANN401
-    kind = type(getattr(mechanism, "means", mechanism))
-    for name, value in (("kind", LossKind.PURE), ("enforced", False)):
-        if not hasattr(kind, name):
-            setattr(kind, name, value)
-    found: Mechanism = mechanism
-    return found
-
-
-MECHANISMS: tuple[Mechanism, ...] = tuple(
-    map(
-        _stated,
-        (
-            Baseline(),
-            Pooled(),
-            _known(ArrayAveraging(Grouping.BEST_FIT)),
-            _known(ArrayAveraging(Grouping.WRAP_AROUND)),
-            _known(Levy(Grouping.BEST_FIT)),
-            _known(Levy(Grouping.WRAP_AROUND)),
-            _two(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
-            _two(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
-            _two(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
-            _two(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
-            Huber(),
-            _known(TwoStage()),
-            WorstCaseClipping(),
-            WorstCaseClipping(least_exact_error=True),
-            DirectClipping(),
-            AKMV(),
-            LinfBlock(),
-            _known(GaussianTwin()),
-            _two(Plan(Scaling.PRIVATE)),
-            _two(Plan(Scaling.PRIVATE, power=1)),
-            _two(Plan(Scaling.PUBLIC)),
-            _two(Plan(Scaling.NONE)),
-        ),
-    )
+MECHANISMS: tuple[Mechanism, ...] = (
+    Baseline(),
+    KnownTwoMoments(Pooled()),
+    KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
+    KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
+    KnownTwoMoments(Levy(Grouping.BEST_FIT)),
+    KnownTwoMoments(Levy(Grouping.WRAP_AROUND)),
+    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
+    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
+    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
+    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
+    KnownTwoMoments(Huber()),
+    KnownTwoMoments(TwoStage()),
+    KnownTwoMoments(WorstCaseClipping()),
+    KnownTwoMoments(WorstCaseClipping(least_exact_error=True)),
+    KnownTwoMoments(AKMV()),
+    KnownTwoMoments(GaussianTwin()),
+    TwoMoments(Plan(Scaling.PRIVATE)),
+    TwoMoments(Plan(Scaling.PRIVATE, power=1)),
+    TwoMoments(Plan(Scaling.PUBLIC)),
+    TwoMoments(Plan(Scaling.NONE)),
 )
 """Names are unique, whatever the kind."""
 
-APPROX_MECHANISMS: tuple[ApproxMechanism, ...] = (GaussianHuber(),)
-"""Of (epsilon, delta): compared and audited, never released."""
 
 
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from fractions import Fraction
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,7 +39,7 @@ import numpy as np
 import trafficdp
 from trafficdp.live import streaming
 from trafficdp.mechanisms.laplace.accountings import BY_NAME as ACCOUNTINGS
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS, mechanisms_of
+from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
@@ -52,7 +51,6 @@ from trafficdp.papers.george_2022.moments import levelled_moments, moments_loss
 from trafficdp.papers.george_2022.sliding import best_window
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release import curator
-from trafficdp.sensitive.samples import Samples
 
 HERE = Path(__file__).parent
 SEED = 20260303
@@ -62,9 +60,7 @@ EVERY = ("mean", "variance", "vehicle_mean")
 AUSTIN, AUSTIN_FILE = "capmetro", "austin.json"
 FOLLOWS_DATA = (
     "akmv",
-    "direct_clipping",
     "fixed_quantile",
-    "gaussian_huber",
     "huber",
     "levy",
     "optimized_quantile",
@@ -480,44 +476,6 @@ def one_zcdp(name, wanted):
     return run
 
 
-def approx_mechanisms():
-    for mechanism in APPROX_MECHANISMS:
-        for statistic in mechanism.statistics:
-            add("approx.json", f"{mechanism.name}: {statistic.value}", one_approx(mechanism, statistic))
-
-
-def one_approx(mechanism, statistic):
-    """No budget counts in (epsilon, delta): the mechanism is asked by itself."""
-
-    def run(_):
-        vehicle, bins = np.arange(60), 3
-        count = 1 + (3 * vehicle[None, :] + np.arange(bins)[:, None]) % 4
-        index, users = np.nonzero(count)
-        counts = Counts(
-            cell=np.arange(1, bins + 1, dtype=np.uint64),
-            slot=np.zeros(bins, dtype=np.int64),
-            bin_index=index.astype(np.int64),
-            user_index=users.astype(np.int64),
-            count=count[index, users],
-            users=len(vehicle),
-        )
-        bound = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)
-        record = np.arange(int(counts.count.sum()))
-        samples = Samples(counts, 250 + 37 * record % 101, vehicle + 1, bound)
-        epsilon = np.array([4.0, 20.0, 40.0])
-        promise = mechanism.guarantee(counts, bound, statistic, epsilon)
-        noise = Recorder()
-        value = mechanism.estimate(samples, statistic, epsilon, noise)
-        laws = {
-            "epsilon": promise.pico,
-            "delta": promise.delta,
-            "expected_error": mechanism.expected_error(counts, bound, statistic, epsilon),
-        }
-        return {"laws": laws, "draws": {"value": value, "noise": noise.transcript()}}
-
-    return run
-
-
 def plans():
     several = "resolutions = [6, 7, 8]\nmax_half_width = "
     by_hour = {"slot": "hour_of_day", "statistics": ("mean",)}
@@ -812,7 +770,6 @@ def austin(cities):
 accountings()
 pure_mechanisms()
 zcdp_mechanisms()
-approx_mechanisms()
 plans()
 streams()
 answers()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from trafficdp.bounding.array_sensitivity import (
-    WidthSensitivity,
     array_mean_sensitivity,
     total_variation_bias,
 )
@@ -205,27 +204,6 @@ def test_all_arrays_together_change_as_much_as_each_alone(group, counts_of):
                 groups.setdefault(others, []).append(found)
             most = max(max(found) - min(found) for found in groups.values())
             assert most == pytest.approx(stated[user], abs=1e-12)
-
-
-@given(
-    rows=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20
-    ),
-    widths=st.lists(st.integers(0, 12), min_size=4, max_size=4),
-)
-@settings(max_examples=300)
-def test_the_largest_change_of_every_width_is_that_of_all_pairs(rows, widths):
-    rows = sorted(rows, key=lambda row: row[0])
-    of_bin = np.array([row[0] for row in rows])
-    first = np.array([max(row[1:]) for row in rows])
-    second = np.array([min(row[1:]) for row in rows])
-    sensitivity = WidthSensitivity(first, second, of_bin, 4)
-    width = np.array(widths)
-    expected = np.zeros(4, dtype=np.int64)
-    np.maximum.at(expected, of_bin, sensitivity.per_pair(width))
-    found = sensitivity.largest(np.stack([width, width]))
-    assert found.shape == (2, 4)
-    np.testing.assert_array_equal(found[0], expected)
 
 
 @pytest.mark.parametrize("group", [wrap_around, best_fit])

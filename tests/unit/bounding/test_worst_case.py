@@ -1,13 +1,9 @@
-from fractions import Fraction
-from itertools import product
-
 import numpy as np
 import pytest
 from scipy import optimize
 
 from trafficdp.bounding.worst_case import (
     clip_cut,
-    clipped_variance_sensitivity,
     clipping_rank,
     exact_worst_error,
     kth_largest,
@@ -165,55 +161,6 @@ def test_averaging_before_clipping_is_never_worse():
         a, b = np.sort(random.uniform(0, 1, 2))
         first = abs(np.clip(x.sum(), len(x) * a, len(x) * b) - x.sum())
         assert first <= abs(np.clip(x, a, b).sum() - x.sum()) + 1e-12
-
-
-def brute_force(counts, low, high, user):
-    """max |Var - Var'| over vertices of the others and a grid that holds every vertex and projection."""
-    rest = [v for i, m in enumerate(counts) for v in [(low[i], high[i])] * m if i != user]
-    m, n = counts[user], sum(counts) - counts[user]
-    own = [low[user] + (high[user] - low[user]) * Fraction(i, 4) for i in range(5)]
-    worst = Fraction(0)
-    for theirs_values in set(map(tuple, map(sorted, product(*rest)))):
-        variances = []
-        mean = Fraction(sum(theirs_values), n) if n else low[user]
-        projected = min(max(mean, low[user]), high[user])
-        for mine in [*product(own, repeat=m), (projected,) * m]:
-            values = [*theirs_values, *mine]
-            average = Fraction(sum(values), len(values))
-            variances.append(sum((v - average) ** 2 for v in values) / len(values))
-        worst = max(worst, max(variances) - min(variances))
-    return worst
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_variance_sensitivity_under_any_clipping_is_exact(seed):
-    random = np.random.default_rng(seed)
-    counts = [int(c) for c in random.integers(1, 4, random.integers(1, 4))]
-    counts[-1] = min(counts[-1], 2)
-    ends = np.sort(random.integers(0, 9, (len(counts), 2)), axis=1)
-    if seed % 4 == 0:
-        ends[random.integers(len(counts)), 1] = ends[:, 0].min()
-        ends = np.sort(ends, axis=1)
-    if seed % 5 == 0:
-        ends[:, 1] = ends[:, 0]  # every interval degenerate
-    if seed % 7 == 0:
-        ends[:] = (0, 8)
-    low, high = [Fraction(int(a)) for a in ends[:, 0]], [Fraction(int(b)) for b in ends[:, 1]]
-    m, g, bins = one_bin(counts)
-    found = clipped_variance_sensitivity(m, ends[:, 0].astype(float), ends[:, 1].astype(float), g, bins)
-    for user in range(len(counts)):
-        assert found[user] == pytest.approx(float(brute_force(counts, low, high, user)), abs=1e-12)
-
-
-def test_without_clipping_it_is_the_plain_sensitivity_of_the_variance():
-    from trafficdp.bounding.count_cap import dropped_variance_bias
-
-    random = np.random.default_rng(1)
-    for _ in range(100):
-        m, g, bins = one_bin(random.integers(1, 30, random.integers(1, 6)))
-        plain = dropped_variance_bias(m, np.full(len(m), m.sum()), 65.0)
-        found = clipped_variance_sensitivity(m, np.zeros(len(m)), np.full(len(m), 65.0), g, bins)
-        np.testing.assert_allclose(found, plain, rtol=1e-12, atol=1e-12)
 
 
 def test_projection_shortens_only_what_is_too_long():

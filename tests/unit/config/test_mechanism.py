@@ -45,8 +45,14 @@ def test_a_table_names_one_for_each_and_leaves_the_rest_to_the_baseline(load, mi
         ({"mechanism": ["auto"]}, ["[map] mechanism"]),
         ({"mechanism": {"mean": "guess"}}, ["[map] mechanism.mean", '"auto"']),
         ({"mechanism": {"median": "auto"}}, ["unknown key [map] mechanism.median"]),
-        ({"mechanism": "direct_clipping"}, ["[map] mechanism", "cannot estimate the mean", "pooled"]),
-        ({"mechanism": {"mean": "direct_clipping"}}, ["mechanism.mean", "cannot estimate the mean"]),
+        (
+            {"mechanism": "pooled", "statistics": ["vehicle_mean"]},
+            ["[map] mechanism", "cannot estimate the vehicle mean", "two_stage"],
+        ),
+        (
+            {"mechanism": {"vehicle_mean": "pooled"}, "statistics": ["vehicle_mean"]},
+            ["mechanism.vehicle_mean", "cannot estimate the vehicle mean"],
+        ),
         ({"mechanism": "auto", "accounting": "exact"}, ["[map] accounting", 'mechanism = "baseline"']),
     ],
 )

@@ -9,8 +9,8 @@ import pytest
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
+from trafficdp.mechanisms.arrays.projected import Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
@@ -46,10 +46,9 @@ def test_settings_that_are_not_those_of_today_are_restored():
         "halves": 5,
     }
     assert with_settings(today, written) == then
-    stage = KnownTwoMoments(TwoStage(sigma=12.5, reach=2))
+    stage = KnownTwoMoments(TwoStage(spread=0.25, reach=2))
     assert with_settings(KnownTwoMoments(TwoStage()), settings_of(stage)) == stage
-    assert with_settings(stage, {"sigma": None}).means.sigma is None
-    assert in_words({"cap": "median", "sigma": None}) == "cap median, sigma none"
+    assert in_words({"cap": "median", "block": None}) == "cap median, block none"
 
 
 @pytest.mark.parametrize(

@@ -115,14 +115,14 @@ def test_simulated_cities_depend_on_counts_and_seed_alone(city, bound_of):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({MEAN: "direct_clipping"}, "cannot estimate the mean"),
+        ({VEHICLE: "pooled"}, "cannot estimate the vehicle mean"),
         ({MEAN: "huber"}, "allow-idealised-noise huber"),
         ({MEAN: "guess"}, "unknown mechanism"),
     ],
 )
 def test_what_cannot_be_released_is_refused_in_words(wanted, message, city, bound_of):
     with pytest.raises(UsageError, match=message):
-        allocate(city, request_for(bound_of(60), wanted))
+        allocate(city, request_for(bound_of(60), wanted, statistics=tuple(wanted)))
 
 
 def calibrated_of(city):

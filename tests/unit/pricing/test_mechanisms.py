@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
 
-from trafficdp.bounding.best_fit import best_fit
-from trafficdp.bounding.count_cap import CountCap
-from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.errors import AllocationError
 from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
-from trafficdp.mechanisms.arrays.quantile import Quantile
+from trafficdp.mechanisms.arrays.projected import Levy, Quantile
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
-from trafficdp.pricing.arrays import best_fitted, caps, wrapped
 from trafficdp.pricing.check import check_calibrated
 from trafficdp.pricing.exact import Losses, require_covered
 from trafficdp.pricing.mechanisms import pure_losses
-from trafficdp.pricing.moves import clipped_change
 from trafficdp.privacy.loss import CHARGE_STEP
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -92,47 +85,6 @@ def test_a_mechanism_without_a_price_of_its_own_is_held_to_epsilon_for_every_vis
     visits[3] -= 1
     with pytest.raises(AllocationError, match="1 vehicles would lose more"):
         require_covered(losses, visits)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("rule", list(CountCap))
-def test_arrays_made_anew_are_those_that_are_drawn_with(seed, rule, city_of):
-    counts = city_of(seed, bins=5, users=40, most=(2, 9, 50, 300)[seed])
-    cap = caps(counts, rule.value)
-    np.testing.assert_array_equal(cap, rule.of(counts))
-    for again, made in ((wrapped, wrap_around), (best_fitted, best_fit)):
-        mine, theirs = again(counts, cap), made(counts, cap)
-        np.testing.assert_array_equal(mine.arrays, theirs.per_bin)
-        fills = theirs.fill[theirs.piece_array]
-        pieces = [
-            sorted(zip(*each, strict=True))
-            for each in (
-                (mine.pair.tolist(), mine.take.tolist(), mine.fill.tolist()),
-                (theirs.piece_pair.tolist(), theirs.piece_count.tolist(), fills.tolist()),
-            )
-        ]
-        assert pieces[0] == pieces[1]
-
-
-@pytest.mark.parametrize("numbers", [[3, 1], [2, 2, 1], [4], [5, 1, 1], [1, 1]])
-@pytest.mark.parametrize("rank", [1, 2, 3, 9])
-def test_the_change_of_a_clipped_variance_is_that_of_brute_force(numbers, rank, counts_of, bound_of):
-    counts, steps = counts_of([numbers]), 4
-    found = clipped_change(counts, bound_of(steps), np.array([rank]))
-    threshold = sorted(numbers, reverse=True)[rank - 1] if rank <= len(numbers) else 0
-    cuts = [min(-(-steps * max(m - threshold, 0) // (2 * m)), steps // 2) for m in numbers]
-    values = [range(cut, steps - cut + 1) for cut, m in zip(cuts, numbers, strict=True) for _ in range(m)]
-    size, begin = sum(numbers), np.concatenate([[0], np.cumsum(numbers)])
-    for user in range(len(numbers)):
-        mine = range(begin[user], begin[user + 1])
-        spread: dict[tuple[int, ...], list[int]] = {}
-        for speeds in product(*values):
-            total, square = sum(speeds), sum(speed**2 for speed in speeds)
-            others = tuple(speed for i, speed in enumerate(speeds) if i not in mine)
-            spread.setdefault(others, []).append(size * square - total**2)
-        most = max(max(each) - min(each) for each in spread.values())
-        # the least is over real speeds in the proof, so the price may be a little above the lattice's
-        assert most <= found[user] <= most + size**2 // 4
 
 
 def test_thousands_of_different_epsilons_are_charged_as_they_are_drawn(counts_of, bound_of):

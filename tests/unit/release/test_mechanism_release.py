@@ -16,6 +16,7 @@ from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
 from trafficdp.mechanisms import registry
+from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
@@ -58,10 +59,11 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     planned = here.plan(suggestions=False).allocation.calibrated.to_facts()
     here.release(force=True)
     later = tuple(
-        replace(each, cap=CountCap.MEDIAN) if each.name == "pooled" else each for each in registry.MECHANISMS
+        replace(each, means=Pooled(CountCap.MEDIAN)) if each.name == "pooled" else each
+        for each in registry.MECHANISMS
     )
     monkeypatch.setattr(registry, "MECHANISMS", later)
-    assert mechanism_named("pooled", LossKind.PURE).cap is CountCap.MEDIAN
+    assert mechanism_named("pooled", LossKind.PURE).means.cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)
     assert again.plan(suggestions=False).allocation.calibrated.to_facts() != planned
@@ -238,8 +240,8 @@ def test_python_chooses_a_mechanism_too(filled):
         "variance": "baseline",
     }
     assert failed(filled) == {}
-    with pytest.raises(UsageError, match="cannot estimate the mean"):
-        filled.open().with_map(mechanism="direct_clipping")
+    with pytest.raises(UsageError, match="cannot estimate the vehicle mean"):
+        filled.open(statistics='"vehicle_mean"').with_map(mechanism="pooled")
     with pytest.raises(UsageError, match="unknown mechanism"):
         filled.open().with_map(mechanism="guess")
 

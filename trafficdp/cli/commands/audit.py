@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.lower_bound import (
     LowerBound,
-    audit_approx_mechanism,
     audit_draws,
     audit_mechanism,
     audit_zcdp_mechanism,
@@ -21,9 +20,8 @@ from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
-from trafficdp.mechanisms.approx_mechanism import ApproxMechanism
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import APPROX_MECHANISMS, MECHANISMS
+from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
@@ -38,7 +36,7 @@ DELTA = 0.01
 the less is claimed, and so few draws could never refute what follows at 10^-6."""
 MOST_WHOLE_RUNS = 1_000
 """A zCDP mechanism runs once a draw."""
-Claimant = Mechanism | ApproxMechanism | Mistake
+Claimant = Mechanism | Mistake
 MEANING = {
     "keeps": "the draws do not refute the claim",
     "REFUTED": "the draws refute the claim: a bug",
@@ -108,7 +106,7 @@ def _name(claimant: Claimant) -> str:
 
 
 def _chosen(name: str | None, everything: bool) -> list[Claimant]:
-    everyone: list[Claimant] = [*MECHANISMS, *APPROX_MECHANISMS, *mistakes(BOUND)]
+    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND)]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
         return list(known.values())
@@ -135,11 +133,10 @@ def _findings(
         )
         return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
     findings = []
-    approximate = {each.name: each for each in APPROX_MECHANISMS}.get(claimant.name)
-    mechanism = cast("Mechanism", claimant)
+    mechanism = claimant
     for statistic in claimant.statistics:
         claim, delta = epsilon, 0.0
-        if approximate is None and mechanism.kind is LossKind.ZCDP:
+        if mechanism.kind is LossKind.ZCDP:
             rho = pure_to_zcdp(PureDP.of(epsilon))
             claim, delta = float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
             found = audit_zcdp_mechanism(
@@ -152,17 +149,6 @@ def _findings(
                 draws=min(draws, MOST_WHOLE_RUNS),
                 confidence=confidence,
             )
-        elif approximate is not None:
-            kept, found = audit_approx_mechanism(
-                approximate,
-                statistic,
-                epsilon,
-                BOUND,
-                noise,
-                draws=draws,
-                confidence=confidence,
-            )
-            claim, delta = float(kept.epsilon), float(kept.delta)
         else:
             found = audit_mechanism(
                 mechanism,

@@ -1,4 +1,4 @@
-"""Array means as whole numbers, and their projected mean with its sensitivity, all bins and runs at once.
+"""Array means as whole numbers, and their projected mean with its sensitivity, all bins at once.
 
 The mean of array i is stored as y_i = round(m_UB A_i / w_i), A_i its sum in steps of q, w_i its fill: a
 number from 0 to M = m_UB U/q in units of q/m_UB, exact for full arrays. Rounding half up moves a mean by
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.bounding.array_sensitivity import WidthSensitivity, total_variation_bias
+from trafficdp.bounding.array_sensitivity import total_variation_bias
 from trafficdp.bounding.arrays import Arrays
 from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import CountCap
@@ -77,22 +77,28 @@ class ArrayLattice:
 
     @property
     def unit(self) -> FloatArray:
-        """Lattice units of ``sum_i y_i`` in one unit of the mean: K m_UB / q, shape (G,)."""
-        per_unit = np.float64(1 / self.bound.step)
-        return (self.arrays.per_bin * self.arrays.capacity * per_unit).astype(np.float64)
+        """One lattice unit of ``sum_i y_i`` in the mean's unit: q / (K m_UB), shape (G,)."""
+        return np.asarray(float(self.bound.step) / (self.arrays.per_bin * self.arrays.capacity))
 
     @cached_property
-    def sensitivity(self) -> WidthSensitivity:
-        """What a user changes ``sum_i y_i`` by, as a function of the projection's width."""
+    def _changes(self) -> tuple[IntArray, IntArray]:
+        """The most that a pair changes its one or two arrays, the larger first (0: none), shape (P,) each."""
         arrays = self.arrays
-        whole = arrays.fill[arrays.piece_array]
         top = self.top[arrays.array_bin[arrays.piece_array]]
-        change = -(-top * arrays.piece_count // whole)
-        first = np.zeros(arrays.counts.pairs, dtype=np.int64)
+        change = -(-top * arrays.piece_count // arrays.fill[arrays.piece_array])
+        first, both = (np.zeros(arrays.counts.pairs, dtype=np.int64) for _ in range(2))
         np.maximum.at(first, arrays.piece_pair, change)
-        both = np.zeros(arrays.counts.pairs, dtype=np.int64)
         np.add.at(both, arrays.piece_pair, change)
-        return WidthSensitivity(first, both - first, arrays.counts.bin_index, arrays.counts.bins)
+        return first, both - first
+
+    def moves(self, width: IntArray) -> IntArray:
+        """Return sum_i min(``width``_g, change_{l,i}) of every pair, (P,): what it moves the sum by at most.
+
+        ``width`` (G,) is that of the interval to which array means are projected.
+        """
+        across = width[self.arrays.counts.bin_index]
+        first, second = self._changes
+        return np.minimum(first, across) + np.minimum(second, across)
 
     @property
     def bias(self) -> FloatArray:
@@ -152,23 +158,8 @@ class ArrayMeans:
         return f"<ArrayMeans: {len(self.y)} arrays, redacted>"
 
     def projected_sum(self, low: IntArray, high: IntArray) -> IntArray:
-        """Return sum_i P_[a,b](y_i); ``low`` <= ``high`` (lattice units) and the result (runs, G)."""
+        """Return sum_i P_[a,b](y_i), (G,); ``low`` <= ``high`` (G,) are a and b in lattice units."""
         arrays = self.lattice.arrays
-        start, end = arrays.start[:-1], arrays.start[1:]
-        offset = np.arange(arrays.counts.bins) * self._stride
-        below = np.searchsorted(self._key, low + offset, side="left")
-        above = np.searchsorted(self._key, high + offset, side="right")
-        inside = self._running[above] - self._running[below]
-        return np.asarray(low * (below - start) + high * (end - above) + inside, dtype=np.int64)
-
-    @cached_property
-    def _stride(self) -> int:
-        return int(self.lattice.top.max(initial=0)) + 2
-
-    @cached_property
-    def _key(self) -> IntArray:
-        return self.y + self.lattice.arrays.array_bin * self._stride
-
-    @cached_property
-    def _running(self) -> IntArray:
-        return np.concatenate([[0], np.cumsum(self.y)]).astype(np.int64)
+        total = np.zeros(arrays.counts.bins, dtype=np.int64)
+        np.add.at(total, arrays.array_bin, np.clip(self.y, low[arrays.array_bin], high[arrays.array_bin]))
+        return total

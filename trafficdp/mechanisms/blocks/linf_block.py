@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.integer_change import integer_change, integer_unit, largest_change
-from trafficdp.mechanisms.laplace.integer_laplace import charge, checked_epsilon
 from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.promise import promise, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.scales import checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -37,7 +37,7 @@ from trafficdp.noise.block_tail import block_absolute_error, block_half_width
 from trafficdp.noise.secure import group_scales
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import loss_upper_bound
+from trafficdp.privacy.loss import CHARGE_STEP, loss_upper_bound, sum_per_user, to_pico
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
@@ -132,7 +132,8 @@ class LinfBlock:
         # one pair of the user pays for its whole block
         loss = bare.max(axis=0)
         np.add.at(loss, payer, cost)
-        return self._promise(statistics, counts, bound, charge(counts, loss))
+        total = sum_per_user(to_pico(loss), counts.user_index, counts.users)
+        return self._promise(statistics, counts, bound, -(-total // CHARGE_STEP) * CHARGE_STEP)
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray

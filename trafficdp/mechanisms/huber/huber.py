@@ -4,14 +4,15 @@ Paper 001: "A Huber Loss Minimization Approach to Mean Estimation under User-lev
 (Zhao et al., arXiv 2405.13453). Estimator and weights: ``bounding.huber_loss``, ``bounding.huber_weights``;
 smooth sensitivity with its proof: ``bounding.smooth_sensitivity``. We depart from the paper in five ways:
 pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise whose quoted constants are not
-sufficient (E17; ``GaussianHuber`` has the exactly calibrated form); the weighted mean in the lemmas (E15);
-outliers counted against a threshold that does not depend on their number (E16); the least S over many k0;
-and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a weighted mean
-(capped or plain weights, whichever has the smaller ``clean_error``).
+sufficient (E17; ``papers.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
+the lemmas (E15); outliers counted against a threshold that does not depend on their number (E16); the least
+S over many k0; and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a
+weighted mean (capped or plain weights, whichever has the smaller ``clean_error``).
 
-Theorem (REPLACE_USER_VALUES). A bin by Huber is epsilon[g]-DP for each of its vehicles (``noise.student_t``);
-one by Laplace costs vehicle i epsilon[g] u_i / max u; bins add up. Which of the two a bin takes depends on
-counts, U, epsilon and settings alone. The variance releases both moments with half of epsilon each.
+Theorem (REPLACE_USER_VALUES). One vehicle moves centre and S only as ``bounding.smooth_sensitivity`` says, so
+that a bin by Huber costs each of its vehicles epsilon[g] (``noise.student_t``); one by Laplace costs vehicle
+i epsilon[g] u_i / max u; bins add up. Which of the two a bin takes depends on counts, U, epsilon and
+settings alone.
 
 Idealised: mu0, S and the Student-t variable are floats. S and the distance behind it are never published.
 """
@@ -19,6 +20,7 @@ Idealised: mu0, S and the Student-t variable are floats. S and the distance behi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,129 +33,99 @@ from trafficdp.bounding.smooth_sensitivity import (
     clean_smooth_sensitivity,
     smooth_sensitivity,
 )
-from trafficdp.mechanisms.laplace.integer_laplace import charge
-from trafficdp.mechanisms.laplace.weighted_mean import FINER, SPENT, WeightedMean
-from trafficdp.mechanisms.moment import (
-    Moment,
-    first_moment,
-    first_totals,
-    second_moment,
-    second_totals,
-    variance_from,
-)
-from trafficdp.mechanisms.promise import promise
+from trafficdp.measurement.claims import ClaimedNoise
+from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.mechanisms.known_error import clamped_laplace_error
+from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weighting
 from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.scales import HEADROOM
+from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import round_up
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+THEOREM = "centre plus S/alpha times a Student-t variable, S beta-smooth: noise.student_t"
 
 
 @dataclass(frozen=True)
-class HuberPart:
-    """How one moment of all bins is released: public throughout.
+class HuberPlan:
+    """How every bin is released: public throughout.
 
-    ``huber`` (G,) marks the bins by Huber, with ``shape``, ``alpha`` and ``beta`` (G,) of all bins;
-    ``laplace`` is the weighted mean of the others. ``clean`` and ``worst`` (G,) are expected errors.
+    ``huber`` (G,) marks the bins by Huber, with ``shape``, ``alpha`` and ``beta`` (G,) of all bins, at
+    ``epsilon``; ``weighted`` and ``laplace`` are the weights and the noisy sum of the others. ``clean`` (G,)
+    is the expected error without outliers.
     """
 
-    moment: Moment
     shape: HuberShape
     huber: BoolArray
-    laplace: WeightedMean
+    weighted: Weighting
+    laplace: NoisySum
     alpha: FloatArray
     beta: FloatArray
-    epsilon: FloatArray
     clean: FloatArray
-    worst: FloatArray
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(Means):
     """Paper 001 with pure-epsilon Student-t noise of ``degrees`` degrees of freedom.
 
     ``beta_divisor``: smoothness beta = epsilon / beta_divisor (6; 9 with many vehicles; above ``degrees``).
     ``cap_ratio``: a vehicle weighs at most this many times the average count. ``factor``: thresholds T_i
-    are this many radii. ``sigma``: a public standard deviation of single speeds (the bound's unit);
-    without it thresholds come from U alone.
+    are this many radii. ``spread`` U is a public standard deviation of single samples.
     """
 
     degrees: float = 3.0
     beta_divisor: float = 6.0
     cap_ratio: float = 2.0
     factor: float = 2.0
-    sigma: float | None = None
-    name: str = "huber"
-    citation: str = (
+    spread: float = 0.5
+
+    name = "huber"
+    citation = (
         "Zhao et al., A Huber Loss Minimization Approach to Mean Estimation under User-level Differential "
         "Privacy, arXiv 2405.13453 (paper 001)"
     )
-    statistics: tuple[Statistic, ...] = (Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN)
-    idealised: bool = True
+    statistics = (Statistic.MEAN, Statistic.VEHICLE_MEAN)
+    idealised = True
+    enforced = False
 
     def by_huber(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> BoolArray:
-        """Return which bins take Huber (for the variance: their mean does), shape (G,). Public.
+        """Return which bins take Huber, shape (G,). Public.
 
         The others have too few vehicles for this epsilon, or thresholds that reach U.
         """
-        return self.parts(counts, bound, statistic, epsilon)[0].huber
+        return self.plan(counts, bound, statistic, epsilon).huber
 
-    def event(
+    def choices(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> PrivacyEvent:
-        """See Mechanism. A vehicle's loss: epsilon[g] in a bin by Huber, its weight's share in another.
+    ) -> tuple[Priced, ...]:
+        """See Means: the Student-t noise, the whole epsilon of every bin by Huber."""
+        return (self._noise(self.plan(counts, bound, statistic, epsilon), counts, epsilon),)
 
-        Raises UsageError when an epsilon is not positive or noise of its size cannot be drawn.
+    def sum_of(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> NoisySum:
+        """See Means: the weighted means of the bins by Laplace; the others add nothing to it.
+
+        Bins by Huber have no useful worst case (their S is U on adversarial values): their bias is the range.
+        See ``clean_error`` for what they give.
         """
-        parts = self.parts(counts, bound, statistic, epsilon)
-        pair = np.zeros(counts.pairs)
-        for part in parts:
-            loss = np.where(
-                part.huber[counts.bin_index],
-                (part.epsilon * SPENT)[counts.bin_index],
-                part.laplace.loss(part.epsilon),
-            )
-            pair = pair + loss
-        free = _free(counts, statistic, parts, bound)
-        total = np.where(free[counts.bin_index], 0.0, round_up(pair))
-        change = [np.where(p.huber, p.moment.upper, p.laplace.sensitivity) for p in parts]
-        largest = change[0]
-        if statistic is Statistic.VARIANCE:
-            largest = np.minimum(change[1] + float(bound.upper) * change[0], statistic.largest(bound.upper))
-        return promise(
-            self.name,
-            statistic,
-            counts,
-            bound,
-            np.where(free, 0.0, largest),
-            charge(counts, total),
-            idealised=self.idealised,
-        )
+        return self.plan(counts, bound, statistic, epsilon).laplace
 
-    def expected_error(
+    def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
     ) -> FloatArray:
-        """See Mechanism. Bins by Huber have no useful worst case: see ``clean_error`` for what they give.
-
-        Their S is U on adversarial values. With symmetric noise and clipping E|error| is at most
-        max(|mu0 - truth|, U/2), and |mu0 - truth| <= U/2 for equal weights and thresholds: half the range.
-        With unequal ones the robust centre can be further off, and the bound is the whole range.
-        """
-        parts = self.parts(counts, bound, statistic, epsilon)
-        worst = _combined(counts, bound, statistic, parts, [part.worst for part in parts])
-        return np.minimum(worst + rounding_bias(statistic, bound), statistic.largest(bound.upper))
+        """See Means: U by Huber."""
+        huber = self.by_huber(counts, bound, statistic, epsilon)
+        return np.where(huber, float(bound.upper), super().sensitivity(counts, bound, statistic, epsilon))
 
     def clean_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
@@ -163,142 +135,82 @@ class Huber:
         Noise, and for capped weights the root mean square of their bias when all samples are independent
         and follow one law. Its worst case is in ``expected_error``.
         """
-        parts = self.parts(counts, bound, statistic, epsilon)
-        return _combined(counts, bound, statistic, parts, [part.clean for part in parts])
+        return self.plan(counts, bound, statistic, epsilon).clean
 
     def estimate(
-        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, noise: NoiseSource
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
     ) -> FloatArray:
         """See Mechanism."""
-        counts, bound = samples.counts, samples.bound
-        contributions = samples.contributions()
-        parts = self.parts(counts, bound, statistic, epsilon)
-        mean = self._released(parts[0], first_totals(contributions), noise)
-        if statistic is not Statistic.VARIANCE:
-            return mean
-        second = self._released(parts[1], second_totals(contributions), noise)
-        variance = variance_from(mean, second, float(bound.upper))
-        variance[_constant(statistic, parts, bound)] = statistic.largest(bound.upper) / 2
-        variance[counts.samples_per_bin == 1] = 0.0
-        return variance
+        counts, bound, total = samples.counts, samples.bound, samples.contributions().total
+        plan = self.plan(counts, bound, statistic, epsilon)
+        drawn = measure.draw_claimed(self._noise(plan, counts, epsilon), int(plan.huber.sum()))
+        result = plan.laplace.means(plan.weighted.values(total), measure, bound)
+        if plan.huber.any():
+            shape = plan.shape.select(plan.huber)
+            mean = (total / counts.count * float(bound.step))[plan.huber[counts.bin_index]]
+            centre = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, shape.bins)
+            smooth = smooth_sensitivity(mean, shape, plan.beta[plan.huber])
+            noisy = centre + smooth / plan.alpha[plan.huber] * drawn
+            result[plan.huber] = np.clip(noisy, 0.0, float(bound.upper))
+        return result
 
     def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return alpha and beta for every bin, and the mean absolute value of the noise variable."""
         beta = np.where(np.isinf(epsilon), 0.0, epsilon / self.beta_divisor)
         distinct, which = np.unique(epsilon, return_inverse=True)
         alpha = student_t.largest_alpha(
-            self.degrees, np.where(np.isinf(distinct), 0.0, distinct / self.beta_divisor), distinct * SPENT
+            self.degrees, np.where(np.isinf(distinct), 0.0, distinct / self.beta_divisor), _spent(distinct)
         )[which]
         return alpha, beta, student_t.mean_absolute(self.degrees)
 
-    def drawn(self, size: int, noise: NoiseSource) -> FloatArray:
-        """Return ``size`` independent noise variables, which are then multiplied by S / alpha."""
-        return student_t.draw(self.degrees, size, noise.uniform_below)
-
-    def parts(
+    def plan(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> list[HuberPart]:
-        """Return how each moment of the statistic is released, from public numbers alone."""
-        if statistic is not Statistic.VARIANCE:
-            return [self._part(counts, first_moment(bound), statistic, epsilon, self.sigma)]
-        # |(x - U/2)^2 - (x' - U/2)^2| <= U |x - x'|
-        sigma = None if self.sigma is None else self.sigma * float(bound.upper)
-        return [
-            self._part(counts, first_moment(bound), statistic, epsilon / 2, self.sigma),
-            self._part(counts, second_moment(bound), statistic, epsilon / 2, sigma),
-        ]
-
-    def _part(
-        self,
-        counts: Counts,
-        moment: Moment,
-        statistic: Statistic,
-        epsilon: FloatArray,
-        sigma: float | None,
-    ) -> HuberPart:
-        """Decide from public numbers how one moment is released."""
-        index, bins, upper = counts.bin_index, counts.bins, moment.upper
+    ) -> HuberPlan:
+        """Decide from public numbers how every bin is released."""
+        self._require(statistic, epsilon, counts)
+        index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)
         used = huber_weights.used_count(counts.count, index, bins, self.cap_ratio)
-        if sigma is None:
-            threshold = huber_weights.range_threshold(used, index, bins, upper, self.factor)
-        else:
-            threshold = huber_weights.scale_threshold(used, index, bins, upper, sigma, self.factor)
-        by_vehicle = statistic is Statistic.VEHICLE_MEAN
-        counted = np.ones_like(used) if by_vehicle else used
-        target = huber_weights.normalised(np.ones_like(used) if by_vehicle else counts.count, index, bins)
-        capped = WeightedMean(counts, moment, FINER * counted)
-        plain = capped if by_vehicle else WeightedMean(counts, moment, counts.count)
+        threshold = huber_weights.scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
+        plain = weighting(counts, bound, statistic)
+        counted = used if statistic is Statistic.MEAN else np.ones_like(used)
+        capped = Weighting(counts, bound, FINER * counted)
         shape = HuberShape(capped.weight, threshold, index, bins, upper)
-        drift = _clean_bias(shape, target, self.factor)
-        even_noise, plain_noise = capped.error(epsilon, capped.weight), plain.error(epsilon, plain.weight)
-        better = even_noise + drift < plain_noise
-        laplace = WeightedMean(counts, moment, np.where(better[index], capped.used, plain.used))
-        worst = np.minimum(laplace.error(epsilon, target), upper)
+        drift = _clean_bias(shape, plain.weight, self.factor)
+        noise = [_error(each, epsilon, each.bias(each.weight)) for each in (capped, plain)]
+        better = noise[0] + drift < noise[1]
+        by_laplace = np.minimum(noise[0] + drift, noise[1])
 
         alpha, beta, mean_absolute = self.calibrated(epsilon)
         clean = drift + clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
         least = np.full(bins, np.inf)
         np.minimum.at(least, index, threshold)
-        by_laplace = np.minimum(even_noise + drift, plain_noise)
         huber = (least < upper) & (clean < by_laplace) & np.isfinite(epsilon)
-        clean = np.where(huber, clean, by_laplace)
-        # see expected_error
-        even = shape.balanced & (huber_weights.weight_distance(shape.weight, target, index, bins) == 0)
-        worst = np.where(huber, np.where(even, upper / 2, upper), worst)
-        return HuberPart(moment, shape, huber, laplace, alpha, beta, epsilon, clean, worst)
+        weighted = Weighting(counts, bound, np.where(better[index], capped.used, plain.used))
+        bias = weighted.bias(plain.weight) + rounding_bias(statistic, bound)
+        # nothing of a bin by Huber is in the sum
+        top = np.where(huber, 0, bound.steps)
+        laplace = weighted.noisy(epsilon, np.where(huber, upper, bias), high=top)
+        return HuberPlan(shape, huber, weighted, laplace, alpha, beta, np.where(huber, clean, by_laplace))
 
-    def _released(self, part: HuberPart, totals: IntArray, noise: NoiseSource) -> FloatArray:
-        """Return the noisy moment of every bin, clipped to its range, shape (G,)."""
-        result = part.laplace.estimate(totals, part.epsilon, noise)
-        if part.huber.any():
-            pairs = part.huber[part.shape.bin_index]
-            shape = part.shape.select(part.huber)
-            mean = (totals / part.laplace.counts.count * part.moment.unit)[pairs]
-            centre = huber_location(mean, shape.weight, shape.threshold, shape.bin_index, shape.bins)
-            smooth = smooth_sensitivity(mean, shape, part.beta[part.huber])
-            drawn = self.drawn(shape.bins, noise)
-            noisy = centre + smooth / part.alpha[part.huber] * drawn
-            result[part.huber] = np.clip(noisy, 0.0, part.moment.upper)
-        return result
+    def _noise(self, plan: HuberPlan, counts: Counts, epsilon: FloatArray) -> ClaimedNoise:
+        loss = np.where(plan.huber, _spent(epsilon), 0.0)[counts.bin_index]
+        sampler = partial(student_t.draw, self.degrees)
+        return ClaimedNoise(support_of(counts), loss, self.kind, THEOREM, sampler)
+
+
+def _spent(epsilon: FloatArray) -> FloatArray:
+    """A little less than epsilon, so that losses, each rounded up, stay within it."""
+    return epsilon * (1 - HEADROOM)
+
+
+def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
+    """The bias and the worst expected error of clipped Laplace noise without one."""
+    noisy, upper = weighted.noisy(epsilon, bias), float(weighted.bound.upper)
+    return bias + clamped_laplace_error(noisy.term.noise, np.zeros_like(bias), upper)
 
 
 def _clean_bias(shape: HuberShape, target: FloatArray, factor: float) -> FloatArray:
     """Return the root mean square of sum (w_i - p_i) y_i for independent samples, shape (G,)."""
     deviation = shape.threshold / (factor * np.sqrt(2 * np.log(40.0 * shape.users[shape.bin_index])))
     square = ((shape.weight - target) * deviation) ** 2
-    result: FloatArray = np.sqrt(np.bincount(shape.bin_index, weights=square, minlength=shape.bins))
-    return result
-
-
-def _combined(
-    counts: Counts,
-    bound: ContributionBound,
-    statistic: Statistic,
-    parts: list[HuberPart],
-    errors: list[FloatArray],
-) -> FloatArray:
-    """Return the statistic's error from those of its moments: |e2| + U |e1| for the variance."""
-    if statistic is not Statistic.VARIANCE:
-        return errors[0]
-    reach = statistic.largest(bound.upper)
-    error = np.minimum(errors[1] + float(bound.upper) * errors[0], reach)
-    error = np.where(_constant(statistic, parts, bound), reach / 2, error)
-    return np.where(counts.samples_per_bin == 1, 0.0, error)
-
-
-def _constant(statistic: Statistic, parts: list[HuberPart], bound: ContributionBound) -> BoolArray:
-    """Return the bins whose variance is no better than half its range even without outliers: public."""
-    if statistic is not Statistic.VARIANCE:
-        return np.zeros(len(parts[0].huber), dtype=np.bool_)
-    clean = parts[1].clean + float(bound.upper) * parts[0].clean
-    hopeless: BoolArray = clean > statistic.largest(bound.upper) / 2
-    return hopeless
-
-
-def _free(
-    counts: Counts, statistic: Statistic, parts: list[HuberPart], bound: ContributionBound
-) -> BoolArray:
-    """Return the bins that are released as a constant and cost nothing."""
-    single = (statistic is Statistic.VARIANCE) & (counts.samples_per_bin == 1)
-    free: BoolArray = _constant(statistic, parts, bound) | single
-    return free
+    return np.asarray(np.sqrt(np.bincount(shape.bin_index, weights=square, minlength=shape.bins)))

@@ -20,8 +20,8 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.calibrated import NAME, CalibratedLaplace
-from trafficdp.mechanisms.laplace.integer_laplace import HEADROOM, checked_epsilon
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

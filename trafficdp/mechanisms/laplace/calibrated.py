@@ -21,11 +21,10 @@ from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.mechanisms import pairs, publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
-from trafficdp.mechanisms.known_error import NoiseTerm
+from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
 from trafficdp.mechanisms.promise import ASSUMPTIONS, loss_of
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
-from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -274,7 +273,8 @@ class CalibratedLaplace:
         reach, bias = statistic.largest(bound.upper), self.bias(statistic, counts, bound)
         if statistic is VARIANCE:
             return self._variance_noise(counts, bound).error(reach)
-        return clamped_laplace_error(self.noise_scale(statistic, counts, bound), bias, reach)
+        scale: FloatArray = np.asarray(self.noise_scale(statistic, counts, bound))
+        return clamped_laplace_error(scale, bias, reach)
 
     def _half_width(
         self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float

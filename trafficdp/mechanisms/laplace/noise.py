@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
+from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.pairs import best_ratio, relative_price, spread
-from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.measurement.nodes import SignedCounterBank, signed_nodes_touched
-from trafficdp.mechanisms.laplace.integer_laplace import laplace_scale
+from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.withhold import WithholdRelease, level_size
 from trafficdp.privacy.loss import loss_upper_bound, to_pico

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import in_range, integer_between, positive
-from trafficdp.mechanisms.laplace.integer_laplace import choice_scale, laplace_scale
+from trafficdp.mechanisms.scales import choice_scale, laplace_scale
 from trafficdp.papers.george_2022.withhold import level_size
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.stream.tree import BINARY, Tree, bit_length

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.laplace.integer_laplace import laplace_scale
+from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.stream.tree import BINARY, Tree

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between, positive
-from trafficdp.mechanisms.laplace.integer_laplace import laplace_scale
+from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.doubling import relabelled

@@ -7,11 +7,14 @@ import numpy as np
 from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.papers.zhao_2024.gaussian_huber import GaussianHuber
 
 MOST_VEHICLES = 2**20
 
 
-def least_vehicles(upper: float, threshold: float, epsilon: float, mechanism: Huber | None = None) -> int:
+def least_vehicles(
+    upper: float, threshold: float, epsilon: float, mechanism: Huber | GaussianHuber | None = None
+) -> int:
     """Return n_min: from how many equal vehicles on Huber beats Laplace noise U/(n epsilon), if clean.
 
     The least n with S(n, T, U, Z = 0.4 T) E|xi| / alpha below U/(n epsilon); found by doubling, then

@@ -8,12 +8,12 @@ from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import argmax_cap
 from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.wrap_around import wrap_around
-from trafficdp.mechanisms.arrays.array_averaging import ArrayAveraging
 from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.levy import Levy
-from trafficdp.mechanisms.arrays.quantile import QuantileRule, smith_cells
+from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.choice import probabilities
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.sensitive.samples import Samples
 
 EPSILON = np.array([1.0])
 
@@ -79,22 +79,17 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(coun
 def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(counts_of, bound_of):
     asked = []
 
-    class Spy:
-        def choose(self, cost, weight, start, scale, runs=1):
-            asked.append(scale)
-            return np.zeros((runs, len(scale)), dtype=np.int64)
-
-        def discrete_laplace(self, scale):
-            return np.zeros(scale.shape, dtype=np.int64)
-
-    from trafficdp.sensitive.samples import Samples
+    class Spy(SimulatedNoise):
+        def select_claimed(self, scores, cost, weight, start):
+            asked.append(scores.scale)
+            return super().select_claimed(scores, cost, weight, start)
 
     # 300 vehicles fill arrays of 100; three of 67 share two more
     numbers = [100] * 300 + [67] * 3
     counts = counts_of([numbers])
     samples = Samples(counts, np.zeros(sum(numbers), dtype=np.int64), np.arange(303), bound_of(65))
     for grouping, divisor in ((Grouping.BEST_FIT, 4), (Grouping.WRAP_AROUND, 8)):
-        Levy(grouping).estimate(samples, Statistic.MEAN, EPSILON, Spy())
+        Levy(grouping).estimate(samples, Statistic.MEAN, EPSILON, Spy(1))
         assert asked[-1][0] == pytest.approx(divisor, rel=1e-9)
         assert asked[-1][0] >= divisor
 
@@ -134,7 +129,10 @@ def test_e5_three_halves_of_tau_hold_the_centre_and_five_hold_all_means():
 def test_e6_without_the_half_the_quantile_costs_twice_its_epsilon():
     # moving one value from 0 to 10 makes [0, x) one rank worse and [x, 10] one better
     def loss(epsilon):
-        cells = [smith_cells(np.array([own, 1.0, 1.0, 1.0]), 10.0, 0.75, epsilon, 1) for own in (0.0, 10.0)]
+        cells = []
+        for own in (0, 10):
+            mass = np.diff([0, *sorted([own, 1, 1, 1]), 10]) * np.exp(-epsilon / 2 * np.abs(np.arange(5) - 3))
+            cells.append(mass / mass.sum())
         below = [np.append(cells[0][1], 0)[0], cells[1][0]]
         return abs(float(np.log(below[0] / below[1])))
 

@@ -7,7 +7,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.samples import Samples
 
-MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+MEAN = Statistic.MEAN
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def samples_of(contributions_of):
 class Recorder(SimulatedNoise):
     """Keeps what is asked of it."""
 
-    def choose(self, cost, weight, start, scale, runs=1):
-        self.asked = cost, weight, start, scale
-        return super().choose(cost, weight, start, scale, runs)
+    def select(self, ranks, values):
+        self.ranks, self.chosen = ranks, super().select(ranks, values)
+        return self.chosen
 
-    def discrete_laplace(self, scale):
-        self.scale = scale
-        return super().discrete_laplace(scale)
+    def measure(self, step, values):
+        self.step = step
+        return super().measure(step, values)
 
 
 def test_the_quantile_costs_half_and_aims_at_the_right_rank(samples_of, bound_of):
@@ -37,37 +37,32 @@ def test_the_quantile_costs_half_and_aims_at_the_right_rank(samples_of, bound_of
     samples = samples_of([[[3, 3], [1], [9], [4]]], bound_of(10))
     noise = Recorder(1)
     AKMV().estimate(samples, MEAN, np.array([1.0]), noise)
-    cost, weight, start, scale = noise.asked
-    assert cost.tolist() == [2, 1, 0, 1, 2]
-    # whole numbers 0..1, 2..4, 5..6, 7..9, 10..20
-    assert weight.tolist() == [2, 3, 2, 3, 11]
-    assert start.tolist() == [0, 5]
-    assert scale.tolist() == [4.0]
+    assert noise.ranks.rank.tolist() == [2]
+    assert noise.ranks.high.tolist() == [20]
+    assert noise.ranks.scale == pytest.approx([4.0], rel=1e-9)
 
 
 def test_the_noise_is_that_of_the_threshold_it_found(samples_of, bound_of):
     samples = samples_of([[[20]] * 50], bound_of(20))
     noise = Recorder(1)
     AKMV().estimate(samples, MEAN, np.array([0.5]), noise)
-    assert 2 <= noise.scale[0] * 0.25 <= 20 * (1 + 1e-12)
+    assert noise.step.law.scale == pytest.approx(noise.chosen / 0.25, rel=1e-9)
+    assert noise.step.of.high.tolist() == [noise.chosen[0]] * 50
 
 
-@pytest.mark.parametrize("statistic", [MEAN, VARIANCE])
-def test_infinite_epsilon_clips_nothing(statistic, samples_of, bound_of):
+def test_infinite_epsilon_clips_nothing(samples_of, bound_of):
     samples = samples_of([[[1, 2, 30], [5]], [[7], [9, 9]]], bound_of(30))
-    found = AKMV().estimate(samples, statistic, np.full(2, np.inf), SimulatedNoise(1))
-    exact = [np.mean, np.var][statistic is VARIANCE]
-    np.testing.assert_allclose(found, [exact([1, 2, 30, 5]), exact([7, 9, 9])], atol=1e-9)
+    found = AKMV().estimate(samples, MEAN, np.full(2, np.inf), SimulatedNoise(1))
+    np.testing.assert_allclose(found, [np.mean([1, 2, 30, 5]), np.mean([7, 9, 9])], atol=1e-9)
 
 
-@pytest.mark.parametrize("statistic", [MEAN, VARIANCE])
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 100.0])
 @pytest.mark.parametrize("value", [0, 30])
-def test_extreme_values_and_epsilons_stay_in_range(statistic, epsilon, value, samples_of, bound_of):
+def test_extreme_values_and_epsilons_stay_in_range(epsilon, value, samples_of, bound_of):
     samples = samples_of([[[value], []], [[value] * 3, [value]]], bound_of(30))
-    found = AKMV().estimate(samples, statistic, np.full(2, epsilon), SimulatedNoise(1))
-    assert np.all((found >= 0) & (found <= statistic.largest(30)))
-    event = AKMV().event(samples.counts, samples.bound, statistic, np.full(2, epsilon))
+    found = AKMV().estimate(samples, MEAN, np.full(2, epsilon), SimulatedNoise(1))
+    assert np.all((found >= 0) & (found <= 30))
+    event = AKMV().event(samples.counts, samples.bound, MEAN, np.full(2, epsilon))
     assert float(event.loss.epsilon) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
 
 

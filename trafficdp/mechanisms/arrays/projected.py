@@ -1,0 +1,359 @@
+"""The mean of the means of arrays of capped samples, of all or projected to an interval found privately.
+
+Paper 003 (Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets),
+sections III-B to III-D: Array-Averaging projects nothing; Levy finds an interval of width 2 h tau that most
+array means vote for (after Levy et al., Learning with User-Level Privacy, 2021); Quantile takes the one
+between two private quantiles (Smith, Privacy-Preserving Statistical Estimation with Optimal Convergence
+Rates, 2011).
+
+Theorem (REPLACE_USER_VALUES). c_u is the most arrays that a user of the bin has samples in: public, 1 or 2.
+
+* Interval. The cost of a midpoint (``bounding.interval``), and |i(v) - q n| with i(v) the number of array
+  means at or below v, each changes by at most c_u with one vehicle. So a choice with P proportional to
+  exp(-cost eps'/(2 c_u)) costs each of the bin's vehicles eps': Levy one of eps/2, Quantile two of eps/4.
+* Sum. With the interval fixed, of width v, user l moves the projected sum by at most
+  d_l(v) = sum_i min(v, ceil(M r_{l,i}/w_i)) lattice units (``array_means``), and by exactly that for some
+  values of the others. Noise of scale B = max_l d_l(v)/eps'', the rest of eps, costs it d_l(v)/B. Where v is
+  drawn it is charged the most over the v that can come: few widths (Levy), or all of eps'' (Quantile).
+
+Steps add, adaptively; bins hold disjoint samples. Arrays hold samples of several vehicles, so that nothing
+here is enforced.
+
+Departures. The sensitivity under WrapAround is U/K, not 2U/K (erratum E1): so the two groupings differ by
+K/Kbar only. Levy: exp(-eps c/8), not c/4, where a user can touch two arrays (E3); the vote goes to the
+nearest midpoint, not to the distance (E2); tau is rounded up and a, b inward to the array lattice; where
+tau >= U nothing is selected and all of epsilon goes to the noise; with ``guaranteed`` tau holds its promise
+for partly filled arrays (E4); ``halves`` = 5 (h = 5/2) contains all array means that lie within tau of one
+point, 3 (h = 3/2, the paper's) only that point (E5). Quantile: the factor 1/2 (E6); 2/eps rounded up on both
+sides (E7), clamped when the two ranks cross; on a lattice of M + 1 positions, where a cell of Smith's holds
+as many candidates as it is long: same probabilities of cells, exact sampling, length 0 never drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._validate import in_range
+from trafficdp.bounding.count_cap import CountCap
+from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
+from trafficdp.bounding.worst_case import clipping_rank
+from trafficdp.errors import UsageError
+from trafficdp.measurement.claims import ClaimedScores, ClaimedSums
+from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
+from trafficdp.mechanisms.known_error import clamped_laplace_error
+from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
+from trafficdp.mechanisms.scales import choice_scale
+from trafficdp.mechanisms.sums import support_of
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.samples import Samples
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+END_PARTS = 4
+"""Intervals around the first and last few midpoints may be cut by 0 or M; all others are 2 h tau wide."""
+TENTHS = 10
+OF_SUM = "a projected sum of array means moves by the sum of min(v, change) over a vehicle's arrays"
+OF_CHOICE = "a vehicle changes votes and ranks by at most the number of its arrays"
+PAPER = "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets (003), "
+
+
+class Projected(Means):
+    """``grouping`` makes the arrays, ``cap`` is the most samples one of them takes. Nothing is projected."""
+
+    grouping: Grouping
+    cap: CountCap
+    enforced = False
+
+    def sum_of(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> NoisySum:
+        """See Means: of the widest interval where one is drawn."""
+        lattice = self._lattice(counts, bound, statistic, epsilon)
+        selects, share = self._selects(lattice), self._share(lattice, epsilon)
+        of = ClaimedSums(support_of(counts), self._dearest(lattice), OF_SUM)
+        bias = np.where(selects, float(bound.upper), lattice.bias)
+        return noisy_sum(of, share, lattice.unit, bias, dearest=bool(selects.any()))
+
+    def choices(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[Priced, ...]:
+        """See Means: those of the interval."""
+        return self._choices(self._lattice(counts, bound, statistic, epsilon), epsilon)
+
+    def estimate(
+        self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
+    ) -> FloatArray:
+        """See Mechanism."""
+        lattice = self._lattice(samples.counts, samples.bound, statistic, epsilon)
+        return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
+
+    def estimate_of(self, means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
+        """Return the estimates from array means that were made before, shape (G,)."""
+        lattice = means.lattice
+        low, high = self._interval(means, epsilon, measure)
+        projected = _projected(lattice, high - low, self._share(lattice, epsilon))
+        return projected.means(means.projected_sum(low, high), measure, lattice.bound)
+
+    def _lattice(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> ArrayLattice:
+        self._require(statistic, epsilon, counts)
+        return array_lattice(counts, bound, self.grouping, self.cap)
+
+    def _selects(self, lattice: ArrayLattice) -> BoolArray:
+        """Where an interval is chosen, shape (G,)."""
+        return np.zeros(len(lattice.top), dtype=bool)
+
+    def _dearest(self, lattice: ArrayLattice) -> IntArray:
+        """What each pair moves the widest sum by if it pays as much as for any interval, shape (P,)."""
+        return lattice.moves(lattice.top)
+
+    def _share(self, lattice: ArrayLattice, epsilon: FloatArray) -> FloatArray:
+        """The epsilon of the noise."""
+        return np.where(self._selects(lattice), epsilon / 2, epsilon)
+
+    def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
+        return ()
+
+    def _interval(
+        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+    ) -> tuple[IntArray, IntArray]:
+        """Ends of every bin's interval, shape (G,)."""
+        return np.zeros_like(means.lattice.top), means.lattice.top
+
+
+@dataclass(frozen=True)
+class ArrayAveraging(Projected):
+    """The mean of all array means."""
+
+    grouping: Grouping = Grouping.BEST_FIT
+    cap: CountCap = CountCap.ARGMAX
+
+    citation = PAPER + "Array-Averaging"
+
+    @property
+    def name(self) -> str:
+        """``array_averaging_best_fit`` or ``array_averaging_wrap_around``."""
+        return f"array_averaging_{self.grouping.value}"
+
+
+@dataclass(frozen=True)
+class Levy(Projected):
+    """``gamma`` is the probability allowed to the arrays to stray further than tau (default 0.2).
+
+    Raises UsageError unless 0 < gamma < 1 and halves is 3 or 5.
+    """
+
+    grouping: Grouping = Grouping.BEST_FIT
+    cap: CountCap = CountCap.ARGMAX
+    gamma: float = 0.2
+    halves: int = 3
+    guaranteed: bool = False
+
+    citation = PAPER + "Levy; Levy et al., Learning with User-Level Privacy"
+
+    def __post_init__(self) -> None:
+        in_range(0, 1, gamma=self.gamma)
+        if self.halves not in (3, 5):
+            raise UsageError("halves is unknown", got=f"halves={self.halves}", expected="3 or 5")
+
+    @property
+    def name(self) -> str:
+        """``levy_best_fit`` or ``levy_wrap_around``."""
+        return f"levy_{self.grouping.value}"
+
+    def expected_error(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """See Mechanism: grouping, projection and noise, at values chosen against the mechanism.
+
+        Projection to [a, b] moves the mean by at most max(a #{A < a}, (U - b) #{A > b})/K, and both
+        numbers are at most the cost of the midpoint. The least cost is at most K/2, and the drawn one
+        exceeds it by t with probability at most J e^(-t/s), s the scale of the choice: by s (1 + ln J)
+        in expectation. So the projection costs at most max(a, U - b) min(1, 1/2 + s (1 + ln J)/K). Values
+        that agree are treated far better: simulate.
+        """
+        lattice = self._lattice(counts, bound, statistic, epsilon)
+        partition, selects, upper = self.partition(lattice), self._selects(lattice), float(bound.upper)
+        _, first_high = partition.interval(partition.start[:-1], self.halves)
+        last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
+        reach = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
+        scale = choice_scale(lattice.arrays.influence, epsilon / 2)
+        excess = scale * (1 + np.log(partition.parts)) / lattice.arrays.per_bin
+        projection = np.where(selects, reach * np.minimum(1.0, 0.5 + excess), 0.0)
+        widest = np.where(selects, np.minimum(self.halves * partition.width, lattice.top), lattice.top)
+        noise = _projected(lattice, widest, self._share(lattice, epsilon)).scale * lattice.unit
+        # the error grows by at most 1 a unit of bias, so the expected projection may be added
+        return np.minimum(clamped_laplace_error(noise, lattice.bias, upper) + projection, upper)
+
+    def partition(self, lattice: ArrayLattice) -> Partition:
+        """Return the parts of width tau."""
+        arrays, upper = lattice.arrays, float(lattice.bound.upper)
+        if self.guaranteed:
+            width = guaranteed_width(arrays.fill, arrays.array_bin, len(lattice.top), upper, self.gamma)
+        else:
+            width = levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
+        whole = np.ceil(np.minimum(width / upper, 1.0) * lattice.top).astype(np.int64)
+        return Partition(lattice.top, np.clip(whole, 1, lattice.top))
+
+    def _selects(self, lattice: ArrayLattice) -> BoolArray:
+        return self.partition(lattice).parts > 1
+
+    def _dearest(self, lattice: ArrayLattice) -> IntArray:
+        partition, index = self.partition(lattice), lattice.arrays.counts.bin_index
+        whole = lattice.moves(lattice.top)
+        most = _largest(lattice, whole)
+        first, last = partition.start[:-1], partition.start[1:] - 1
+        dearest = np.zeros_like(whole)
+        for i in range(END_PARTS):
+            for part in (np.minimum(first + i, last), np.maximum(last - i, first)):
+                low, high = partition.interval(part, self.halves)
+                moved = lattice.moves(np.where(partition.parts > 1, high - low, lattice.top))
+                # whole steps upward, but for 2^-50 of them: ``dearest_scale`` has room for more
+                per_step = (most / _largest(lattice, moved))[index]
+                dearest = np.maximum(dearest, np.ceil(moved * per_step * (1 - 2.0**-50)).astype(np.int64))
+        return dearest
+
+    def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
+        return (choice_of(lattice, self._selects(lattice), epsilon / 2),)
+
+    def _interval(
+        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+    ) -> tuple[IntArray, IntArray]:
+        lattice, partition = means.lattice, self.partition(means.lattice)
+        cost = partition.costs(means.y, lattice.arrays.array_bin)
+        (choice,) = self._choices(lattice, epsilon)
+        drawn = measure.select_claimed(choice, cost, np.ones_like(cost), partition.start)
+        low, high = partition.interval(drawn, self.halves)
+        selects = self._selects(lattice)
+        return np.where(selects, low, 0), np.where(selects, high, lattice.top)
+
+
+class QuantileRule(StrEnum):
+    """Which quantiles bound the projection.
+
+    FIXED: 1/10 and 9/10. OPTIMIZED: ceil(2/eps)/K and 1 - ceil(2/eps)/K, where one more array cut off
+    would cost as much as the noise gains: the slope of (1/K)[sum (A-b)^+ + sum (a-A)^+ + (2/eps)(b-a)]
+    vanishes at the ceil(2/eps)-th largest and smallest.
+    """
+
+    FIXED = "fixed"
+    OPTIMIZED = "optimized"
+
+    def tenths(self, arrays: IntArray, epsilon: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return 10 q_a n and 10 q_b n of every bin, n = ``arrays``: the target ranks, in tenths."""
+        if self is QuantileRule.FIXED:
+            return arrays, 9 * arrays
+        # an infinite epsilon cuts nothing off
+        ranks = np.where(np.isinf(epsilon), 0, clipping_rank(epsilon))
+        low, high = np.minimum(ranks, arrays), np.maximum(arrays - ranks, 0)
+        crossed = low >= high
+        half = TENTHS // 2 * arrays
+        return np.where(crossed, half, TENTHS * low), np.where(crossed, half, TENTHS * high)
+
+
+@dataclass(frozen=True)
+class Quantile(Projected):
+    """``rule`` chooses the two quantiles; a quarter of epsilon goes to each, half to the noise.
+
+    No error below the range is proved for all values: if all are U, every position below U has the same rank,
+    both ends are uniform and the error is about U/3 however large epsilon is. Values that are spread are
+    treated far better: simulate.
+    """
+
+    rule: QuantileRule = QuantileRule.FIXED
+    grouping: Grouping = Grouping.BEST_FIT
+    cap: CountCap = CountCap.ARGMAX
+
+    citation = (
+        PAPER + "Quantile; Smith, Privacy-Preserving Statistical Estimation with Optimal Convergence Rates"
+    )
+
+    @property
+    def name(self) -> str:
+        """``fixed_quantile_best_fit`` and so on."""
+        return f"{self.rule.value}_quantile_{self.grouping.value}"
+
+    def _selects(self, lattice: ArrayLattice) -> BoolArray:
+        return np.ones(len(lattice.top), dtype=bool)
+
+    def _dearest(self, lattice: ArrayLattice) -> IntArray:
+        whole = lattice.moves(lattice.top)
+        # the width may be anything
+        return np.where(whole > 0, _largest(lattice, whole)[lattice.arrays.counts.bin_index], 0)
+
+    def _choices(self, lattice: ArrayLattice, epsilon: FloatArray) -> tuple[ClaimedScores, ...]:
+        end = choice_of(lattice, self._selects(lattice), epsilon / 4, TENTHS)
+        return (end, end)
+
+    def _interval(
+        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+    ) -> tuple[IntArray, IntArray]:
+        targets = self.rule.tenths(means.lattice.arrays.per_bin, epsilon)
+        ends = [
+            private_position(means, target, choice, measure)
+            for target, choice in zip(targets, self._choices(means.lattice, epsilon), strict=True)
+        ]
+        # a position v stands for [v, v + 1): the interval covers both, so it is never empty
+        return np.minimum(*ends), np.maximum(*ends) + 1
+
+
+def private_position(
+    means: ArrayMeans, target: IntArray, choice: ClaimedScores, measure: Measure
+) -> IntArray:
+    """Return private quantiles of the array means on their lattice, 0..M-1, shape (G,).
+
+    ``target`` is 10 q n (shape (G,)). Position v has rank i(v) = #{y <= v}; those of rank i are
+    Y_i <= v < Y_{i+1}, as many as Smith's cell is long.
+    """
+    arrays = means.lattice.arrays
+    cell_bin = np.repeat(np.arange(arrays.counts.bins), arrays.per_bin + 1)
+    start = arrays.start + np.arange(arrays.counts.bins + 1)
+    rank = np.arange(len(cell_bin)) - start[:-1][cell_bin]
+    bound_above = np.empty(len(cell_bin), dtype=np.int64)
+    is_last = np.zeros(len(cell_bin), dtype=bool)
+    is_last[start[1:] - 1] = True
+    bound_above[is_last] = means.lattice.top
+    bound_above[~is_last] = means.y
+    begin = np.where(rank == 0, 0, np.roll(bound_above, 1))
+    cost = np.abs(TENTHS * rank - target[cell_bin])
+    drawn = measure.select_claimed(choice, cost, bound_above - begin, start)
+    return begin[drawn] + measure.uniform_below((bound_above - begin)[drawn])
+
+
+def choice_of(
+    lattice: ArrayLattice, selects: BoolArray, epsilon: FloatArray, units: int = 1
+) -> ClaimedScores:
+    """Return a choice by scores that one array changes by ``units``.
+
+    All who touch an array of a bin that ``selects`` pay ``epsilon`` for it; shapes (G,).
+    """
+    counts, change = lattice.arrays.counts, units * lattice.arrays.influence.astype(np.float64)
+    pays = np.flatnonzero((lattice.arrays.touched_per_pair > 0) & selects[counts.bin_index])
+    support = Support(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
+    return ClaimedScores(support, change, choice_scale(change, epsilon), Means.kind, OF_CHOICE)
+
+
+def _largest(lattice: ArrayLattice, moves: IntArray) -> IntArray:
+    """The largest of ``moves`` (P,) in every bin."""
+    largest = np.zeros(len(lattice.top), dtype=np.int64)
+    np.maximum.at(largest, lattice.arrays.counts.bin_index, moves)
+    return largest
+
+
+def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> NoisySum:
+    """The sum of array means that are projected to intervals of ``width`` (G,)."""
+    of = ClaimedSums(support_of(lattice.arrays.counts), lattice.moves(width), OF_SUM)
+    return noisy_sum(of, epsilon, lattice.unit, lattice.bias)

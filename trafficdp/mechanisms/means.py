@@ -1,0 +1,222 @@
+"""What mechanisms of means share: one sum a bin, its noise, and the number that is made of it.
+
+Theorem (REPLACE_USER_VALUES). A vehicle whose part of a bin's sum is in 0..h moves it by at most h, and pays
+h/B under discrete Laplace noise of scale B (``measurement.box``, ``measurement.laws``); its losses add up.
+
+The sum is public but for its values: entries and noise (``NoisySum``) follow from counts. A mechanism that
+looks at values first, to choose what is summed, states the dearest sum that can come of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.bounding.huber_weights import normalised, weight_distance
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.claims import ClaimedSums
+from trafficdp.measurement.laws import Laplace
+from trafficdp.measurement.measure import Measure, Priced, Step, plain
+from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
+from trafficdp.mechanisms.promise import loss_of, promise, require_statistic
+from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
+from trafficdp.mechanisms.sums import support_of
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+FINER = 64
+"""Counts are multiplied by this where vehicles do not count with all their samples: less rounding."""
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """A sum a bin and its noise, arrays of shape (G,).
+
+    One step of the sum of ``of`` is ``unit`` of the mean, a sum of 0 stands for ``start`` steps; discrete
+    Laplace noise of ``scale`` steps; the mean is at most ``bias`` off before noise, rounding of speeds
+    included. ``drawn`` is ``scale`` too, but where that is a dearest one: what noise will be drawn with.
+    """
+
+    of: Box | ClaimedSums
+    scale: FloatArray
+    drawn: FloatArray
+    unit: FloatArray
+    bias: FloatArray
+    start: FloatArray
+
+    @property
+    def step(self) -> Step:
+        """What is measured."""
+        return plain(self.of, Laplace(self.scale))
+
+    @property
+    def term(self) -> NoiseTerm:
+        """Its law."""
+        return NoiseTerm(self.drawn, self.unit, self.bias)
+
+    def means(self, values: IntArray, measure: Measure, bound: ContributionBound) -> FloatArray:
+        """Return the noisy means, in [0, U], shape (G,); ``values`` are those of the sum's entries."""
+        # in floats before anything is added: a noisy sum may be at either end of 64 bits
+        noisy = measure.measure(self.step, values).astype(np.float64) + self.start
+        return np.clip(noisy * self.unit, 0.0, float(bound.upper))
+
+
+def noisy_sum(
+    of: Box | ClaimedSums,
+    epsilon: FloatArray,
+    unit: FloatArray,
+    bias: FloatArray,
+    start: FloatArray | None = None,
+    *,
+    dearest: bool = False,
+) -> NoisySum:
+    """Return the sum of ``of`` with the noise of ``epsilon``, (G,); ``dearest`` as in ``dearest_scale``."""
+    begin, most = np.zeros(of.size) if start is None else start, largest_move(of)
+    drawn = laplace_scale(most, epsilon)
+    return NoisySum(of, dearest_scale(most, epsilon) if dearest else drawn, drawn, unit, bias, begin)
+
+
+def largest_move(of: Box | ClaimedSums) -> IntArray:
+    """Return the most that one vehicle moves every sum, shape (C,)."""
+    largest = np.zeros(of.size, dtype=np.int64)
+    np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
+    return largest
+
+
+class Means:
+    """A mechanism of means in pure epsilon: see Mechanism. Name, citation and ``estimate`` are its own.
+
+    ``enforced`` is False where a step is only claimed (``measurement.claims``).
+    """
+
+    kind = LossKind.PURE
+    statistics: tuple[Statistic, ...] = (Statistic.MEAN,)
+    idealised: bool = False
+    enforced: bool = True
+
+    @property
+    def name(self) -> str:
+        """Key in the registry."""
+        raise NotImplementedError
+
+    def sum_of(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> NoisySum:
+        """Return the noisy sum of every bin, or the dearest that can come: from counts alone."""
+        raise NotImplementedError
+
+    def choices(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[Priced, ...]:
+        """Return what is measured before the sum: nothing."""
+        return ()
+
+    def steps(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[Priced, ...]:
+        """See Mechanism: the choices, then the sum.
+
+        Raises UsageError for an epsilon that is not positive, another statistic, noise that cannot be drawn.
+        """
+        asked = (counts, bound, statistic, epsilon)
+        self._require(statistic, epsilon, counts)
+        return (*self.choices(*asked), self.sum_of(*asked).step)
+
+    def event(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> PrivacyEvent:
+        """See Mechanism: what ``steps`` cost."""
+        loss = loss_of(self.steps(counts, bound, statistic, epsilon), counts.users)
+        moved = self.sensitivity(counts, bound, statistic, epsilon)
+        return promise(self.name, statistic, counts, bound, moved, loss, idealised=self.idealised)
+
+    def sensitivity(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """Return the most that one vehicle moves a mean before noise, shape (G,)."""
+        widest = self.sum_of(counts, bound, statistic, epsilon)
+        return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(bound.upper)))
+
+    def noise_terms(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> tuple[NoiseTerm, ...]:
+        """See KnownTerms."""
+        return (self.sum_of(counts, bound, statistic, epsilon).term,)
+
+    def expected_error(
+        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
+    ) -> FloatArray:
+        """See Mechanism: bias and noise, at the worst truth."""
+        (term,) = self.noise_terms(counts, bound, statistic, epsilon)
+        return clamped_laplace_error(term.scale * term.step, term.bias, float(bound.upper))
+
+    def _require(self, statistic: Statistic, epsilon: FloatArray, counts: Counts) -> None:
+        require_statistic(self.name, statistic, self.statistics)
+        checked_epsilon(epsilon, counts)
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """Vehicle i counts for ``used``_i >= 1 whole samples at its own mean, shape (P,): w_i = u_i / sum u.
+
+    The bin's sum is that of floor(u_i S_i / n_i), which vehicle i moves by at most u_i K. u = n gives the
+    mean over samples, u = 1 that over vehicles, u = min(n, m_c) the weights of paper 001.
+    """
+
+    counts: Counts
+    bound: ContributionBound
+    used: IntArray
+
+    @property
+    def weight(self) -> FloatArray:
+        """w, shape (P,)."""
+        return normalised(self.used, self.counts.bin_index, self.counts.bins)
+
+    def values(self, total: IntArray) -> IntArray:
+        """Return floor(u S / n), shape (P,), of the pairs' sums S: without overflow, S where u = n."""
+        count = self.counts.count
+        return self.used * (total // count) + self.used * (total % count) // count
+
+    def bias(self, target: FloatArray) -> FloatArray:
+        """Return the worst difference to the mean with weights ``target`` (P,), rounding down included."""
+        index, bins = self.counts.bin_index, self.counts.bins
+        shared = np.bincount(index, weights=self.used != self.counts.count, minlength=bins)
+        distance = weight_distance(self.weight, target, index, bins)
+        return np.asarray(float(self.bound.upper) * distance + self.unit * shared)
+
+    @property
+    def unit(self) -> FloatArray:
+        """One step of the sum in the mean's unit, shape (G,)."""
+        total = np.bincount(self.counts.bin_index, self.used, self.counts.bins)
+        return np.asarray(float(self.bound.step) / total)
+
+    def noisy(
+        self,
+        epsilon: FloatArray,
+        bias: FloatArray,
+        low: IntArray | None = None,
+        high: IntArray | None = None,
+        *,
+        dearest: bool = False,
+    ) -> NoisySum:
+        """Return the noisy sum; samples are clipped to ``low``..``high`` steps (G,), 0..K when left out."""
+        index, bins = self.counts.bin_index, self.counts.bins
+        begin = np.zeros(bins, dtype=np.int64) if low is None else low
+        end = np.full(bins, self.bound.steps) if high is None else high
+        support = support_of(self.counts)
+        box = Box(support, self.used * (end - begin)[index])
+        start = support.sums(self.used * begin[index]).astype(np.float64)
+        return noisy_sum(box, epsilon, self.unit, bias, start, dearest=dearest)
+
+
+def weighting(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Weighting:
+    """Return the weights of ``statistic`` itself: samples alike, or vehicles alike."""
+    alike = np.full(counts.pairs, FINER, dtype=np.int64)
+    return Weighting(counts, bound, counts.count if statistic is Statistic.MEAN else alike)

@@ -1,0 +1,45 @@
+"""Huber with Gaussian noise: the (epsilon, delta) form of paper 001, exactly calibrated.
+
+Zhao et al., arXiv 2405.13453, whose noise is Gaussian; the constants that are quoted for it are not
+sufficient (erratum E17), so alpha is calibrated in ``noise.smooth_gaussian``. It needs about ten
+times as many vehicles a bin as the Student-t form of ``mechanisms.huber.huber``, and where T is large against
+U (10 of 65, say) it is never better than Laplace noise: for comparison, not for use.
+
+Theorem (REPLACE_USER_VALUES). Let S be beta-smooth and at least the local sensitivity of the robust mean
+(``bounding.smooth_sensitivity``). Centre plus S/alpha times N(0, 1) is (epsilon, delta)-DP for every vehicle
+of a bin, alpha the largest for which that is proved. Over bins both parts add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.noise import smooth_gaussian
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianHuber:
+    """N(0, 1) noise; ``delta`` is spent on every bin.
+
+    beta is ``beta_multiple`` times epsilon / (8 ln(2/delta)): 1 is best with many thousands of vehicles, 3 to
+    4 with about a thousand.
+    """
+
+    delta: float = 1e-6
+    beta_multiple: float = 1.0
+
+    def calibrated(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Return alpha and beta for every bin, and E|N(0, 1)|: as Huber. Epsilons are finite."""
+        distinct, which = np.unique(epsilon, return_inverse=True)
+        beta = self.beta_multiple * smooth_gaussian.default_beta(1.0, self.delta) * distinct
+        alpha = [
+            smooth_gaussian.largest_alpha(one, self.delta, b)
+            for one, b in zip(distinct.tolist(), beta.tolist(), strict=True)
+        ]
+        return np.array(alpha)[which], beta[which], math.sqrt(2 / math.pi)
