@@ -75,9 +75,7 @@ def _side_by_side(mechanism: Mechanism, statistic: Statistic, epsilon: float) ->
     return estimate
 
 
-def unmetered(
-    noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE
-) -> Metered | SimulatedNoise:
+def unmetered(noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE) -> Metered | SimulatedNoise:
     """Return ``noise`` as a mechanism sees it, for ``users`` vehicles that may lose anything."""
     if isinstance(noise, SimulatedNoise):
         return noise

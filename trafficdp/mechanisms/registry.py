@@ -49,7 +49,6 @@ MECHANISMS: tuple[Mechanism, ...] = (
 """Names are unique, whatever the kind."""
 
 
-
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
     """Return those whose loss is counted in ``kind``, in their order."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)

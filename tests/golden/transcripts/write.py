@@ -40,9 +40,6 @@ import trafficdp
 from trafficdp.live import streaming
 from trafficdp.mechanisms.laplace.accountings import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.comparison import better_methods, paper_methods

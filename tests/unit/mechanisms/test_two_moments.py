@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.promise import event_of, sensitivity_of
