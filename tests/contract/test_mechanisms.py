@@ -13,6 +13,7 @@ import pytest
 
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.registry import (
     APPROX_MECHANISMS,
     MECHANISMS,
@@ -25,6 +26,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.loss import CHARGE_STEP
 from trafficdp.sensitive.samples import Samples
 
 
@@ -390,5 +392,14 @@ def test_statistics_that_are_not_offered_are_refused(mechanism, city):
 def test_exact_mechanisms_draw_from_the_secure_source(mechanism, statistic, city):
     if mechanism.idealised:
         pytest.skip("idealised: never from the secure source without a switch")
-    found = mechanism.estimate(city, statistic, asked(mechanism, city.counts, 2.0), SecureNoise())
+    given, source = asked(mechanism, city.counts, 2.0), SecureNoise()
+    if not hasattr(mechanism, "steps"):
+        found = mechanism.estimate(city, statistic, given, source)
+        assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+        return
+    # what is metered is what is charged
+    charged = mechanism.event(city.counts, city.bound, statistic, given).loss_per_user
+    measure = Metered(source, charged, mechanism.kind)
+    found = mechanism.estimate(city, statistic, given, measure)
     assert np.all((found >= 0) & (found <= statistic.largest(UPPER)))
+    np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
