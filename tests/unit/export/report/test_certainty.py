@@ -275,7 +275,7 @@ def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
 @pytest.mark.parametrize("kind", ["laplace", "block"])
 def test_at_the_releases_own_level_the_intervals_are_the_releases_own(world, kind):
     noise = SimulatedNoise(2)
-    make = world.lattice_release if kind == "laplace" else world.block_release
+    make = world.laplace_release if kind == "laplace" else world.block_release
     draw = make(noise, world.contributions, *([1.0] if kind == "laplace" else []))
     estimate, found = draw.estimates[MEAN], simultaneous(draw, MEAN, ERROR)
     assert np.array_equal(found.low, outward_down(estimate.low, 1))
