@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import (
     ACCOUNTINGS,
     BY_NAME,
@@ -42,9 +43,11 @@ accountings = st.sampled_from([*BY_NAME, "best"])
 
 
 def asked_of(accounting, statistics):
-    """The statistics that ``accounting`` may be asked to release: some release mean and variance at least."""
-    if accounting == "moment_blocks":
+    """The statistics that ``accounting`` may be asked to release: mean and variance, or means alone."""
+    if accounting == "blocks" and not in_blocks(statistics):
         return sorted(BOTH)
+    if accounting == "consistent":
+        return sorted({*statistics} - {Statistic.VARIANCE}) or [Statistic.MEAN]
     return sorted({*statistics, *BOTH}) if accounting in WITH_VARIANCES else statistics
 
 
@@ -136,8 +139,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
     assert worst["exact"] <= worst["grid_count"] * (1 + 1e-12)
     assert worst["grid_count"] <= worst["basic"]
-    if len(statistics) == 1:
-        # mean and variance of a bin are priced jointly by "equal", apart by blocks that do not hold both
+    if Statistic.VARIANCE not in statistics:
         assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
     assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + HAIR)
     # and Laplace noise unless there is something to gain
@@ -146,6 +148,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert name not in elaborate or worst[name] * (1 + HAIR) < worst["equal"]
     offered = {accounting for accounting in WITH_VARIANCES if asked_of(accounting, statistics) == statistics}
     assert offered == {*WITH_VARIANCES} & {*worst}
+    assert in_blocks(statistics) == ("blocks" in worst)
 
 
 @settings(max_examples=60)
@@ -284,6 +287,12 @@ def test_tolerances_that_are_not_positive_are_refused(counts_of, bound_of, wrong
         allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
     with pytest.raises(UsageError, match="no statistic"):
         allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
+
+
+def test_statistics_that_blocks_do_not_release_are_refused(counts_of, bound_of):
+    for statistics in ([Statistic.VARIANCE], list(Statistic)):
+        with pytest.raises(UsageError, match="blocks releases means and vehicle means, or mean and variance"):
+            allocate(counts_of([[2, 1]]), request_for(bound_of(60), 1, statistics, "blocks"))
 
 
 @pytest.mark.parametrize("accounting", WITH_VARIANCES)

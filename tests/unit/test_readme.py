@@ -278,9 +278,6 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
     assert both.chosen.name == free.chosen.name == "moments"
     scales = both.chosen.scales(epsilon)
-    in_blocks = next(accounting for accounting in both.accountings if accounting.name == "blocks").scales(
-        epsilon
-    )
     assert _text(free.chosen.scales(epsilon)[Statistic.MEAN].max()) == "1.5"
     computed = {
         "2.72": _text(math.exp(1)),
@@ -304,7 +301,6 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
         "3.42": _text(facts["at_worst_error"] / facts["floor"]),
         "1.5": _text(austin.facts[5]["at_worst_error"]),
         "1.63": _text(scales[Statistic.MEAN].max()),
-        "2.25": _text(in_blocks[Statistic.MEAN].max()),
         "58.8": _text(scales[Statistic.VARIANCE].max()),
         "225": _text(Statistic.VARIANCE.largest(upper)),
         "45": _text(1.5 * upper),

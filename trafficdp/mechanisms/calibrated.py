@@ -18,7 +18,6 @@ import numpy.typing as npt
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
 from trafficdp.privacy.zcdp_event import ZCDPEvent
@@ -81,7 +80,12 @@ class Calibrated(Protocol):
         """
 
     def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+        self,
+        values: Values,
+        measure: Any,  # noqa: ANN401  # a Measure, once every family measures by steps
+        *,
+        interval_level: float,
+        uninformative_above: float,
     ) -> dict[Statistic, Estimate]:
         """Draw the noise once and return the estimates of all bins of ``values``.
 

@@ -12,7 +12,6 @@ from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated_lattice import CalibratedLattice
 from trafficdp.mechanisms.mean_variance.calibrated import CalibratedMoments
-from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.separate.calibrated_zcdp import CalibratedZCDP
 
@@ -32,7 +31,6 @@ KINDS: dict[str, Kind] = {
     "consistent": CalibratedConsistent,
     "lattice": CalibratedLattice,
     "moments": CalibratedMoments,
-    "moment_blocks": CalibratedMomentBlocks,
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,
     "zcdp_mechanism": CalibratedZCDP,

@@ -27,7 +27,6 @@ from trafficdp.noise.tail import half_width
 FloatArray = npt.NDArray[np.float64]
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
 BY_TAILS = "exact tails of two discrete Laplace noises at half of the error probability each, and their bias"
-BY_BLOCK = "proved tail of the block noise, widened by the worst-case bias"
 BY_RANGE = "the whole range of the statistic: nothing narrower is proved for values chosen against it"
 BY_MARKOV = "Markov's inequality on the proved worst-case expected error: valid, and wide"
 
@@ -55,26 +54,6 @@ class KnownTerms(Protocol):
 
         Where a bin's error has no such bound, the bias is the whole range.
         """
-
-
-@runtime_checkable
-class KnownHalfWidth(Protocol):
-    """A mechanism that knows its half widths by another law than the Laplace one."""
-
-    def half_width(
-        self,
-        counts: Counts,
-        bound: ContributionBound,
-        statistic: Statistic,
-        epsilon: FloatArray,
-        level: float,
-    ) -> FloatArray:
-        """Return h with P(|estimate - statistic| > h) <= 1 - level, all bias included, shape (G,)."""
-
-    def worst_case_bias(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> FloatArray:
-        """Return how far the estimate's centre can be from the statistic, shape (G,)."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +98,6 @@ def error_facts(
         basis = BY_TAIL if len(terms) == 1 else BY_TAILS
         return ErrorFacts(np.minimum(half, reach), scale, bias, BY_RANGE if np.all(bias >= reach) else basis)
     whole = np.full(counts.bins, reach)
-    if isinstance(mechanism, KnownHalfWidth):
-        half = mechanism.half_width(counts, bound, statistic, epsilon, level)
-        bias = mechanism.worst_case_bias(counts, bound, statistic, epsilon)
-        return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
     error = mechanism.expected_error(counts, bound, statistic, epsilon)
     basis = BY_RANGE if np.all(error >= reach) else BY_MARKOV
     return ErrorFacts(np.minimum(error / (1 - level), reach), unknown, whole, basis)

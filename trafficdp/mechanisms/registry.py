@@ -19,7 +19,6 @@ from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.quantile import Quantile, QuantileRule
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
@@ -53,7 +52,6 @@ PURE_MECHANISMS: tuple[Mechanism, ...] = (
     WorstCaseClipping(least_exact_error=True),
     DirectClipping(),
     AKMV(),
-    LinfBlock(),
 )
 """Of pure epsilon."""
 

@@ -1,13 +1,13 @@
-"""Every accounting for one release: Laplace noise, blocks, and for mean and variance those of moments."""
+"""Every accounting for one release: Laplace noise, for mean and variance that of moments, and blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trafficdp.mechanisms.blocks.accounting import BlockAccounting, blocks_of
+from trafficdp.mechanisms.blocks.accounting import block_accounting
+from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import Accounting, laplace_accountings
 from trafficdp.mechanisms.mean_variance.accounting import moments_accounting
-from trafficdp.mechanisms.mean_variance.block_accounting import moment_block_accounting
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -20,17 +20,13 @@ def all_accountings(
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
-    Those of WITH_VARIANCES only where mean and variance are both released; clip_user is not one of them.
+    "blocks" only for means and vehicle means, or mean and variance; those of WITH_VARIANCES only where mean
+    and variance are both released; clip_user is not one of them.
     Raises UsageError as ``accountings`` does.
     """
-    plain = laplace_accountings(counts, bound, tolerance)
-    blocks = blocks_of(counts, bound, tolerance)
-    statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
-    accountings: tuple[Accounting, ...] = (*plain, BlockAccounting(blocks, counts.bins, statistics))
+    found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
+    if in_blocks(tolerance):
+        found = (*found, block_accounting(counts, bound, tolerance))
     if tolerance.keys() >= MOMENTS:
-        accountings = (*accountings, moments_accounting(counts, bound, tolerance))
-        if len(tolerance) == len(MOMENTS):
-            means = blocks_of(counts, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
-            own = moment_block_accounting(means, counts, bound, tolerance[Statistic.VARIANCE])
-            accountings = (*accountings, own)
-    return accountings
+        found = (*found, moments_accounting(counts, bound, tolerance))
+    return found

@@ -22,7 +22,6 @@ from trafficdp.mechanisms.laplace.accountings import (
     floor_of_equal_scales,
 )
 from trafficdp.mechanisms.laplace.baseline import NAME as BASELINE
-from trafficdp.mechanisms.mean_variance.calibrated_blocks import NAME as MOMENT_BLOCKS
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -39,7 +38,6 @@ FloatArray = npt.NDArray[np.float64]
 OTHER_NOISE = {
     "blocks": "block noise",
     "moments": "Laplace noise on sums of x and of x (U - x)",
-    MOMENT_BLOCKS: "block noise on sums of x and of x (U - x)",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
@@ -202,12 +200,13 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
     named = {accounting.name: accounting for accounting in accountings}
     if request.accounting in named:
         return named[request.accounting]
-    if request.accounting in WITH_VARIANCES:
+    released = {"blocks": "means and vehicle means, or mean and variance alone"}
+    released |= dict.fromkeys(WITH_VARIANCES, "mean and variance together")
+    if request.accounting in released:
         raise UsageError(
-            f"the accounting {request.accounting} releases mean and variance together",
+            f"the accounting {request.accounting} releases {released[request.accounting]}",
             got=", ".join(statistic.value for statistic in request.tolerance),
-            expected="mean and variance" + (" alone" if request.accounting == MOMENT_BLOCKS else ""),
-            todo='release both, or choose accounting = "best"',
+            todo='release these, or choose accounting = "best"',
         )
     if request.accounting != "best":
         raise UsageError(

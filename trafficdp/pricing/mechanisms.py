@@ -14,7 +14,6 @@ two stages                    e/2 for the interval and e u/(2 max u); e u/max u 
 worst-case clipping           D/B, D = K m - 2 cut, what is left of the range of its sum
 direct clipping               D/B, D the exact change of N Q - S^2 of samples clipped to [a_l, K - a_l]
 AKMV                          e
-block noise                   the most over a block of ceil(D 2^shift/a)/s, once
 Huber                         e in a bin by Huber, u K/B in another, 0 in one that is a constant
 variance by two moments       that of the mean at its part of e, and of M2 at the rest
 ============================  ===============================================================================
@@ -38,7 +37,6 @@ from trafficdp.mechanisms.arrays.levy import Levy
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.quantile import Quantile
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.blocks.linf_block import LinfBlock
 from trafficdp.mechanisms.clipping.direct_clipping import DirectClipping
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.huber.huber import Huber
@@ -116,8 +114,6 @@ def pure_losses(
         return [by_noise(counts.user_index, moved, term.scale[counts.bin_index])]
     if isinstance(mechanism, Huber):
         return _of_huber(mechanism, counts, bound, statistic, epsilon)
-    if isinstance(mechanism, LinfBlock):
-        return [_of_blocks(mechanism, counts, bound, statistic, epsilon)]
     # AKMV's own theorem, and all that is known of any other
     return [whole_epsilon(counts, epsilon, np.ones(counts.pairs, dtype=bool))]
 
@@ -298,27 +294,3 @@ def _of_clipping(
         left = np.where(clipping.cut < 0, 0, whole - 2 * np.maximum(clipping.cut, 0).astype(object))
         found.append(by_noise(counts.user_index, left, clipping.scale[counts.bin_index]))
     return found
-
-
-def _of_blocks(
-    mechanism: LinfBlock,
-    counts: Counts,
-    bound: ContributionBound,
-    statistic: Statistic,
-    epsilon: FloatArray,
-) -> Losses:
-    plan = mechanism.plan(counts, bound, (statistic,), epsilon)
-    change = integer_moves(statistic, bound, counts)
-    pairs = np.flatnonzero(change > 0)
-    place = counts.bin_index[pairs]
-    if int(plan.block[place].min(initial=0)) < 0 or int(plan.half_width[place].min(initial=1)) < 1:
-        raise unsound("a number that can vary would have no noise")
-    finer, coarser = (np.maximum(sign * plan.shift[place], 0).astype(object) for sign in (1, -1))
-    moved = ((change[pairs] << finer) >> coarser) + (coarser > 0)
-    units = -(-moved // plan.half_width[place].astype(object))
-    key = counts.user_index[pairs] * max(1, len(plan.scale)) + plan.block[place]
-    group, where = np.unique(key, return_inverse=True)
-    most = np.zeros(len(group), dtype=np.int64)
-    np.maximum.at(most, where, units.astype(np.int64))
-    user, block = np.divmod(group, max(1, len(plan.scale)))
-    return by_noise(user, most.astype(object), plan.scale[block])

@@ -53,9 +53,7 @@ def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned)
     assert affordable(allocation, left, at).epsilon == PureDP.of(4)
 
 
-@pytest.mark.parametrize(
-    "accounting", ["basic", "grid_count", "exact", "equal", "blocks", "moments", "moment_blocks"]
-)
+@pytest.mark.parametrize("accounting", ["basic", "grid_count", "exact", "equal", "blocks", "moments"])
 def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, accounting):
     allocation, at = planned(BUSY, 4, accounting)
     left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)

@@ -40,7 +40,6 @@ NAMES = {
     "equal": "equal noise",
     "blocks": "block noise",
     "moments": "sums of x, x (U - x)",
-    "moment_blocks": "such sums in blocks",
     "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",

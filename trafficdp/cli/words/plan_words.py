@@ -20,7 +20,6 @@ MEANING = {
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
     "moments": "own loss, sums of x and x (U - x)",
-    "moment_blocks": "the same, bins share draws of noise",
     "clip_user": "the bins that Clip-User leaves (K)",
     "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",

@@ -45,8 +45,8 @@ from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
 FloatArray = npt.NDArray[np.float64]
 Scales = Mapping[Statistic, FloatArray]
 ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
-WITH_VARIANCES = ("moments", "moment_blocks")
-"""Accountings for releases of mean and variance together; the second for nothing besides."""
+WITH_VARIANCES = ("moments",)
+"""Accountings for releases of mean and variance together."""
 BY_NAME = (*ACCOUNTINGS, *WITH_VARIANCES, "clip_user", "consistent")
 """What may be asked for by name; clip_user is never the best where a map says something, and consistent is
 for averages over larger hexagons."""
