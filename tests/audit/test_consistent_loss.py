@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.mechanisms.blocks.lattice import BlockLattice
+from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.model.statistic import Statistic
@@ -53,13 +53,8 @@ def calibrated_with(parent, scale):
     width = np.concatenate([np.full(2 * COPIES, 40), np.full(COPIES, parent)])
     return CalibratedConsistent(
         (MEAN,),
-        BlockLattice(
-            (MEAN,) * 3 * COPIES,
-            np.arange(3 * COPIES),
-            np.concatenate([of, np.arange(COPIES)]),
-            width,
-            np.zeros(3 * COPIES, dtype=np.int64),
-            scale,
+        BlockNoise(
+            np.concatenate([of, np.arange(COPIES)]), width, np.zeros(3 * COPIES, dtype=np.int64), scale
         ),
         Parents(of),
     )

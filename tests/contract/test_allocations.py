@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import (
     ACCOUNTINGS,
     BY_NAME,
-    WITH_VARIANCES,
     floor_of_equal_scales,
     laplace_accountings,
 )
@@ -21,7 +21,7 @@ from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import HAIR, accountings_for, allocate
 from trafficdp.planner.request import Request
-from trafficdp.pricing.check import check_calibrated
+from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
@@ -43,8 +43,12 @@ accountings = st.sampled_from([*BY_NAME, "best"])
 
 
 def asked_of(accounting, statistics):
-    """The statistics that ``accounting`` may be asked to release: some release mean and variance alone."""
-    return sorted(BOTH) if accounting in WITH_VARIANCES else statistics
+    """The statistics that ``accounting`` may be asked to release: mean and variance, or means alone."""
+    if accounting == "blocks" and not in_blocks(statistics):
+        return sorted(BOTH)
+    if accounting == "consistent":
+        return sorted({*statistics} - {Statistic.VARIANCE}) or [Statistic.MEAN]
+    return statistics
 
 
 def request_for(bound, epsilon, statistics, accounting="best"):
@@ -79,7 +83,7 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
         allocation.event.loss_per_user,
         allocation.calibrated.event(allocation.counts, request.bound).loss_per_user,
     )
-    check_calibrated(allocation.calibrated, allocation.counts, request.bound, allocation.event.loss_per_user)
+    check_steps(allocation.calibrated.steps(allocation.counts, request.bound), allocation.event.loss_per_user)
 
 
 @pytest.mark.slow
@@ -89,7 +93,7 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
     epsilon=epsilons,
     statistics=sets,
     accounting=st.sampled_from(
-        ["exact", "equal", "blocks", *WITH_VARIANCES, "clip_user", "consistent", "best"]
+        ["exact", "equal", "blocks", "clip_user", "consistent", "best"]
     ),
 )
 def test_sharp_accountings_use_nearly_all_of_the_request(
@@ -135,16 +139,13 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
     assert worst["exact"] <= worst["grid_count"] * (1 + 1e-12)
     assert worst["grid_count"] <= worst["basic"]
-    if Statistic.VARIANCE not in statistics and len(statistics) == 1:
-        # pairs of sums are drawn together by "equal", not yet by blocks
+    if Statistic.VARIANCE not in statistics:
         assert worst["blocks"] <= worst["equal"] * (1 + 1e-12)
     assert worst[allocation.chosen.name] <= min(worst.values()) * (1 + HAIR)
     # and Laplace noise unless there is something to gain
-    elaborate = ("blocks", *WITH_VARIANCES)
     name = allocation.chosen.name
-    assert name not in elaborate or worst[name] * (1 + HAIR) < worst["equal"]
-    offered = {accounting for accounting in WITH_VARIANCES if asked_of(accounting, statistics) == statistics}
-    assert offered == {*WITH_VARIANCES} & {*worst}
+    assert name != "blocks" or worst[name] * (1 + HAIR) < worst["equal"]
+    assert in_blocks(statistics) == ("blocks" in worst)
 
 
 @settings(max_examples=60)
@@ -161,7 +162,7 @@ def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, tab
 
 
 @settings(max_examples=40)
-@given(table=tables, statistics=sets, accounting=st.sampled_from([*ACCOUNTINGS, *WITH_VARIANCES, "best"]))
+@given(table=tables, statistics=sets, accounting=st.sampled_from([*ACCOUNTINGS, "best"]))
 def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statistics, accounting):
     statistics = asked_of(accounting, statistics)
     counts, bound = counts_of(table), bound_of(60, "1/10")
@@ -178,7 +179,7 @@ def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statist
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(counts_of, bound_of, table, statistics, epsilon):
     counts = counts_of(table)
-    for accounting in (*ACCOUNTINGS, *WITH_VARIANCES):
+    for accounting in ACCOUNTINGS:
         # half widths of blocks are rounded
         slack = 2e-2 if "blocks" in accounting else 1e-6
         wanted = asked_of(accounting, statistics)
@@ -285,7 +286,13 @@ def test_tolerances_that_are_not_positive_are_refused(counts_of, bound_of, wrong
         allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
 
 
-@pytest.mark.parametrize("accounting", WITH_VARIANCES)
+def test_statistics_that_blocks_do_not_release_are_refused(counts_of, bound_of):
+    for statistics in ([Statistic.VARIANCE], list(Statistic)):
+        with pytest.raises(UsageError, match="blocks releases means and vehicle means, or mean and variance"):
+            allocate(counts_of([[2, 1]]), request_for(bound_of(60), 1, statistics, "blocks"))
+
+
+@pytest.mark.parametrize("accounting")
 def test_accountings_of_means_and_variances_release_nothing_else(counts_of, bound_of, accounting):
     for statistics in ([Statistic.MEAN], [Statistic.VARIANCE], [Statistic.VARIANCE, Statistic.VEHICLE_MEAN]):
         with pytest.raises(UsageError, match=f"{accounting} releases mean and variance together"):

@@ -21,10 +21,11 @@ from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.bounding.interval import Partition
 from trafficdp.bounding.smooth_sensitivity import HuberShape, smooth_sensitivity
+from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
 from trafficdp.mechanisms.arrays.projected import TENTHS, choice_of, private_position
-from trafficdp.mechanisms.blocks.linf_block import LinfBlock
+from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.simulated.accuracy import repeated
@@ -33,6 +34,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.source import NoiseSource
+from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
@@ -220,12 +222,23 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
         value = np.array([own, bound.steps // 2] * 2, dtype=np.int64)
         return Samples(counts, value, np.arange(1, 3), bound)
 
-    def draws(samples: Samples, times: int, noise: NoiseSource, *, mechanism: Any) -> FloatArray:  # noqa: ANN401
+    def apart(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
         many = repeated(samples, times)
-        share = np.ones(many.counts.bins)
-        found = mechanism.estimate(many, Statistic.MEAN, share, noise)
+        measure = unmetered(noise, many.counts.users)
+        found = Baseline().estimate(many, Statistic.MEAN, np.ones(many.counts.bins), measure)
+        return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
+
+    def together(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
+        many, both = repeated(samples, times), np.zeros(2, dtype=np.int64)
+        one = fitted(sums.speeds(samples.counts, bound), both, np.full(2, float(bound.steps)), PureDP.of(1))
+        block, width, shift = (
+            np.arange(2 * times) // 2,
+            np.tile(one.half_width, times),
+            np.tile(one.shift, times),
+        )
+        step = BlockNoise(block, width, shift, one.scale).step(sums.speeds(many.counts, bound))
+        found = step.draw(noise, sums.values_of(Statistic.MEAN, many.contributions()))
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 
     pair = Neighbours("two hours, a vehicle at 0 or at U in both", two_hours(0), two_hours(bound.steps))
-    wrong, right = partial(draws, mechanism=Baseline()), partial(draws, mechanism=LinfBlock())
-    return Mistake("separate noises charged as a block", 1.0, wrong, right, [pair])
+    return Mistake("separate noises charged as a block", 1.0, apart, together, [pair])

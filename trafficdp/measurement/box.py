@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Law
+from trafficdp.measurement.laws import Block, Law
 from trafficdp.measurement.support import LARGEST_SUM, IntArray, Support, as_integers
 
 
@@ -48,6 +48,11 @@ class Box:
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,), when sums are multiplied by 2^``shift`` (C,)."""
         return law.loss(self.support, shifted_move(self.high, shift[self.support.coordinate]))
+
+    def units(self, law: Block, shift: IntArray) -> IntArray:
+        """Return what every vehicle pays in units of 1/s, shape (users,): ``loss`` before s is known."""
+        move = shifted_move(self.high, shift[self.support.coordinate])
+        return law.largest(self.support, law.units(self.support, move))
 
 
 def shifted_move(move: IntArray, shift: IntArray) -> IntArray:

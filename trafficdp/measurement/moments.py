@@ -160,17 +160,19 @@ def _dearest(both: IntArray, alone: IntArray, other: IntArray, which: IntArray, 
     """The theorem's largest over bins g and h of each (vehicle, block), shape (groups,)."""
     most = np.zeros(groups, dtype=np.int64)
     np.maximum.at(most, which, np.minimum(both, alone + other))
-    top, at, next_top = _largest_two(alone, which, groups)
-    own, own_at, next_own = _largest_two(other, which, groups)
+    top, at, next_top = largest_two(alone, which, groups)
+    own, own_at, next_own = largest_two(other, which, groups)
     apart = np.where(at != own_at, top + own, np.maximum(top + next_own, next_top + own))
     single = np.bincount(which, minlength=groups) == 1
     return np.where(single, most, np.maximum(most, apart))
 
 
-def _largest_two(values: IntArray, group: IntArray, groups: int) -> tuple[IntArray, IntArray, IntArray]:
-    """The largest value of every group, where it is, and the second largest (0 in a group of one)."""
+def largest_two(
+    values: npt.NDArray[Any], group: IntArray, groups: int
+) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
+    """Return the largest of every group, where it is, and the second largest (0 in a group of one)."""
     if not groups:
-        return values[:0], values[:0], values[:0]
+        return values[:0], group[:0], values[:0]
     order = stable_order(group, groups)
     many = np.bincount(group, minlength=groups)
     start = np.cumsum(many) - many

@@ -8,13 +8,14 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -73,6 +74,9 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
+    def steps(self, counts: Counts, bound: ContributionBound) -> Sequence[Priced]:
+        """Return what will be measured: sets, scales and laws, from counts and this alone."""
+
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what is promised: every vehicle's exact loss, from counts and this alone.
 
@@ -83,7 +87,7 @@ class Calibrated(Protocol):
     def estimates(
         self,
         values: Values,
-        measure: Any,  # noqa: ANN401  # Measure, when every family measures by steps
+        measure: Measure,
         /,
         *,
         interval_level: float,

@@ -11,7 +11,6 @@ from trafficdp.mechanisms.calibrated import Calibrated, Columns
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 
 
@@ -29,7 +28,6 @@ KINDS: dict[str, Kind] = {
     "blocks": CalibratedBlocks,
     "consistent": CalibratedConsistent,
     "laplace": CalibratedLaplace,
-    "moment_blocks": CalibratedMomentBlocks,
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,
 }

@@ -36,7 +36,6 @@ BY_GAUSSIANS = (
     "tails of two discrete Gaussian noises (Canonne, Kamath, Steinke 2020) at half of the error probability "
     "each, and their bias"
 )
-BY_BLOCK = "proved tail of the block noise, widened by the worst-case bias"
 BY_RANGE = "the whole range of the statistic: nothing narrower is proved for values chosen against it"
 
 
@@ -77,27 +76,6 @@ class KnownTerms(Protocol):
         """
 
 
-@runtime_checkable
-class KnownHalfWidth(Protocol):
-    """A mechanism that knows its half widths by another law than the Laplace one."""
-
-    def half_width(
-        self,
-        counts: Counts,
-        bound: ContributionBound,
-        statistic: Statistic,
-        loss: FloatArray,
-        level: float,
-        /,
-    ) -> FloatArray:
-        """Return h with P(|estimate - statistic| > h) <= 1 - level, all bias included, shape (G,)."""
-
-    def worst_case_bias(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray, /
-    ) -> FloatArray:
-        """Return how far the estimate's centre can be from the statistic, shape (G,)."""
-
-
 @dataclass(frozen=True)
 class ErrorFacts:
     """What counts say of the numbers of one statistic, arrays of shape (G,), in its unit.
@@ -125,10 +103,6 @@ def error_facts(
     Raises UsageError unless 0 < level < 1.
     """
     reach, unknown = statistic.largest(bound.upper), np.full(counts.bins, np.nan)
-    if isinstance(mechanism, KnownHalfWidth):
-        half = mechanism.half_width(counts, bound, statistic, loss, level)
-        bias = mechanism.worst_case_bias(counts, bound, statistic, loss)
-        return ErrorFacts(np.minimum(half, reach), unknown, np.minimum(bias, reach), BY_BLOCK)
     if not isinstance(mechanism, KnownTerms):
         whole = np.full(counts.bins, reach)
         return ErrorFacts(whole, unknown, whole, BY_RANGE)

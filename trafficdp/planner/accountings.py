@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trafficdp.mechanisms.blocks.accounting import BlockAccounting, blocks_of
+from trafficdp.mechanisms.blocks.accounting import block_accounting
+from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import Accounting, laplace_accountings
-from trafficdp.mechanisms.mean_variance.block_accounting import moment_block_accounting
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-
-MOMENTS = {Statistic.MEAN, Statistic.VARIANCE}
 
 
 def all_accountings(
@@ -19,15 +17,10 @@ def all_accountings(
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
-    Those of WITH_VARIANCES only where mean and variance are all there is; clip_user is not one of them.
+    "blocks" only for means and vehicle means, or mean and variance; clip_user is not one of them.
     Raises UsageError as ``accountings`` does.
     """
-    plain = laplace_accountings(counts, bound, tolerance)
-    blocks = blocks_of(counts, bound, tolerance)
-    statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
-    accountings: tuple[Accounting, ...] = (*plain, BlockAccounting(blocks, counts.bins, statistics))
-    if tolerance.keys() == MOMENTS:
-        means = blocks_of(counts, bound, {Statistic.MEAN: tolerance[Statistic.MEAN]})
-        own = moment_block_accounting(means, counts, bound, tolerance[Statistic.VARIANCE])
-        accountings = (*accountings, own)
-    return accountings
+    found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
+    if in_blocks(tolerance):
+        found = (*found, block_accounting(counts, bound, tolerance))
+    return found

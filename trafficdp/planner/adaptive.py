@@ -269,8 +269,6 @@ def _packed(forest: Forest) -> Packing:
     if not forest.number:
         return pack(forest)
     items = Items(
-        (Statistic.MEAN,) * forest.number,
-        np.arange(forest.number),
         forest.value,
         forest.start,
         forest.user,

@@ -16,12 +16,10 @@ from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.consistent.calibrated import NAME as CONSISTENT
 from trafficdp.mechanisms.laplace.accountings import (
     BY_NAME,
-    WITH_VARIANCES,
     Accounting,
     LaplaceAccounting,
     floor_of_equal_scales,
 )
-from trafficdp.mechanisms.mean_variance.calibrated_blocks import NAME as MOMENT_BLOCKS
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -38,7 +36,6 @@ FloatArray = npt.NDArray[np.float64]
 
 OTHER_NOISE = {
     "blocks": "block noise",
-    MOMENT_BLOCKS: "block noise on sums of x and of x (U - x)",
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
@@ -158,12 +155,12 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
     named = {accounting.name: accounting for accounting in accountings}
     if request.accounting in named:
         return named[request.accounting]
-    if request.accounting in WITH_VARIANCES:
+    released = {"blocks": "means and vehicle means, or mean and variance alone"}
+    if request.accounting in released:
         raise UsageError(
-            f"the accounting {request.accounting} releases mean and variance together",
+            f"the accounting {request.accounting} releases {released[request.accounting]}",
             got=", ".join(statistic.value for statistic in request.tolerance),
-            expected="mean and variance alone",
-            todo='release both, or choose accounting = "best"',
+            todo='release these, or choose accounting = "best"',
         )
     if request.accounting != "best":
         raise UsageError(

@@ -36,7 +36,7 @@ CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 INTERVAL_KIND = "per bin, two-sided, of the sample statistic of the clipped speeds"
 SPEEDS = ("reported", "derived", "mixed")
 UNIT_CHECKS = ("warn", "stop", "warn or stop")
-_KINDS = ["laplace", "moment_blocks", "mechanism", "blocks", "suppressed", "consistent"]
+_KINDS = ["laplace", "mechanism", "blocks", "suppressed", "consistent", "partial_pooling", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ def carry_out(
         )
     estimates = specification.calibrated.estimates(
         everything.select(keep),
-        cast("Any", measure),
+        measure,
         interval_level=specification.interval_level,
         uninformative_above=specification.uninformative_above,
     )

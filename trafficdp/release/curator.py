@@ -35,7 +35,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import Verdict, judge
-from trafficdp.pricing.check import check_calibrated
+from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
@@ -351,13 +351,12 @@ def _unread() -> Samples:
 def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> None:
     """Raise AllocationError unless ``loss`` covers what the frozen specification costs every vehicle.
 
-    A second opinion (``pricing.check``): from the counts of all bins and the frozen calibrated mechanism
-    alone.
+    A second opinion (``pricing.steps``), from the steps of the frozen calibrated mechanism on all bins.
     """
     specification = Specification.from_json(text)
     keep = counts.users_per_bin >= specification.min_vehicles
     keep &= specification.grid.may_publish(counts.cell, counts.slot)
-    check_calibrated(specification.calibrated, counts.select(keep), specification.bound, loss)
+    check_steps(specification.calibrated.steps(counts.select(keep), specification.bound), loss)
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

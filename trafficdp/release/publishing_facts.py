@@ -57,9 +57,6 @@ COMPOSITION: dict[str, str] = {
     "is the guarantee",
     "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, sums of x and of x (U - x) "
     "of a bin priced together, added over bins; the largest is the guarantee",
-    "moment_blocks": "sums of x, and sums of x (U - x), that the same vehicles share are drawn together in "
-    "blocks of l-infinity noise: a vehicle pays the largest of its exact losses in a pair of such blocks, "
-    "once, added over blocks; the largest is the guarantee",
     "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
     "over the bins it is kept in, sums of x and of x (U - x) of a bin priced together; the largest is the "
     "guarantee",
@@ -67,8 +64,8 @@ COMPOSITION: dict[str, str] = {
     "the bins in them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its "
     "exact losses in a block, once, added over blocks; the largest is the guarantee",
     "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
-    "vehicle pays the largest of its exact losses in a block, once, added over blocks; the largest is the "
-    "guarantee",
+    "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
+    "pair of blocks, of sums of x and of x (U - x)); the largest is the guarantee",
 }
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 

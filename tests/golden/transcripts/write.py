@@ -424,14 +424,15 @@ def release_of(changes, mechanism=None, accounting=None, *, planned=True):
 def accountings():
     both, three = {"statistics": ("mean", "variance")}, {"statistics": EVERY}
     for name in ("best", *ACCOUNTINGS):
-        add("accountings.json", f"{name}: mean, variance", release_of(both, accounting=name))
+        if name != "consistent":
+            add("accountings.json", f"{name}: mean, variance", release_of(both, accounting=name))
     for name in ("best", *ACCOUNTINGS):
         if "moment" not in name:
             add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, accounting=name))
     for name in ("exact", "blocks", "equal"):
         add("accountings.json", f"{name}: all three", release_of(three, accounting=name))
     hourly = {**both, "slot": "hour_of_day"}
-    for name in ("exact", "moment_blocks"):
+    for name in ("exact", "blocks"):
         add("accountings.json", f"{name}: by the hour", release_of(hourly, accounting=name))
 
 

@@ -12,7 +12,7 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import Metered, Step, plain
-from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.moments import Moments, largest_two
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -107,9 +107,10 @@ def test_pairs_cost_what_records_can_do_and_no_point_of_the_set_does_more(steps,
 
 
 @pytest.mark.parametrize("shift", [(0, 0, 0, 0), (1, 0, 2, 0)], ids=str)
-def test_pairs_in_blocks_are_covered(shift):
+@pytest.mark.parametrize("width", [(2, 3, 5, 4), (2, 6, 30, 11), (9, 2, 3, 3)], ids=str)
+def test_pairs_in_blocks_are_covered(shift, width):
     steps, counts = 3, (2, 1)
-    law = Block(numbers(2, 3, 5, 4), numbers(0, 0, 1, 1), 3.0)
+    law = Block(numbers(*width), numbers(0, 0, 1, 1), 3.0)
     of = Moments(
         support((0, 0), (1, 0), users=1, coordinates=2), numbers(*counts), steps, np.array([True, True])
     )
@@ -223,3 +224,22 @@ def test_what_cannot_be_priced_is_refused():
         Box(entries, numbers(2**62))
     with pytest.raises(UsageError):
         Step(ClaimedSums(entries, numbers(3), "none"), Laplace(np.ones(1)), numbers(1))
+
+
+def test_vehicles_in_one_bin_of_a_block_do_not_pay_for_two():
+    places = support((0, 0), (0, 1), (1, 1), users=2, coordinates=2)
+    of = Moments(places, numbers(2, 1, 1), 4, np.array([True, False]))
+    law = Block(numbers(64, 64, 256, 0), numbers(0, 0, 1, -1), 1.0)
+    alone, everywhere = of.units(law, numbers(10, 10, 10, 0)).tolist()
+    # c = 1: both sums of one bin cost no more than the first
+    assert alone - 2 * 4 * 2**10 // 64 in (1, 2)
+    assert everywhere == 4 * 2**10 // 64 + 4 * 2**10 // 256
+    assert everywhere < alone
+
+
+def test_the_two_largest_of_groups():
+    top, at, second = largest_two(numbers(3, 9, 4, 9, 7), numbers(0, 1, 0, 1, 2), 3)
+    assert top.tolist() == [4, 9, 7]
+    assert second.tolist() == [3, 9, 0]
+    assert at[0] == 2
+    assert at[1] in (1, 3)

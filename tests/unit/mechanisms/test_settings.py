@@ -1,7 +1,6 @@
 """What a mechanism is set to can be written down, and leads back to the very same mechanism."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.blocks.linf_block import LinfBlock, one_block_a_bin
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.registry import mechanisms_of
@@ -65,17 +63,11 @@ def test_settings_that_are_not_those_of_today_are_restored():
         (levy(), {"guaranteed": 1}, "guaranteed=1"),
         (levy(), {"grouping": "wrap_around"}, "make another mechanism"),
         (Plan(Scaling.PRIVATE), {"power": 1}, "make another mechanism"),
-        (LinfBlock(), {"block_of": "one_block_a_bin"}, "one_block_a_bin"),
     ],
 )
 def test_settings_of_no_known_mechanism_are_refused_in_words(mechanism, settings, message):
     with pytest.raises(UsageError, match=message):
         with_settings(mechanism, settings)
-
-
-def test_a_function_is_written_by_its_name():
-    assert settings_of(LinfBlock()) == {"block_of": "one_block_a_cell"}
-    assert settings_of(replace(LinfBlock(), block_of=one_block_a_bin)) == {"block_of": "one_block_a_bin"}
 
 
 @pytest.mark.parametrize("kind", LossKind)

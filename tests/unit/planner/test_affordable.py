@@ -54,7 +54,7 @@ def test_a_vehicle_with_little_left_that_loses_little_is_not_in_the_way(planned)
     assert affordable(allocation, left, at).loss == PureDP.of(4)
 
 
-@pytest.mark.parametrize("accounting", ["basic", "grid_count", "exact", "equal", "blocks", "moment_blocks"])
+@pytest.mark.parametrize("accounting", ["basic", "grid_count", "exact", "equal", "blocks"])
 def test_the_epsilon_for_all_is_affordable_and_hardly_more_is_not(planned, accounting):
     allocation, at = planned(BUSY, 4, accounting)
     left = np.array([PICO, 2 * PICO, PICO // 10], dtype=np.int64)

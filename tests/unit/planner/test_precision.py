@@ -31,7 +31,7 @@ def asked(counts, bound_of):
     return asked
 
 
-@pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "moment_blocks"])
+@pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks"])
 @pytest.mark.parametrize("reach", list(Reach))
 def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, reach):
     found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PureDP.of(1), 4.0, reach)

@@ -16,7 +16,6 @@ from trafficdp.binning.cells import cells_from_text, parents_of
 from trafficdp.errors import UsageError
 from trafficdp.export.report.findings import findings
 from trafficdp.export.report.noise_law import law_of
-from trafficdp.mechanisms.consistent.estimates import consistent_values, family_spread
 from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -43,9 +42,9 @@ def drive(city):
 
 @pytest.fixture(scope="module")
 def made(small_city, tmp_path_factory):
-    """A city with a release of means and variances, and its release."""
+    """A city with a release of means, and its release."""
     folder = tmp_path_factory.mktemp("consistent") / "city"
-    city = small_city.City(folder, resolution="8", epsilon="12", accounting="consistent")
+    city = small_city.City(folder, resolution="8", epsilon="12", accounting="consistent", statistics='"mean"')
     drive(city)
     city.open().ingest(list(city.days.values()))
     return city, city.open().release(force=True)
@@ -138,22 +137,22 @@ def test_the_law_that_reports_read_bounds_what_was_drawn(made):
     calibrated, counts, bound = allocation.calibrated, allocation.counts, allocation.request.bound
     rows = np.flatnonzero(release.release.estimates[MEAN].noise["block"] >= 0)
     law = law_of(release.release, MEAN).at(rows)
-    family = family_spread(counts, bound, calibrated.lattice, calibrated.parents)
+    family = calibrated.family(counts, bound)
     children = calibrated.parents.children
     # nothing but published columns is known to it
-    np.testing.assert_array_equal(law.plain.size, calibrated.lattice.sizes[family.raw.item[: len(rows)]])
+    np.testing.assert_array_equal(law.plain.size, family.raw.size[: len(rows)])
     ratio = law.spread[children] / family.combination.spread
     assert np.all((ratio >= 1 - 1e-9) & (ratio <= np.sqrt(1.5) * (1 + 1e-9)))
     assert np.all(np.delete(law.spread, children) == 0)
-    runs, lattice = 4_000, calibrated.lattice
-    number = int(lattice.block.max()) + 1
+    runs, drawn_by = 4_000, calibrated.noise
+    number = int(drawn_by.block.max()) + 1
     drawn = SimulatedNoise(5).block(
-        np.tile(lattice.half_width, runs),
-        (lattice.block + number * np.arange(runs)[:, None]).ravel(),
-        np.full(number * runs, lattice.scale),
+        np.tile(drawn_by.half_width, runs),
+        (drawn_by.block + number * np.arange(runs)[:, None]).ravel(),
+        np.full(number * runs, drawn_by.scale),
     )
-    noise = drawn.reshape(runs, -1)[:, family.raw.item] * family.raw.unit
-    matrix = np.array([consistent_values(family, unit) for unit in np.eye(noise.shape[1])])
+    noise = drawn.reshape(runs, -1) * family.raw.unit
+    matrix = np.array([family.values(unit) for unit in np.eye(noise.shape[1])])
     noise = noise @ matrix
     for error in (0.3, 0.02):
         half = law.half_width(error) - law.bias

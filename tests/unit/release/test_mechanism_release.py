@@ -170,10 +170,10 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
     ],
     ids=range(8),
 )
-def test_a_manifest_that_names_another_calibrated_is_caught(prepared, calibrated):
+def test_a_manifest_that_names_another_calibrated_mechanism_is_caught(prepared, noise):
     city, _ = prepared(release_by, "akmv")
     document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
-    document["noise"] = calibrated
+    document["noise"] = noise
     manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
     found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found
@@ -215,11 +215,11 @@ def test_another_mechanism_is_another_question(filled, monkeypatch):
         patched.setattr(curator, "reached", reached)
         with pytest.raises(Died):
             opened(filled, "pooled", budget=40).release(force=True)
-    other = opened(filled, "linf_block", budget=40).release(force=True)
+    other = opened(filled, "array_averaging_best_fit", budget=40).release(force=True)
     assert other.id == "r0002"
     assert other.release.disclosure.noise.mechanisms == {
-        "mean": "linf_block",
-        "variance": "linf_block",
+        "mean": "array_averaging_best_fit",
+        "variance": "array_averaging_best_fit",
     }
     assert failed(filled, "r0001") == failed(filled, "r0002") == {}
 

@@ -36,7 +36,6 @@ NAMES = {
     "suppressed": "exact, suppressed",
     "equal": "equal noise",
     "blocks": "block noise",
-    "moment_blocks": "sums of x, x (U - x) in blocks",
     "consistent": "blocks with larger hexagons",
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",

@@ -18,7 +18,6 @@ MEANING = {
     "exact": "each vehicle's own loss",
     "equal": "own loss, equal noise in all bins",
     "blocks": "own loss, bins share draws of noise",
-    "moment_blocks": "the same, sums of x and x (U - x)",
     "clip_user": "the bins that Clip-User leaves (K)",
     "consistent": "the same, larger hexagons measured too",
     "suppression": "the fewest bins of any suppression found",

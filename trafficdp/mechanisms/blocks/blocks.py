@@ -79,11 +79,6 @@ class Blocks:
         positive(epsilon=epsilon)
         return 2 * self.factor / epsilon * self.items.tolerance / (self.size + 1)
 
-    def errors(self, epsilon: float, upper: float) -> FloatArray:
-        """Return the worst-case expected error of every item after clamping, shape (I,)."""
-        reach = np.array([statistic.largest(upper) for statistic in self.items.statistic])
-        return clamped_error(self.size, self.half_widths(epsilon), reach)
-
 
 def clamped_error(size: IntArray, half_width: FloatArray, reach: FloatArray) -> FloatArray:
     """Return E min(|z|, R/2): the largest error, over truths in [0, R], of block noise clamped to [0, R].
@@ -104,15 +99,13 @@ def best_blocks(
     *,
     effort: int = EFFORT,
 ) -> Blocks:
-    """Return the best blocks found for the statistics of ``tolerance`` in all bins of ``counts``.
+    """Return the best blocks found for the means and vehicle means of ``tolerance``, in all bins.
 
     ``effort`` is the number of single-item moves tried (0: merging only). Never worse than no blocks
     at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
     """
     integer_between(0, 10**9, effort=effort)
     items = items_of(counts, bound, tolerance)
-    if not items.number:
-        return Blocks(items, np.zeros(0, dtype=np.int64), np.zeros(items.users), 0.0)
     order, rank = canonical_order(items)
     canonical = items.take(order, rank)
     least = lower_bound(canonical)

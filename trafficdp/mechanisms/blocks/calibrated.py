@@ -1,62 +1,102 @@
-"""Calibrated ``blocks``: l-infinity noise on exact integers, statistics of a block for one price."""
+"""Calibrated ``blocks``: l-infinity noise on whole sums, the numbers of a block for one price.
+
+Means and vehicle means are measured by their sums (``sums``), which draw their noise in blocks. Mean and
+variance together are measured by pairs of sums (``measurement.moments``): those of x in blocks, and those of
+x (U - x) in the same blocks, apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.estimates import (
-    block_estimates,
-    interval_half_width,
-    spread_of,
-)
-from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_user
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.measure import Measure, Step
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.support import Support
+from trafficdp.mechanisms import pairs, sums
+from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
-from trafficdp.mechanisms.promise import ASSUMPTIONS
-from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.promise import ASSUMPTIONS, loss_of
+from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise import block as block_noise
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.block import SAMPLER
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
     from trafficdp.sensitive.values import Values
 
-KIND = "blocks"
-MECHANISM = "linf_block"
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+NAME = "blocks"
 CITATION = "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010"
+CITATION_OF_PAIRS = (
+    f"{CITATION}; the limit of variances by Bhatia, Davis: A Better Bound on the Variance, 2000"
+)
 DISTRIBUTION = (
     "l-infinity block noise: P(z) proportional to exp(-m/s), m the largest |z|/a of the block, on integers; "
     "a vehicle pays the largest of a block's losses, once; the noise scale is the expected absolute noise"
 )
+DISTRIBUTION_OF_PAIRS = (
+    "mean (U - mean) less the average of x (U - x), both with l-infinity block noise on integers: at most U "
+    "times the mean's noise, and that of the products; the noise scale bounds the expected absolute sum"
+)
 INTERVALS = "proved tail of a block's noise on its lattice, widened by the worst-case bias"
-COLUMNS = ("block_scale", "block", "half_width", "shift")
+INTERVALS_OF_PAIRS = "proved tail of the sum of two independent block noises, widened by the worst-case bias"
+COLUMNS = ("block", "half_width", "shift")
+"""What is published of each number's noise besides its scale; a variance's are those of its product."""
+PAIRS = (Statistic.MEAN, Statistic.VARIANCE)
+
+
+def in_blocks(statistics: Iterable[Statistic]) -> bool:
+    """Return whether block noise releases these together: means and vehicle means, or mean and variance."""
+    wanted = {*statistics}
+    return Statistic.VARIANCE not in wanted or wanted == {*PAIRS}
+
+
+def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: ContributionBound) -> Box | Moments:
+    """Return the set of the sums of ``statistics``, G each, one statistic after another."""
+    if statistics == PAIRS:
+        return sums.speeds_and_products(counts, bound)
+    of = {Statistic.MEAN: sums.speeds, Statistic.VEHICLE_MEAN: sums.vehicle_means}
+    boxes = [of[statistic](counts, bound) for statistic in statistics]
+    if len(boxes) == 1:
+        return boxes[0]
+    places = [number * counts.bins + counts.bin_index for number in range(len(boxes))]
+    user = np.tile(counts.user_index, len(boxes))
+    support = Support(user, np.concatenate(places), counts.users, len(boxes) * counts.bins)
+    return Box(support, np.concatenate([box.high for box in boxes]))
 
 
 @dataclass(frozen=True)
 class CalibratedBlocks:
-    """All bins by the noise of ``lattice``; what cannot vary is a constant, no item. See Calibrated."""
+    """``noise`` is that of the sums of ``statistics``, G each, in this order. See Calibrated."""
 
     statistics: tuple[Statistic, ...]
-    lattice: BlockLattice
+    noise: BlockNoise
 
-    kind = KIND
+    kind = NAME
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+        """Return what is measured: all sums at once."""
+        return (self.noise.step(set_of(self.statistics, counts, bound)),)
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """See Calibrated: blocks add, within a block the largest counts (``estimates``)."""
-        self._require_noise(counts)
+        """See Calibrated."""
         return PrivacyEvent(
-            mechanism=MECHANISM,
+            mechanism=self.kind,
             statistics=self.statistics,
             relation=NeighbouringRelation.REPLACE_USER_VALUES,
             unit="vehicle",
@@ -64,127 +104,134 @@ class CalibratedBlocks:
             sensitivity={s: largest_sensitivity(s, counts, bound) for s in self.statistics},
             bound=bound,
             assumptions=ASSUMPTIONS,
-            loss_per_user=block_loss_per_user(counts, bound, self.lattice),
+            loss_per_user=loss_of(self.steps(counts, bound), counts.users),
         )
 
     def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated."""
-        return block_estimates(
-            values.contributions,
-            self.lattice,
-            self.statistics,
-            noise.block,
-            interval_level=interval_level,
-            uninformative_above=uninformative_above,
-        )
+        contributions = values.contributions
+        counts, bound = contributions.counts, contributions.bound
+        (step,) = self.steps(counts, bound)
+        noisy = measure.measure(step, self._values(contributions))
+        found: dict[Statistic, Estimate] = {}
+        for statistic in self.statistics:
+            law = self._law(statistic, counts, bound, interval_level)
+            value, centre = self._numbers(statistic, noisy, counts, bound, interval_level)
+            columns, mean = self._spread(statistic, counts, bound).columns(), None
+            if statistic is Statistic.VARIANCE:
+                mean = found[Statistic.MEAN]
+                value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
+                columns = {f"product_{name}": columns[name] for name in COLUMNS}
+            drawn = Drawn(value, law.half_width, law.scale, law.error, columns, centre)
+            found[statistic] = estimate(statistic, drawn, bound, uninformative_above, mean)
+        return found
 
-    def expected_errors(
-        self, counts: Counts, bound: ContributionBound
-    ) -> dict[Statistic, npt.NDArray[np.float64]]:
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from the half widths."""
-        return {each: spread_of(each, counts, bound, self.lattice).error for each in self.statistics}
+        return {each: self._law(each, counts, bound, None).error for each in self.statistics}
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, npt.NDArray[np.float64]]:
+    ) -> dict[Statistic, FloatArray]:
         """See Calibrated: the tail of the block and the worst-case bias."""
-        return {
-            statistic: interval_half_width(
-                statistic,
-                bound,
-                self.lattice,
-                spread_of(statistic, counts, bound, self.lattice),
-                interval_level,
-            )
-            for statistic in self.statistics
-        }
+        return {each: self._law(each, counts, bound, interval_level).half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """See Calibrated."""
-        spread = spread_of(statistic, counts, bound, self.lattice)
+        paired = statistic is Statistic.VARIANCE
+        law = self._law(statistic, counts, bound, None)
         return Statement(
-            mechanism=MECHANISM,
-            citation=CITATION,
-            sensitivity=SENSITIVITY[statistic],
-            noise_scale=spread.scale,
-            worst_case_bias=rounding_bias(statistic, bound) + float(spread.flooring.max(initial=0.0)),
+            mechanism=self.kind,
+            citation=CITATION_OF_PAIRS if paired else CITATION,
+            sensitivity=pairs.SENSITIVITY if paired else SENSITIVITY[statistic],
+            noise_scale=law.scale,
+            worst_case_bias=float(law.bias.max()),
             share=None,
-            distribution=DISTRIBUTION,
-            sampler=block_noise.SAMPLER,
-            interval_basis=INTERVALS,
-            post_processing=POST_PROCESSING[statistic],
+            distribution=DISTRIBUTION_OF_PAIRS if paired else DISTRIBUTION,
+            sampler=SAMPLER,
+            interval_basis=INTERVALS_OF_PAIRS if paired else INTERVALS,
+            post_processing=pairs.POST_PROCESSING if paired else POST_PROCESSING[statistic],
         )
 
     def to_facts(self) -> dict[str, Any]:
         """See Calibrated: whole numbers, and one scale."""
         return {
-            "kind": KIND,
+            "kind": self.kind,
             "statistics": [statistic.value for statistic in self.statistics],
-            "scale": self.lattice.scale,
-            "items": [statistic.value for statistic in self.lattice.statistic],
-            "bin": self.lattice.bin.tolist(),
-            "block": self.lattice.block.tolist(),
-            "half_width": self.lattice.half_width.tolist(),
-            "shift": self.lattice.shift.tolist(),
+            "scale": self.noise.scale,
+            **{name: getattr(self.noise, name).tolist() for name in COLUMNS},
         }
 
     def published_facts(self) -> dict[str, Any]:
-        """See Calibrated: columns ``block_scale``, ``block``, ``half_width`` and ``shift`` say the rest."""
-        return {"kind": KIND}
+        """See Calibrated: the columns of block noise, for variances those of the products, say the rest."""
+        return {"kind": self.kind}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedBlocks:
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
-        numbers = {
-            name: np.array(facts[name], dtype=np.int64) for name in ("bin", "block", "half_width", "shift")
-        }
-        items = tuple(Statistic(name) for name in facts["items"])
-        lattice = BlockLattice(statistic=items, scale=float(facts["scale"]), **numbers)
-        return cls(tuple(Statistic(name) for name in facts["statistics"]), lattice)
+        numbers = {name: np.array(facts[name], dtype=np.int64) for name in COLUMNS}
+        statistics = tuple(Statistic(name) for name in facts["statistics"])
+        return cls(statistics, BlockNoise(scale=float(facts["scale"]), **numbers))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedBlocks:
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
         """Return the calibrated mechanism of the numbered bins.
 
-        Raises UsageError when a column is missing or scales differ.
+        Raises UsageError when a column is missing, scales differ, or a mean has no noise.
         """
-        if not columns or any(not set(COLUMNS) <= own.keys() for own in columns.values()):
-            raise UsageError("a statistic is published without its block noise")
-        items: list[Statistic] = []
-        parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ("bin", *COLUMNS)}
-        for statistic, own in columns.items():
-            noisy = np.flatnonzero(own["block"] >= 0)
-            items += [statistic] * len(noisy)
-            parts["bin"].append(noisy)
-            for name in COLUMNS:
-                parts[name].append(own[name][noisy])
-        joined = {name: np.concatenate(values) for name, values in parts.items()}
-        scales = np.unique(joined.pop("block_scale"))
-        if len(scales) > 1:
-            raise UsageError("blocks are published with several scales", got=str(len(scales)), expected="one")
-        lattice = BlockLattice(
-            statistic=tuple(items),
-            scale=float(scales[0]) if len(scales) else 1.0,
-            bin=joined["bin"].astype(np.int64),
-            block=joined["block"].astype(np.int64),
-            half_width=joined["half_width"].astype(np.int64),
-            shift=joined["shift"].astype(np.int64),
-        )
-        return cls(tuple(statistic for statistic in Statistic if statistic in columns), lattice)
+        statistics = tuple(statistic for statistic in Statistic if statistic in columns)
+        return cls(statistics, published_noise(statistics, columns))
 
-    def _require_noise(self, counts: Counts) -> None:
-        """Raise UsageError unless every statistic that can vary has its item: without one it is bare."""
-        for statistic in self.statistics:
-            varies = np.ones(counts.bins, dtype=np.bool_)
-            if statistic is Statistic.VARIANCE:
-                varies = counts.samples_per_bin > 1
-            named = self.lattice.bin[[each is statistic for each in self.lattice.statistic]]
-            count = np.bincount(named, minlength=counts.bins)
-            if len(count) != counts.bins or bool(np.any(count != varies)):
+    def _values(self, contributions: Contributions) -> IntArray:
+        if self.statistics == PAIRS:
+            return sums.values_of(Statistic.VARIANCE, contributions)
+        return np.concatenate([sums.values_of(each, contributions) for each in self.statistics])
+
+    def _at(self, statistic: Statistic, bins: int) -> IntArray:
+        """The places of a statistic among the sums."""
+        return self.statistics.index(statistic) * bins + np.arange(bins)
+
+    def _spread(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Spread:
+        at = self._at(statistic, counts.bins)
+        return spread_of(self.noise, at, sums.unit(statistic, counts, bound))
+
+    def _law(
+        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float | None
+    ) -> NumberLaw:
+        spread = self._spread(statistic, counts, bound)
+        if statistic is Statistic.VARIANCE:
+            return variance_law(self._spread(Statistic.MEAN, counts, bound), spread, bound, level)
+        return spread.law(statistic, bound, level)
+
+    def _numbers(
+        self, statistic: Statistic, noisy: IntArray, counts: Counts, bound: ContributionBound, level: float
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """The numbers as they were drawn, and what their intervals lie around (None: these)."""
+        at = self._at(statistic, counts.bins)
+        return self._spread(statistic, counts, bound).values(noisy[at]), None
+
+
+def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> BlockNoise:
+    """Return the noise that published ``columns`` tell of; see ``CalibratedBlocks.from_published``."""
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in COLUMNS}
+    scales: list[npt.NDArray[Any]] = []
+    for statistic in statistics:
+        own, paired = columns[statistic], statistic is Statistic.VARIANCE
+        names = [f"product_{name}" for name in COLUMNS] if paired else [*COLUMNS, "block_scale"]
+        if not set(names) <= own.keys():
+            raise UsageError("a statistic is published without its block noise", got=statistic.value)
+        for name, published in zip(COLUMNS, names, strict=False):
+            parts[name].append(own[published])
+        if not paired:
+            scales.append(own["block_scale"])
+            if int(own["block"].min(initial=0)) < 0:
                 raise UsageError(
-                    "the blocks are not those of the bins",
-                    got=f"noise for {int(np.count_nonzero(count))} numbers ({statistic.value})",
-                    expected=f"one for each of {int(varies.sum())} that can vary",
+                    "the blocks are not those of the bins", got=f"a {statistic.value} without noise"
                 )
+    scale = np.unique(np.concatenate([*scales, np.zeros(0)]))
+    if len(scale) != 1:
+        raise UsageError("blocks are published with several scales", got=str(len(scale)), expected="one")
+    joined = {name: np.concatenate(values).astype(np.int64) for name, values in parts.items()}
+    return BlockNoise(scale=float(scale[0]), **joined)

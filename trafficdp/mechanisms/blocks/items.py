@@ -1,4 +1,4 @@
-"""What blocks are made of: every (bin, statistic) with the public sensitivities of all users, sparse."""
+"""What blocks are made of: every bin's mean, or vehicle mean, with the public sensitivities of all users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from scipy import sparse
 
 from trafficdp._validate import positive
-from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
@@ -27,12 +26,9 @@ class Items:
     """I items, each with the users it can be moved by: entry e says ``user[e]`` moves it by ``cost[e]`` > 0.
 
     ``start`` (I + 1,) cuts the entries by item; users rise within an item. ``cost`` is D / t: sensitivity
-    over tolerance, without unit. ``statistic`` and ``bin`` (I,) name the item, ``tolerance`` (I,) is its t.
-    Statistics that can only be one number (the variance of one record) are no items.
+    over tolerance, without unit; ``tolerance`` (I,) is the item's t.
     """
 
-    statistic: tuple[Statistic, ...]
-    bin: IntArray
     tolerance: FloatArray
     start: IntArray
     user: IntArray
@@ -42,7 +38,7 @@ class Items:
     @property
     def number(self) -> int:
         """I."""
-        return len(self.bin)
+        return len(self.tolerance)
 
     @cached_property
     def of_entry(self) -> IntArray:
@@ -64,8 +60,6 @@ class Items:
         # users rise within an item: there and back takes two passes, a sort many
         rows = rows.tocsc().tocsr()
         return Items(
-            tuple(self.statistic[i] for i in order),
-            self.bin[order],
             self.tolerance[order],
             rows.indptr.astype(np.int64),
             rows.indices.astype(np.int64),
@@ -75,41 +69,29 @@ class Items:
 
 
 def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Items:
-    """Return the items for releasing the statistics of ``tolerance`` in all bins, statistic by statistic.
+    """Return the items of all G bins: their means (D = U m / N), then their vehicle means (U / L).
 
-    MEAN: D = U m / N; VARIANCE: U^2 k (N - k) / N^2; VEHICLE_MEAN: U / L. Raises UsageError when there is
-    no bin, no statistic, or a tolerance is not positive.
+    Those of them that ``tolerance`` holds. Raises UsageError when there is no bin, no statistic or another
+    one, or a tolerance is not positive.
     """
     for statistic, allowed in tolerance.items():
         positive(**{f"tolerance of the {statistic.value}": allowed})
     if not tolerance or not counts.bins:
         raise UsageError("there is nothing to release", expected="at least one statistic and one bin")
-    upper = float(bound.upper)
-    samples = counts.samples_per_bin[counts.bin_index]
-    names: list[Statistic] = []
-    bins, tolerances, sizes, users, costs = [], [], [], [], []
-    for statistic, allowed in tolerance.items():
-        if statistic is Statistic.MEAN:
-            change = mean_sensitivity(counts.count, samples, upper)
-        elif statistic is Statistic.VARIANCE:
-            change = dropped_variance_bias(counts.count, samples, upper)
-        else:
-            change = vehicle_mean_sensitivity(counts.users_per_bin[counts.bin_index], upper)
-        moves = change > 0
-        size = np.bincount(counts.bin_index[moves], minlength=counts.bins)
-        some = np.flatnonzero(size)
-        names += [statistic] * len(some)
-        bins.append(some)
-        tolerances.append(np.full(len(some), float(allowed)))
-        sizes.append(size[some])
-        users.append(counts.user_index[moves])
-        costs.append(change[moves] / allowed)
+    if Statistic.VARIANCE in tolerance:
+        raise UsageError("blocks are made of means", got="variances", expected="means or vehicle means")
+    upper, parts = float(bound.upper), []
+    if Statistic.MEAN in tolerance:
+        samples = counts.samples_per_bin[counts.bin_index]
+        parts.append((Statistic.MEAN, mean_sensitivity(counts.count, samples, upper)))
+    if Statistic.VEHICLE_MEAN in tolerance:
+        users = counts.users_per_bin[counts.bin_index]
+        parts.append((Statistic.VEHICLE_MEAN, vehicle_mean_sensitivity(users, upper)))
+    size = np.tile(counts.users_per_bin, len(parts))
     return Items(
-        tuple(names),
-        np.concatenate(bins).astype(np.int64),
-        np.concatenate(tolerances),
-        np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
-        np.concatenate(users).astype(np.int64),
-        np.concatenate(costs),
+        np.repeat([float(tolerance[statistic]) for statistic, _ in parts], counts.bins),
+        np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
+        np.tile(counts.user_index, len(parts)).astype(np.int64),
+        np.concatenate([change / tolerance[statistic] for statistic, change in parts]),
         counts.users,
     )

@@ -1,7 +1,7 @@
 """The accounting ``consistent``: block noise, larger hexagons measured as well, for who will add up hexagons.
 
 Where it helps the average over an H3 parent, the parent is drawn in one block with its children
-(``parent_search``), and the published children are made consistent with it (``estimates``). Other
+(``parent_search``), and the published children are made consistent with it (``family``). Other
 numbers keep the noise of the accounting ``blocks``, times the little that the parents cost. "best" leaves it
 aside: it is for averages, and vehicles that lose less than the heaviest pay more than without it.
 """
@@ -16,34 +16,49 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.blocks.accounting import BlockAccounting, blocks_of
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms import sums
+from trafficdp.mechanisms.blocks.accounting import BlockAccounting, ByScales, blocks_of
 from trafficdp.mechanisms.blocks.blocks import Blocks
-from trafficdp.mechanisms.blocks.lattice import NOTHING, to_block_lattice
+from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
 from trafficdp.mechanisms.calibrated import CalibratedPure
-from trafficdp.mechanisms.consistent.calibrated import NAME, CalibratedConsistent
-from trafficdp.mechanisms.consistent.parent_gain import Combination, combine
+from trafficdp.mechanisms.consistent.calibrated import NAME, CalibratedConsistent, set_with
+from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_combination import combination_absolute_error
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _remembered: deque[tuple[Blocks, npt.NDArray[np.uint64], npt.NDArray[np.int64], Measured]] = deque(maxlen=8)
 """Parents depend on counts and cells alone, not on epsilon: those of the last blocks are kept."""
 
 
 @dataclass(frozen=True)
-class ConsistentAccounting:
-    """See Accounting. Scales of consistent numbers are bounds of their expected absolute noise."""
+class ConsistentAccounting(ByScales):
+    """See Accounting. Scales of consistent numbers are bounds of their expected absolute noise.
+
+    Raises UsageError for variances.
+    """
 
     counts: Counts
     bound: ContributionBound
     tolerance: Mapping[Statistic, float]
 
     name = NAME
+
+    def __post_init__(self) -> None:
+        if Statistic.VARIANCE in self.tolerance:
+            raise UsageError(
+                "the accounting consistent releases no variances",
+                got=", ".join(statistic.value for statistic in self.tolerance),
+                expected="means or vehicle means",
+                todo='release means alone, or choose accounting = "best"',
+            )
 
     @cached_property
     def measured(self) -> Measured:
@@ -53,45 +68,39 @@ class ConsistentAccounting:
         for blocks, cells, slots, found in _remembered:
             if blocks is plain and np.array_equal(cells, cell) and np.array_equal(slots, slot):
                 return found
-        found = measure_parents(plain, self.counts, float(self.bound.upper))
+        means = Statistic.MEAN in self.tolerance
+        found = measure_parents(plain, self.counts, float(self.bound.upper), means=means)
         _remembered.append((plain, cell, slot, found))
         return found
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting."""
-        result = self._blocks.scales(epsilon)
+        found = self._blocks.scales(epsilon)
         children = self.measured.parents.children
         if len(children):
-            size = self._size
-            result[Statistic.MEAN][children] = self._combination.absolute / epsilon * (size + 1)
-        return {statistic: values[: self.counts.bins] for statistic, values in result.items()}
-
-    def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
-        scales = self.scales(epsilon)
-        return max(float(scales[each].max(initial=0.0)) / tolerance[each] for each in scales)
-
-    def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
-        """See Accounting."""
-        return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
+            found[Statistic.MEAN][children] = self._combination.absolute / epsilon * (self._size + 1)
+        return found
 
     def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """See Accounting: bounds where a number is made consistent."""
-        result = self._blocks.errors(epsilon, bound)
+        found = self._blocks.errors(epsilon, bound)
         children = self.measured.parents.children
         if len(children):
             limit = np.full(len(children), Statistic.MEAN.largest(bound.upper) / 2)
-            result[Statistic.MEAN][children] = combination_absolute_error(
+            found[Statistic.MEAN][children] = combination_absolute_error(
                 self._combination.absolute / epsilon, self._size, 1.0, limit, lattice=0.0
             )
-        return {statistic: values[: self.counts.bins] for statistic, values in result.items()}
+        return found
 
     def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
-        """See Accounting: where nothing can vary there is no noise to draw."""
-        lattice, parents = NOTHING, self.measured.parents
-        if self.measured.blocks.items.number:
-            lattice = to_block_lattice(self.measured.blocks, parents.beside(counts), bound, target)
-        return CalibratedConsistent(self._blocks.statistics, lattice, parents)
+        """See Accounting."""
+        statistics, parents = self._blocks.statistics, self.measured.parents
+        width = self._blocks.half_widths(whole_steps(target) / PICO)
+        units = [sums.unit(each, counts, bound) for each in statistics]
+        units.append(float(bound.step) / parents.records(counts.samples_per_bin))
+        of = set_with(parents, statistics, counts, bound)
+        noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), target)
+        return CalibratedConsistent(statistics, noise, parents)
 
     def in_words(self) -> str:
         """Return what the parents buy, in one sentence."""
@@ -107,29 +116,20 @@ class ConsistentAccounting:
 
     @cached_property
     def _blocks(self) -> BlockAccounting:
-        """The items of bins and parents, numbered one after another."""
+        """The items of the bins, with those of the parents after them."""
         statistics = tuple(statistic for statistic in Statistic if statistic in self.tolerance)
-        bins = self.counts.bins + self.measured.parents.number
-        return BlockAccounting(self.measured.blocks, bins, statistics)
-
-    @cached_property
-    def _reach(self) -> FloatArray:
-        """Half widths at epsilon 1 of the means of bins and parents."""
-        items = self.measured.blocks.items
-        mean = np.flatnonzero([each is Statistic.MEAN for each in items.statistic])
-        reach = np.zeros(self._blocks.bins)
-        reach[items.bin[mean]] = self.measured.blocks.half_widths(1.0)[mean]
-        return reach
+        return BlockAccounting(self.measured.blocks, statistics, self.counts.bins)
 
     @cached_property
     def _combination(self) -> Combination:
-        return combine(self.measured.parents, self.counts.samples_per_bin, self._reach)
+        """At epsilon 1."""
+        reach, bins = self._blocks.half_widths(1.0), self.counts.bins
+        above = reach[len(self.tolerance) * bins :]
+        return combine(
+            self.measured.parents, self.counts.samples_per_bin, np.concatenate([reach[:bins], above])
+        )
 
     @cached_property
-    def _size(self) -> FloatArray:
+    def _size(self) -> IntArray:
         """d of the block of every child."""
-        items, blocks = self.measured.blocks.items, self.measured.blocks
-        size = np.zeros(self._blocks.bins)
-        mean = np.flatnonzero([each is Statistic.MEAN for each in items.statistic])
-        size[items.bin[mean]] = blocks.size[mean]
-        return size[self.measured.parents.children]
+        return self.measured.blocks.size[self.measured.parents.children]

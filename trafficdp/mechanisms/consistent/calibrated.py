@@ -1,36 +1,39 @@
-"""Calibrated ``consistent``: block noise for bins and some of their H3 parents, the means made to agree."""
+"""Calibrated ``consistent``: block noise for bins and some of their H3 parents, the means made to agree.
+
+A parent's sum is that of its children, so vehicle l moves it by at most K m_{P,l}, m_{P,l} its records in all
+of them: one more coordinate of the box, and one more sum of a block. All that follows is post-processing of
+these draws (``family``). Parents are not published.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.blocks.calibrated import MECHANISM, CalibratedBlocks
-from trafficdp.mechanisms.blocks.estimates import Spread, interval_half_width, spread_of
-from trafficdp.mechanisms.blocks.lattice import BlockLattice, block_loss_per_user
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.measure import Step
+from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.blocks.calibrated import COLUMNS, CalibratedBlocks, published_noise, set_of
+from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
 from trafficdp.mechanisms.calibrated import Columns, Statement
-from trafficdp.mechanisms.consistent.estimates import consistent_estimates, family_spread
+from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.block import SAMPLER
-from trafficdp.noise.source import NoiseSource
-from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.contributions import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-KIND = NAME = "consistent"
+NAME = "consistent"
 CITATION = (
     "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010; "
     "consistency by Hay, Rastogi, Miklau, Suciu: Boosting the Accuracy of Differentially Private Histograms "
@@ -55,176 +58,139 @@ POST_PROCESSING = (
 )
 
 
+def set_with(
+    parents: Parents, statistics: tuple[Statistic, ...], counts: Counts, bound: ContributionBound
+) -> Box:
+    """Return the set of the sums of ``statistics`` (no variance), G each, and of those of the P parents."""
+    plain = set_of(statistics, counts, bound)
+    if not isinstance(plain, Box):
+        raise UsageError("consistent hexagons have no variances", expected="means or vehicle means")
+    parent, user, _ = parents.pairs(counts)
+    own = plain.support
+    support = Support(
+        np.concatenate([own.user, user]),
+        np.concatenate([own.coordinate, own.coordinates + parent]),
+        own.users,
+        own.coordinates + parents.number,
+    )
+    return Box(support, np.concatenate([plain.high, parents.sums(counts, counts.count) * bound.steps]))
+
+
 @dataclass(frozen=True)
-class CalibratedConsistent:
-    """``lattice`` holds the items of G bins and, as means of the bins G.., of ``parents``. See Calibrated.
+class CalibratedConsistent(CalibratedBlocks):
+    """The same with ``parents``, P sums of speeds after those of the bins. See Calibrated.
 
     A parent and all its children lie in one block.
     """
 
-    statistics: tuple[Statistic, ...]
-    lattice: BlockLattice
     parents: Parents
 
-    kind = KIND
+    kind = NAME
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """See Calibrated: the parents are items of their blocks like any other (``estimates``)."""
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+        """Return what is measured. Raises UsageError unless each parent is in the block of its children."""
         self._require_families(counts)
-        event = self._of_bins().event(counts, bound)
-        loss = block_loss_per_user(self.parents.beside(counts), bound, self.lattice)
-        return PrivacyEvent(**{**vars(event), "loss_per_user": loss})
-
-    def estimates(
-        self, values: Values, noise: NoiseSource, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
-        """See Calibrated."""
-        return consistent_estimates(
-            values.contributions,
-            self.lattice,
-            self.parents,
-            self.statistics,
-            noise.block,
-            interval_level=interval_level,
-            uninformative_above=uninformative_above,
-        )
-
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """See Calibrated: they follow from the half widths."""
-        return {each: self._spread(each, counts, bound).error for each in self.statistics}
-
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
-        """See Calibrated: of two intervals of a mean the narrower, before it is made to hold its number."""
-        found: dict[Statistic, FloatArray] = {}
-        for statistic in self.statistics:
-            if statistic is Statistic.MEAN:
-                family = family_spread(counts, bound, self.lattice, self.parents)
-                found[statistic] = family.half_widths(interval_level)[0]
-            else:
-                spread = self._spread(statistic, counts, bound)
-                found[statistic] = interval_half_width(statistic, bound, self.lattice, spread, interval_level)
-        return found
+        return (self.noise.step(set_with(self.parents, self.statistics, counts, bound)),)
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """See Calibrated."""
+        plain = super().statement(statistic, counts, bound)
         if statistic is not Statistic.MEAN or not self.parents.number:
-            return CalibratedBlocks(self.statistics, self.lattice).statement(statistic, counts, bound)
-        family = family_spread(counts, bound, self.lattice, self.parents)
-        flooring = float(family.raw.flooring.max(initial=0.0)) + rounding_bias(statistic, bound)
-        return Statement(
-            mechanism=MECHANISM,
+            return plain
+        return replace(
+            plain,
             citation=CITATION,
             sensitivity=SENSITIVITY,
-            noise_scale=family.final.scale,
-            worst_case_bias=max(flooring, float(family.bias.max(initial=0.0))),
-            share=None,
             distribution=DISTRIBUTION,
-            sampler=SAMPLER,
             interval_basis=INTERVALS,
             post_processing=POST_PROCESSING,
         )
 
     def to_facts(self) -> dict[str, Any]:
-        """See Calibrated: the lattice of bins and parents, and whose parents they are."""
-        facts = CalibratedBlocks(self.statistics, self.lattice).to_facts()
-        return {**facts, "kind": KIND, "of": self.parents.of.tolist()}
+        """See Calibrated: the noise of bins and parents, and whose parents they are."""
+        return {**super().to_facts(), "of": self.parents.of.tolist()}
 
     def published_facts(self) -> dict[str, Any]:
         """See Calibrated: columns say how the bins were drawn, ``parents`` how their parents were.
 
         ``of`` is the parent of every numbered bin, -1 for none; a parent's block is that of its children.
         """
-        above = self._above()
-        order = above[np.argsort(self.lattice.bin[above], kind="stable")]
-        return {
-            "kind": KIND,
-            "parents": {
-                "of": self.parents.of.tolist(),
-                "half_width": self.lattice.half_width[order].tolist(),
-                "shift": self.lattice.shift[order].tolist(),
-            },
+        own = slice(len(self.statistics) * len(self.parents.of), None)
+        parents = {
+            "of": self.parents.of.tolist(),
+            "half_width": self.noise.half_width[own].tolist(),
+            "shift": self.noise.shift[own].tolist(),
         }
+        return {"kind": self.kind, "parents": parents}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedConsistent:
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
         blocks = CalibratedBlocks.from_facts(facts)
-        return cls(blocks.statistics, blocks.lattice, Parents(np.array(facts["of"], dtype=np.int64)))
+        return cls(blocks.statistics, blocks.noise, Parents(np.array(facts["of"], dtype=np.int64)))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedConsistent:
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
         """Return the calibrated mechanism of the numbered bins.
 
         Raises UsageError when a column is missing, scales differ, or parents do not fit the bins.
         """
-        blocks = CalibratedBlocks.from_published(facts, columns)
-        below = blocks.lattice
-        of, width, shift = (
+        statistics = tuple(statistic for statistic in Statistic if statistic in columns)
+        below = published_noise(statistics, columns)
+        of, *rest = (
             np.array(facts["parents"][name], dtype=np.int64) for name in ("of", "half_width", "shift")
         )
         parents = Parents(of)
-        means = np.flatnonzero([each is Statistic.MEAN for each in below.statistic])
-        item = np.full(len(of), -1, dtype=np.int64)
-        inside = below.bin[means] < len(of)
-        item[below.bin[means[inside]]] = means[inside]
-        if not len(width) == len(shift) == parents.number or bool(np.any(item[parents.children] < 0)):
-            raise UsageError("parents are published that do not fit the bins", got=f"{len(width)} parents")
+        if len(of) * len(statistics) != len(below.block) or {len(each) for each in rest} != {parents.number}:
+            raise UsageError("parents are published that do not fit the bins", got=f"{len(rest[0])} parents")
         # of all children, the last
         block = np.zeros(parents.number, dtype=np.int64)
-        block[of[parents.children]] = below.block[item[parents.children]]
-        lattice = BlockLattice(
-            statistic=(*below.statistic, *[Statistic.MEAN] * parents.number),
-            bin=np.concatenate([below.bin, len(of) + np.arange(parents.number)]),
-            block=np.concatenate([below.block, block]),
-            half_width=np.concatenate([below.half_width, width]),
-            shift=np.concatenate([below.shift, shift]),
-            scale=below.scale,
-        )
-        return cls(blocks.statistics, lattice, parents)
+        block[of[parents.children]] = below.block[parents.children]
+        joined = {
+            name: np.concatenate([getattr(below, name), own])
+            for name, own in zip(COLUMNS, (block, *rest), strict=True)
+        }
+        return cls(statistics, BlockNoise(scale=below.scale, **joined), parents)
 
-    def _above(self) -> IntArray:
-        return np.flatnonzero(self.lattice.bin >= len(self.parents.of))
+    def family(self, counts: Counts, bound: ContributionBound) -> Family:
+        """Return the means of the bins and of their parents."""
+        samples, bins = counts.samples_per_bin, counts.bins
+        at = np.concatenate([np.arange(bins), np.arange(len(self.statistics) * bins, len(self.noise.block))])
+        unit = float(bound.step) / np.concatenate([samples, self.parents.records(samples)])
+        return Family(spread_of(self.noise, at, unit), self.parents, samples, bound)
 
-    def _of_bins(self) -> CalibratedBlocks:
-        """The items of the bins alone: whether each has its noise."""
-        lattice = self.lattice
-        kept = np.flatnonzero(lattice.bin < len(self.parents.of))
-        return CalibratedBlocks(
-            self.statistics,
-            BlockLattice(
-                statistic=tuple(lattice.statistic[item] for item in kept.tolist()),
-                bin=lattice.bin[kept],
-                block=lattice.block[kept],
-                half_width=lattice.half_width[kept],
-                shift=lattice.shift[kept],
-                scale=lattice.scale,
-            ),
-        )
+    def _values(self, contributions: Contributions) -> IntArray:
+        above = self.parents.sums(contributions.counts, contributions.total)
+        return np.concatenate([super()._values(contributions), above])
 
-    def _spread(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Spread:
+    def _law(
+        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float | None
+    ) -> NumberLaw:
         if statistic is Statistic.MEAN:
-            return family_spread(counts, bound, self.lattice, self.parents).final
-        return spread_of(statistic, counts, bound, self.lattice)
+            return self.family(counts, bound).law(level)[0]
+        return super()._law(statistic, counts, bound, level)
+
+    def _numbers(
+        self, statistic: Statistic, noisy: IntArray, counts: Counts, bound: ContributionBound, level: float
+    ) -> tuple[FloatArray, FloatArray | None]:
+        if statistic is not Statistic.MEAN:
+            return super()._numbers(statistic, noisy, counts, bound, level)
+        family, bins = self.family(counts, bound), counts.bins
+        raw = family.raw.values(np.concatenate([noisy[:bins], noisy[len(self.statistics) * bins :]]))
+        final = family.values(raw)
+        return final, np.where(family.law(level)[1], final, raw[:bins])
 
     def _require_families(self, counts: Counts) -> None:
-        """Raise UsageError unless every parent has one item, a mean, in the block of all its children."""
-        lattice, parents, above = self.lattice, self.parents, self._above()
-        bins = counts.bins
-        fits = len(parents.of) == bins and sorted(lattice.bin[above].tolist()) == list(
-            range(bins, bins + parents.number)
-        )
-        fits = fits and all(lattice.statistic[item] is Statistic.MEAN for item in above.tolist())
-        if fits and parents.number:
-            means = np.flatnonzero([each is Statistic.MEAN for each in lattice.statistic])
-            block = np.full(bins + parents.number, -1, dtype=np.int64)
-            block[lattice.bin[means]] = lattice.block[means]
-            children = parents.children
-            fits = bool(np.all(block[children] == block[bins + parents.of[children]]))
+        parents, bins = self.parents, counts.bins
+        first = len(self.statistics) * bins
+        fits = len(parents.of) == bins and len(self.noise.block) == first + parents.number
+        fits = fits and (not parents.number or self.statistics[0] is Statistic.MEAN)
+        if fits:
+            above = self.noise.block[first + parents.of[parents.children]]
+            fits = bool(np.all(self.noise.block[parents.children] == above))
         if not fits:
             raise UsageError(
                 "the parents are not those of the bins",
-                got=f"{len(above)} parents over {len(parents.of)} bins",
+                got=f"{parents.number} parents over {len(parents.of)} bins",
                 expected=f"each in one block with its children, over {bins} bins",
             )

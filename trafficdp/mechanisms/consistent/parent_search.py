@@ -14,7 +14,7 @@ For some caps on the growth of A, parents are taken in the order of what they ga
 within the cap; those whose average would not gain are dropped again. Of all caps the one is taken with which
 the geometric mean over all parents of the noise of their averages falls most (those not measured grow with
 A); none at all is one of the choices. Noise is compared by standard deviations: that of the consistent
-parent (``parent_gain``) against that of the weighted mean of its children in plain blocks.
+parent (``family``) against that of the weighted mean of its children in plain blocks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.blocks.partition import loads
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
 from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,7 +40,7 @@ HAIR = 1e-9
 
 @dataclass(frozen=True)
 class Measured:
-    """``blocks`` of the G bins' items, then of the P parents' (bin G + p); ``parents`` says whose they are.
+    """``blocks`` of the items of the bins, then of the P parents; ``parents`` says whose they are.
 
     ``gain`` (P,) is the standard deviation of the average over each measured parent, over what it is in plain
     blocks at the same epsilon; ``growth`` that of A; ``families`` the number of parents of several bins.
@@ -54,9 +53,12 @@ class Measured:
     families: int
 
 
-def measure_parents(plain: Blocks, counts: Counts, upper: float) -> Measured:
-    """Return the parents to measure beside ``plain``, the blocks of all bins of ``counts``."""
-    search = _Search(plain, counts, upper)
+def measure_parents(plain: Blocks, counts: Counts, upper: float, *, means: bool = True) -> Measured:
+    """Return the parents to measure beside ``plain``, the blocks of all bins of ``counts``.
+
+    Parents are means: none are measured where the items of ``plain`` are not (``means``).
+    """
+    search = _Search(plain, counts, upper, means)
     best, value = search.evaluated([]), 0.0
     for cap in CAPS if search.families else ():
         found = search.evaluated(search.greedy(cap))
@@ -77,17 +79,11 @@ class _Choice:
 
 
 class _Search:
-    def __init__(self, plain: Blocks, counts: Counts, upper: float) -> None:
+    def __init__(self, plain: Blocks, counts: Counts, upper: float, means: bool) -> None:
         self._plain, self._counts = plain, counts
-        family = h3_families(counts)
-        items = plain.items
-        mean = np.flatnonzero([each is Statistic.MEAN for each in items.statistic])
-        # the item of every bin's mean
-        self._item = np.full(counts.bins, -1, dtype=np.int64)
-        self._item[items.bin[mean]] = mean
-        if not len(mean):
-            family = np.full(counts.bins, -1, dtype=np.int64)
-        self._tolerance = float(items.tolerance[mean[0]]) if len(mean) else 1.0
+        # the means of the bins come first, where they are released
+        family = h3_families(counts) if means else np.full(counts.bins, -1, dtype=np.int64)
+        self._tolerance = float(plain.items.tolerance[0])
         self._all = int(family.max(initial=-1)) + 1
         size = np.bincount(family[family >= 0], minlength=self._all)
         several = np.flatnonzero(size > 1)
@@ -105,24 +101,19 @@ class _Search:
     def _pairs(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """Of every family: where its users begin; users, D_P/t of each, and the largest D_c/t."""
         counts, parents = self._counts, self._parents
-        both = parents.beside(counts)
-        above = np.flatnonzero(both.bin_index >= counts.bins)
-        parent = both.bin_index[above] - counts.bins
-        samples = both.samples_per_bin
-        cost = self._unit * both.count[above] / samples[both.bin_index[above]]
-        below = np.flatnonzero(parents.of[counts.bin_index] >= 0)
-        key = parents.of[counts.bin_index[below]] * counts.users + counts.user_index[below]
-        most = np.zeros(len(above))
-        place = np.searchsorted(parent * counts.users + both.user_index[above], key)
-        own = self._unit * counts.count[below] / samples[counts.bin_index[below]]
-        np.maximum.at(most, place, own)
+        parent, user, place = parents.pairs(counts)
+        samples = counts.samples_per_bin
+        cost = self._unit * parents.sums(counts, counts.count) / parents.records(samples)[parent]
+        below = parents.of[counts.bin_index] >= 0
+        most = np.zeros(len(parent))
+        np.maximum.at(most, place, self._unit * (counts.count / samples[counts.bin_index])[below])
         start = np.searchsorted(parent, np.arange(parents.number + 1))
-        return start.astype(np.int64), both.user_index[above], cost, most
+        return start.astype(np.int64), user, cost, most
 
     @cached_property
     def _plain_spread(self) -> FloatArray:
         """Standard deviation over E of the average over each family in plain blocks."""
-        d = self._plain.size[self._item[self._parents.children]]
+        d = self._plain.size[self._parents.children]
         variance = 4 * (d + 2) / (3 * (d + 1))
         weight = self._parents.weights(self._counts.samples_per_bin)
         return np.asarray(np.sqrt(self._parents.total(weight**2 * variance)))
@@ -138,21 +129,18 @@ class _Search:
         alone = _Grouping(self._plain)
         score = np.empty(self.families)
         for family in range(self.families):
-            users, change, _ = alone.pulled(self._mean_items(family))
+            users, change, _ = alone.pulled(self._members[family])
             load = self._plain.load.copy()
             load[users] += change
             score[family] = self._ratios([family], load)[1][0]
         return [int(family) for family in np.argsort(score, kind="stable")]
-
-    def _mean_items(self, family: int) -> IntArray:
-        return self._item[self._members[family]]
 
     def greedy(self, cap: float) -> list[int]:
         """Return the families that A has room for."""
         grouping, chosen = _Grouping(self._plain), []
         most = self._plain.factor * cap * (1 + HAIR)
         for family in self._order:
-            members = self._mean_items(family)
+            members = self._members[family]
             users, change, blocks = grouping.pulled(members)
             if float((grouping.load[users] + change).max(initial=0.0)) <= most:
                 grouping.pull(members, users, change, blocks)
@@ -199,14 +187,12 @@ class _Search:
         start, user, cost, _ = self._pairs if chosen else (np.zeros(1, dtype=np.int64), *[np.zeros(0)] * 3)
         free = int(block.max(initial=-1)) + 1
         for place, family in enumerate(chosen):
-            block[self._mean_items(family)] = free + place
+            block[self._members[family]] = free + place
         block = np.concatenate([block, free + np.arange(len(chosen))])
         parts = [np.arange(start[family], start[family + 1]) for family in chosen]
         entries = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
         length = np.array([len(part) for part in parts], dtype=np.int64)
         joined = Items(
-            (*items.statistic, *[Statistic.MEAN] * len(chosen)),
-            np.concatenate([items.bin, self._counts.bins + np.arange(len(chosen))]),
             np.concatenate([items.tolerance, theta * self._tolerance]),
             np.concatenate([items.start, items.start[-1] + np.cumsum(length)]),
             np.concatenate([items.user, user[entries].astype(np.int64)]),

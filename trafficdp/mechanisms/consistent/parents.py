@@ -7,7 +7,7 @@ alone decide, so this is public under the counts assumption.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 from trafficdp.model.mosaic import resolution_of
+from trafficdp.model.stable_order import number_pairs
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,33 +56,31 @@ class Parents:
             np.bincount(self.of[self.children], weights=values, minlength=self.number), dtype=np.float64
         )
 
+    def records(self, samples: IntArray) -> IntArray:
+        """Return N_P, shape (P,); ``samples`` (G,) are the records of the bins."""
+        whole = np.zeros(self.number, dtype=np.int64)
+        np.add.at(whole, self.of[self.children], samples[self.children])
+        return whole
+
     def weights(self, samples: IntArray) -> FloatArray:
         """Return N_c/N_P of every child, shape (C,); ``samples`` (G,) are the records of the bins."""
-        of, records = self.of[self.children], samples[self.children]
-        whole = np.zeros(self.number, dtype=np.int64)
-        np.add.at(whole, of, records)
-        return np.asarray(records / whole[of])
+        return np.asarray(samples[self.children] / self.records(samples)[self.of[self.children]])
 
-    def beside(self, counts: Counts) -> Counts:
-        """Return the G bins of ``counts`` followed by the P parents, with the records of their children.
+    def pairs(self, counts: Counts) -> tuple[IntArray, IntArray, IntArray]:
+        """Return parent, user and the place in these of every (bin, user) pair below a parent.
 
-        The cells of parents are 0: nothing that prices or draws looks at them.
+        The different (parent, user) pairs (Q,) by parent, then user; the places by the pairs of ``counts``.
         """
-        pairs = self.of[counts.bin_index] >= 0
-        key = self.of[counts.bin_index[pairs]] * max(counts.users, 1) + counts.user_index[pairs]
-        distinct, place = np.unique(key, return_inverse=True)
-        count = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(count, place, counts.count[pairs])
-        parent, user = np.divmod(distinct, max(counts.users, 1))
-        none = np.zeros(self.number, dtype=np.int64)
-        return replace(
-            counts,
-            cell=np.concatenate([counts.cell, none.astype(np.uint64)]),
-            slot=np.concatenate([counts.slot, none]),
-            bin_index=np.concatenate([counts.bin_index, counts.bins + parent]),
-            user_index=np.concatenate([counts.user_index, user]),
-            count=np.concatenate([counts.count, count]),
-        )
+        of = self.of[counts.bin_index]
+        below = of >= 0
+        return number_pairs(of[below], counts.user_index[below], max(self.number, 1), counts.users)
+
+    def sums(self, counts: Counts, values: IntArray) -> IntArray:
+        """Return the sums (Q,) of ``values`` (P,), one a pair of ``counts``, over the bins of a parent."""
+        parent, _, place = self.pairs(counts)
+        total = np.zeros(len(parent), dtype=np.int64)
+        np.add.at(total, place, values[self.of[counts.bin_index] >= 0])
+        return total
 
 
 def h3_families(counts: Counts) -> IntArray:

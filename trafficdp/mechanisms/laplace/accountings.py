@@ -44,9 +44,7 @@ from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
 ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
-WITH_VARIANCES = ("moment_blocks",)
-"""Accountings for releases of mean and variance, and nothing besides."""
-BY_NAME = (*ACCOUNTINGS, *WITH_VARIANCES, "clip_user", "consistent")
+BY_NAME = (*ACCOUNTINGS, "clip_user", "consistent")
 """What may be asked for by name; clip_user is never the best where a map says something, and consistent is
 for averages over larger hexagons."""
 HEADROOM = 1e-10

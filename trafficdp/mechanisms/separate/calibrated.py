@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
@@ -90,6 +90,14 @@ class CalibratedSeparately:
             each: with_settings(mechanism_named(part.mechanism, self.loss_kind), part.settings)
             for each, part in self.parts.items()
         }
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """See Calibrated."""
+        return tuple(
+            step
+            for statistic, part in self.parts.items()
+            for step in self.mechanisms[statistic].steps(counts, bound, statistic, part.loss)
+        )
 
     def event(self, counts: Counts, bound: ContributionBound) -> Event:
         """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""

@@ -7,7 +7,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from trafficdp.mechanisms.laplace.accountings import ACCOUNTINGS, WITH_VARIANCES
+from trafficdp.mechanisms.laplace.accountings import ACCOUNTINGS
 
 
 def schema(name):
@@ -62,7 +62,7 @@ def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
     assert plan["epsilon"] == epsilon
     assert plan["budget_left"] == "12"
     assert float(plan["loss"]) <= float(epsilon)
-    assert [accounting["accounting"] for accounting in plan["accountings"]] == [*ACCOUNTINGS, *WITH_VARIANCES]
+    assert [accounting["accounting"] for accounting in plan["accountings"]] == [*ACCOUNTINGS]
 
 
 @pytest.mark.parametrize("statistics", ["mean", "variance", "vehicle_mean"])

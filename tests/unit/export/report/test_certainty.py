@@ -13,12 +13,11 @@ from trafficdp.export.report.findings import changed_rows, findings, order_of
 from trafficdp.export.report.moment_block_law import MomentBlockLaw
 from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.blocks.estimates import block_estimates
-from trafficdp.mechanisms.blocks.lattice import BlockLattice
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
+from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.mechanisms.mean_variance.calibrated_blocks import CalibratedMomentBlocks
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import BinStatus
@@ -72,31 +71,15 @@ class _World:
         )
         return self._release(estimates, name)
 
-    def block_release(self, noise, contributions, name="R0001"):
-        lattice = BlockLattice(
-            statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
-            bin=np.tile(np.arange(BINS), 2),
-            block=np.repeat([0, 1, 2, 3], 4),
-            half_width=np.repeat([8, 200], BINS).astype(np.int64),
-            shift=np.repeat([0, -1], BINS),
-            scale=2.0,
-        )
-        estimates = block_estimates(
-            contributions, lattice, BOTH, noise.block, interval_level=1 - ERROR, uninformative_above=1
-        )
-        return self._release(estimates, name)
-
-    def moment_block_release(self, noise, contributions, scale=1.0, name="R0001"):
+    def block_release(self, noise, contributions, scale=1.0, name="R0001"):
         # as much noise on the means as ``laplace_release`` has, or less
-        lattice = BlockLattice(
-            statistic=(MEAN,) * BINS + (VARIANCE,) * BINS,
-            bin=np.tile(np.arange(BINS), 2),
+        drawn = BlockNoise(
             block=np.concatenate([np.arange(BINS) // 2, 4 + np.arange(BINS) // 2]),
             half_width=np.repeat([64, 60 * 40], BINS),
             shift=np.repeat([2, 2], BINS),
             scale=scale,
         )
-        estimates = CalibratedMomentBlocks(lattice).estimates(
+        estimates = CalibratedBlocks(BOTH, drawn).estimates(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -207,13 +190,12 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
 def test_the_law_is_that_of_the_calibrated(world):
     noise = SimulatedNoise(1)
     lattice = law_of(world.laplace_release(noise, world.contributions, 1.0), MEAN)
-    block = law_of(world.block_release(noise, world.contributions), VARIANCE)
+    block = law_of(world.block_release(noise, world.contributions), MEAN)
     assert isinstance(lattice, LatticeLaw)
     assert np.allclose(lattice.scale, np.linspace(1, 2, BINS), rtol=1e-3)
     assert isinstance(block, BlockLaw)
-    assert block.size.tolist() == [4] * BINS
-    # half of a lattice step of 2 integers over 24 records squared, and the rounding of speeds
-    assert block.bias == pytest.approx(1 / 24**2 + publish.rounding_bias(VARIANCE, world.bound))
+    assert block.size.tolist() == [2] * BINS
+    assert block.bias == pytest.approx(publish.rounding_bias(MEAN, world.bound))
     assert block.at(np.array([1])).times(2).half_width(0.1) == pytest.approx(2 * block.half_width(0.1)[1])
 
 
@@ -237,7 +219,7 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
     noise, missed, runs = SimulatedNoise(15), 0, 60
     truth = world.truth(world.contributions, VARIANCE)
     for _ in range(runs):
-        draw = world.moment_block_release(noise, world.contributions)
+        draw = world.block_release(noise, world.contributions)
         certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 2)
         missed += _misses(certain, truth) or not found.low <= truth.mean() <= found.high

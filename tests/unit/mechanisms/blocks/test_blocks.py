@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
-from trafficdp.mechanisms.blocks.bound import least_load, lower_bound
+from trafficdp.mechanisms.blocks.bound import least_load
 from trafficdp.mechanisms.blocks.items import items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_tail
 
-MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 tables = st.integers(2, 4).flatmap(
     lambda users: st.lists(
         st.lists(st.integers(0, 4), min_size=users, max_size=users).filter(any), min_size=1, max_size=6
@@ -73,20 +73,18 @@ def test_equal_bins_of_the_same_users_share_one_block(counts_of, bound_of):
     assert found.lower_bound == pytest.approx(32.5)
 
 
-def test_mean_and_variance_of_a_bin_cost_three_halves_together(counts_of, bound_of):
+def test_mean_and_vehicle_mean_of_a_bin_cost_three_halves_together(counts_of, bound_of):
     counts, bound = counts_of([[5, 5]]), bound_of(60)
     # tolerances that make both cost a user the same
-    found = best_blocks(counts, bound, {MEAN: 30.0, VARIANCE: 900.0})
+    found = best_blocks(counts, bound, {VEHICLE_MEAN: 30.0, MEAN: 30.0})
     assert found.factor == pytest.approx(1.5)
-    assert found.items.statistic == (MEAN, VARIANCE)
+    assert found.items.number == 2
 
 
 @settings(max_examples=150)
-@given(tables, st.sampled_from([{MEAN: 1.0}, {VARIANCE: 30.0}]))
+@given(tables, st.sampled_from([{MEAN: 1.0}, {VEHICLE_MEAN: 30.0}]))
 def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_of, table, tolerance):
     found = best_blocks(counts_of(table), bound_of(65), tolerance, effort=500)
-    if not found.items.number:
-        return
     best = min(factor_by_definition(found.items, block) for block in partitions(found.items.number))
     assert found.lower_bound <= best * (1 + 1e-12)
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
@@ -111,7 +109,7 @@ def test_numbering_bins_and_users_otherwise_changes_nothing(counts_of, bound_of,
     random = np.random.default_rng(seed)
     counts = np.array(table)
     rows, columns = random.permutation(len(counts)), random.permutation(counts.shape[1])
-    tolerance = {MEAN: 1.0, VARIANCE: 40.0}
+    tolerance = {MEAN: 1.0, VEHICLE_MEAN: 2.0}
     one = best_blocks(counts_of(counts), bound_of(65), tolerance, effort=500)
     other = best_blocks(counts_of(counts[rows][:, columns]), bound_of(65), tolerance, effort=500)
     assert other.factor == pytest.approx(one.factor, rel=1e-12)
@@ -131,18 +129,6 @@ def test_a_user_without_samples_changes_nothing(counts_of, bound_of, table):
 
 
 @settings(max_examples=60)
-@given(tables, st.sampled_from([0.1, 1.0, 4.0]))
-def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, bound_of, table, epsilon):
-    counts, tolerance = counts_of(table), {MEAN: 1.0}
-    small = best_blocks(counts, bound_of(60), tolerance, effort=200)
-    large = best_blocks(counts, bound_of(120), tolerance, effort=200)
-    assert large.factor == pytest.approx(2 * small.factor)
-    assert np.all(small.errors(2 * epsilon, 60) <= small.errors(epsilon, 60))
-    assert np.all(small.errors(epsilon, 60) <= large.errors(epsilon, 120) * (1 + 1e-12))
-    assert np.all(small.errors(epsilon, 60) <= 30)
-
-
-@settings(max_examples=60)
 @given(tables)
 def test_blocks_never_cost_more_than_equal_scales(counts_of, bound_of, table):
     counts, tolerance = counts_of(table), {MEAN: 1.0}
@@ -157,14 +143,14 @@ def test_a_larger_city_gets_blocks_within_the_certificate(counts_of, bound_of):
     homes = random.integers(0, 40, 120)
     near = np.exp(-np.abs(np.arange(40)[:, None] - homes[None, :]) / 3)
     counts = counts_of(random.poisson(4 * near))
-    bound, tolerance = bound_of(65), {MEAN: 1.0, VARIANCE: 60.0}
+    bound, tolerance = bound_of(65), {MEAN: 1.0, VEHICLE_MEAN: 1.0}
     found = best_blocks(counts, bound, tolerance, effort=4_000)
-    # the sum over statistics, without the joint price, is what blocks of one cost
+    # what blocks of one cost
     alone = loads(found.items, np.arange(found.items.number)).max()
     assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
-    assert found.lower_bound <= found.factor < 0.8 * alone
+    assert found.lower_bound <= found.factor < 0.9 * alone
     merged = best_blocks(counts, bound, tolerance, effort=0)
-    assert found.factor <= merged.factor < 0.9 * alone
+    assert found.factor <= merged.factor < 0.95 * alone
 
 
 def test_a_partition_keeps_its_loads_while_items_move(counts_of, bound_of):
@@ -192,13 +178,6 @@ def test_the_clamped_error_is_the_integral_of_the_tail(size, reach):
         assert found == pytest.approx(laplace[0], rel=1e-12)
 
 
-def test_variances_of_single_fixes_are_no_items(counts_of, bound_of):
-    found = best_blocks(counts_of([[1, 0], [0, 1]]), bound_of(65), {VARIANCE: 60.0})
-    assert found.items.number == 0
-    assert found.factor == 0
-    assert lower_bound(found.items) == 0
-
-
 def test_nothing_to_release_is_refused(counts_of, bound_of):
     with pytest.raises(UsageError, match="nothing to release"):
         best_blocks(counts_of([[1]]), bound_of(65), {})
@@ -206,3 +185,5 @@ def test_nothing_to_release_is_refused(counts_of, bound_of):
         best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 0.0})
     with pytest.raises(UsageError, match="effort"):
         best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 1.0}, effort=-1)
+    with pytest.raises(UsageError, match="blocks are made of means"):
+        best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 1.0, VARIANCE: 1.0})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.consistent.parent_gain import combine, combined_bias
+from trafficdp.mechanisms.consistent.family import combine, combined_bias
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
 
 
@@ -58,15 +58,15 @@ def test_parents_count_what_their_children_count(counts_of, seed):
     table = random.poisson(0.7, (7, 5)) + np.eye(7, 5, dtype=int)
     table[5:, 0] += 1
     of = random.permutation(np.array([0, 0, 0, 1, 1, -1, -1]))
-    both = Parents(of).beside(counts_of(table))
-    dense = np.zeros((9, 5), dtype=int)
-    dense[both.bin_index, both.user_index] = both.count
-    np.testing.assert_array_equal(dense[:7], table)
-    np.testing.assert_array_equal(dense[7:], [table[of == parent].sum(axis=0) for parent in range(2)])
-    assert np.all(np.diff(both.bin_index) >= 0)
-    assert np.all(both.count > 0)
-    weights = Parents(of).weights(both.samples_per_bin[:7])
-    np.testing.assert_allclose(Parents(of).total(weights), 1.0)
+    parents, counts = Parents(of), counts_of(table)
+    parent, user, _ = parents.pairs(counts)
+    dense = np.zeros((2, 5), dtype=int)
+    dense[parent, user] = parents.sums(counts, counts.count)
+    np.testing.assert_array_equal(dense, [table[of == each].sum(axis=0) for each in range(2)])
+    np.testing.assert_array_equal(parents.records(counts.samples_per_bin), dense.sum(axis=1))
+    assert np.all(np.diff(parent * 5 + user) > 0)
+    assert np.all(parents.sums(counts, counts.count) > 0)
+    np.testing.assert_allclose(parents.total(parents.weights(counts.samples_per_bin)), 1.0)
 
 
 @settings(max_examples=60)

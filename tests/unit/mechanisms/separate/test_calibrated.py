@@ -11,7 +11,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request
-from trafficdp.pricing.check import check_calibrated
+from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import ZCDP
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
@@ -155,7 +155,7 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
         # up to a part in 10^9, and 10^-12 a bin and statistic
         assert found.loss.pico >= request.loss.pico * (1 - 1e-9) - 4 * counts.bins
         assert len({float(part.loss) for part in found.calibrated.parts.values()}) == 1
-        check_calibrated(found.calibrated, found.counts, bound, found.event.loss_per_user)
+        check_steps(found.calibrated.steps(found.counts, bound), found.event.loss_per_user)
 
 
 def test_a_statistic_that_a_mechanism_does_not_know_is_refused():

@@ -1,1 +1,0 @@
-"""Mean and variance from two sums that pay once."""
