@@ -147,7 +147,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
 
 
 @pytest.mark.parametrize(
-    "noise",
+    "calibrated",
     [
         {"kind": "mechanism", "mechanisms": {"mean": "two_stage"}},
         {"kind": "mechanism", "mechanisms": {"mean": "wishes"}},
@@ -158,7 +158,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
             "settings": {"mean": [{"name": "wishes", "value": 3}]},
         },
         {"kind": "mechanism"},
-        {"kind": "lattice"},
+        {"kind": "laplace"},
         {"kind": "wishes"},
         None,
     ],
