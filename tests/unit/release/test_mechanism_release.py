@@ -164,7 +164,7 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
             "settings": {"mean": [{"name": "wishes", "value": 3}]},
         },
         {"kind": "mechanism"},
-        {"kind": "lattice"},
+        {"kind": "laplace"},
         {"kind": "wishes"},
         None,
     ],
