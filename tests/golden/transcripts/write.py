@@ -427,9 +427,8 @@ def accountings():
         if name != "consistent":
             add("accountings.json", f"{name}: mean, variance", release_of(both, accounting=name))
     for name in ("best", *ACCOUNTINGS):
-        if "moment" not in name:
-            add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, accounting=name))
-    for name in ("exact", "blocks", "equal"):
+        add("accountings.json", f"{name}: mean", release_of({"statistics": ("mean",)}, accounting=name))
+    for name in ("exact", "equal"):
         add("accountings.json", f"{name}: all three", release_of(three, accounting=name))
     hourly = {**both, "slot": "hour_of_day"}
     for name in ("exact", "blocks"):
