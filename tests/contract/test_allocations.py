@@ -92,9 +92,7 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
     table=tables,
     epsilon=epsilons,
     statistics=sets,
-    accounting=st.sampled_from(
-        ["exact", "equal", "blocks", "clip_user", "consistent", "best"]
-    ),
+    accounting=st.sampled_from(["exact", "equal", "blocks", "clip_user", "consistent", "best"]),
 )
 def test_sharp_accountings_use_nearly_all_of_the_request(
     counts_of, bound_of, table, epsilon, statistics, accounting

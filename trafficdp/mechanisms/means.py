@@ -20,13 +20,12 @@ from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
-from trafficdp.mechanisms.promise import loss_of, promise, require_statistic
+from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
@@ -128,14 +127,6 @@ class Means:
         asked = (counts, bound, statistic, epsilon)
         self._require(statistic, epsilon, counts)
         return (*self.choices(*asked), self.sum_of(*asked).step)
-
-    def event(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray
-    ) -> PrivacyEvent:
-        """See Mechanism: what ``steps`` cost."""
-        loss = loss_of(self.steps(counts, bound, statistic, epsilon), counts.users)
-        moved = self.sensitivity(counts, bound, statistic, epsilon)
-        return promise(self.name, statistic, counts, bound, moved, loss, idealised=self.idealised)
 
     def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, epsilon: FloatArray

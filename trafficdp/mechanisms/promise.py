@@ -28,7 +28,6 @@ from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Event = PrivacyEvent
 CLAIMS = (ClaimedNoise, ClaimedScores, ClaimedSums)
 ASSUMPTIONS = (
     COUNTS_PUBLIC,
@@ -41,24 +40,11 @@ ASSUMPTIONS = (
 
 def event_of(
     mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-) -> Event:
+) -> PrivacyEvent:
     """Return what ``mechanism`` promises at ``loss``: every vehicle's own, from its steps and no value.
 
     Raises UsageError for a loss or a statistic that the mechanism refuses.
     """
-    asked = (counts, bound, statistic, loss)
-    own = getattr(mechanism, "event", None)
-    if own is not None:
-        # until every family states its steps
-        found: Event = own(*asked)
-        return found
-    return event_of_steps(mechanism, *asked)
-
-
-def event_of_steps(
-    mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-) -> Event:
-    """Return the event of the steps of ``mechanism``."""
     asked = (counts, bound, statistic, loss)
     return event(
         mechanism.kind,
@@ -77,8 +63,6 @@ def sensitivity_of(
     """Return how far one vehicle moves each number at most, shape (G,): the range where nothing is known."""
     if isinstance(mechanism, KnownSensitivity):
         return mechanism.sensitivity(counts, bound, statistic, loss)
-    if mechanism.kind is LossKind.PURE and hasattr(mechanism, "event"):
-        return np.asarray(mechanism.event(counts, bound, statistic, loss).sensitivity[statistic])
     return np.full(counts.bins, statistic.largest(bound.upper))
 
 
@@ -91,7 +75,7 @@ def event(
     loss_per_user: IntArray,
     *,
     idealised: bool = False,
-) -> Event:
+) -> PrivacyEvent:
     """Return the event of the statistics of ``sensitivity`` (G,): ``loss_per_user`` in 10^-12 of ``kind``."""
     return PrivacyEvent(
         mechanism=name,
@@ -108,31 +92,12 @@ def event(
     )
 
 
-def promise(
-    name: str,
-    statistic: Statistic,
-    counts: Counts,
-    bound: ContributionBound,
-    sensitivity: FloatArray,
-    loss_per_user: IntArray,
-    *,
-    idealised: bool = False,
-) -> PrivacyEvent:
-    """Return the event of one statistic: ``sensitivity`` (G,), ``loss_per_user`` in pico-epsilons."""
-    return event(
-        LossKind.PURE, name, counts, bound, {statistic: sensitivity}, loss_per_user, idealised=idealised
-    )
-
-
 def unenforced(
     mechanism: Mechanism, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
 ) -> str | None:
     """Return the theorems of what is only claimed, as the steps name them; None where all is enforced."""
     if mechanism.enforced:
         return None
-    if not hasattr(getattr(mechanism, "means", mechanism), "steps"):
-        # until every family states its steps
-        return "the mechanism's own theorem"
     steps = mechanism.steps(counts, bound, statistic, loss)
     claims = [step.of if isinstance(step, Step) else step for step in steps]
     return "; ".join(dict.fromkeys(each.theorem for each in claims if isinstance(each, CLAIMS)))

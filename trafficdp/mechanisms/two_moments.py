@@ -29,7 +29,7 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.moment import variance_from
-from trafficdp.mechanisms.promise import Event, event_of, event_of_steps, promise, sensitivity_of
+from trafficdp.mechanisms.promise import sensitivity_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -97,27 +97,6 @@ class TwoMoments:
         return (
             *self.means.steps(counts, bound, Statistic.MEAN, first),
             *self.means.steps(counts, squares_bound(bound), Statistic.MEAN, second),
-        )
-
-    def event(
-        self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> Event:
-        """Return the event of the steps, or of both means until their family states its steps."""
-        if hasattr(self.means, "steps"):
-            return event_of_steps(self, counts, bound, statistic, loss)
-        if statistic is not Statistic.VARIANCE:
-            return event_of(self.means, counts, bound, statistic, loss)
-        first, second = shares(self.kind, loss)
-        one = event_of(self.means, counts, bound, Statistic.MEAN, first)
-        two = event_of(self.means, counts, squares_bound(bound), Statistic.MEAN, second)
-        return promise(
-            self.name,
-            statistic,
-            counts,
-            bound,
-            self.sensitivity(counts, bound, statistic, loss),
-            one.loss_per_user + two.loss_per_user,
-            idealised=self.idealised,
         )
 
     def sensitivity(

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import promise
+from trafficdp.measurement.claims import ClaimedNoise
+from trafficdp.mechanisms import promise, sums
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of
@@ -44,13 +45,13 @@ class Made:
     citation = "none"
     statistics = (MEAN,)
 
-    def event(self, counts, bound, statistic, epsilon):
-        loss = np.bincount(counts.user_index, epsilon[counts.bin_index], counts.users)
+    def steps(self, counts, bound, statistic, epsilon):
+        each = epsilon[counts.bin_index]
         if self.jumps_at is not None:
-            loss = np.where(loss > self.jumps_at, loss * 3, loss)
-        pico = np.ceil(loss * 10**12).astype(np.int64)
-        given = self.kind, self.name, counts, bound, {statistic: np.ones(counts.bins)}, pico
-        return promise.event(*given, idealised=self.idealised)
+            loss = np.bincount(counts.user_index, each, counts.users)
+            each = np.where(loss > self.jumps_at, 3, 1)[counts.user_index] * each
+        support = sums.support_of(counts)
+        return (ClaimedNoise(support, each, self.kind, "none", lambda size, below: np.zeros(size)),)
 
     def expected_error(self, counts, bound, statistic, epsilon):
         return np.resize(np.array(self.errors), counts.bins)
@@ -74,7 +75,7 @@ def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, spl
     assert again.loss.pico == found.event.loss.pico
     assert found.given.shape == (4,)
     assert bool(np.all(found.given > 0))
-    more = mechanism.event(*city, statistic, found.given * 1.001)
+    more = promise.event_of(mechanism, *city, statistic, found.given * 1.001)
     # nothing is left over: a thousandth more is too much
     assert more.loss.pico > total.pico
 

@@ -25,7 +25,6 @@ from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
@@ -55,11 +54,12 @@ class Baseline:
         """See Mechanism."""
         return calibrated_for(statistic, counts, bound, loss).steps(counts, bound)
 
-    def event(
+    def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
-    ) -> PrivacyEvent:
-        """See Mechanism."""
-        return calibrated_for(statistic, counts, bound, loss).event(counts, bound)
+    ) -> FloatArray:
+        """See KnownSensitivity."""
+        calibrated = calibrated_for(statistic, counts, bound, loss)
+        return calibrated.event(counts, bound).sensitivity[statistic]
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray

@@ -21,13 +21,14 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.promise import Event, event, event_of, sensitivity_of, unenforced
+from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import gaussian
+from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import sum_per_user
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import Estimate
@@ -99,7 +100,7 @@ class CalibratedSeparately:
             for step in self.mechanisms[statistic].steps(counts, bound, statistic, part.loss)
         )
 
-    def event(self, counts: Counts, bound: ContributionBound) -> Event:
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
         of_parts = {each: self._event(each, counts, bound) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
@@ -255,7 +256,7 @@ class CalibratedSeparately:
             {each: Part(str(names[each]), np.asarray(losses[each]), settings[each]) for each in columns}, kind
         )
 
-    def _event(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Event:
+    def _event(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]
         shape = () if self.loss_kind is LossKind.ZCDP else (counts.bins,)
         if loss.shape != shape or not bool(np.all((loss >= least) & (loss <= most))):

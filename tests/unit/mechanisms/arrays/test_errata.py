@@ -10,6 +10,7 @@ from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
+from trafficdp.mechanisms.promise import event_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
@@ -32,7 +33,7 @@ def test_e1_wrap_around_has_sensitivity_u_over_k_not_twice_that(counts_of, bound
     assert arrays.influence.tolist() == [2]
     assert array_mean_sensitivity(arrays, 65.0, np.zeros(1), np.full(1, 65.0)).max() == pytest.approx(13)
     wrapped = ArrayAveraging(Grouping.WRAP_AROUND)
-    event = wrapped.event(counts, bound_of(65), Statistic.MEAN, EPSILON)
+    event = event_of(wrapped, counts, bound_of(65), Statistic.MEAN, EPSILON)
     assert event.sensitivity[Statistic.MEAN][0] == pytest.approx(13)
     # what is charged is what the smaller noise costs
     assert float(event.loss.epsilon) == 1.0
@@ -72,7 +73,7 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(coun
     # the mechanism prices by the arrays that are touched: its loss is what was asked for both groupings
     counts = counts_of([[3, 3, 3, 3, 3, 2, 2, 2] * 40])
     for grouping in Grouping:
-        event = Levy(grouping).event(counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
+        event = event_of(Levy(grouping), counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
         assert float(event.loss.epsilon) == pytest.approx(1.0, abs=2e-9)
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.akmv import AKMV
+from trafficdp.mechanisms.promise import event_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.samples import Samples
@@ -62,7 +63,7 @@ def test_extreme_values_and_epsilons_stay_in_range(epsilon, value, samples_of, b
     samples = samples_of([[[value], []], [[value] * 3, [value]]], bound_of(30))
     found = AKMV().estimate(samples, MEAN, np.full(2, epsilon), SimulatedNoise(1))
     assert np.all((found >= 0) & (found <= 30))
-    event = AKMV().event(samples.counts, samples.bound, MEAN, np.full(2, epsilon))
+    event = event_of(AKMV(), samples.counts, samples.bound, MEAN, np.full(2, epsilon))
     assert float(event.loss.epsilon) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
 
 
@@ -76,6 +77,6 @@ def test_many_vehicles_give_an_accurate_mean(samples_of, bound_of):
 
 def test_noise_that_could_not_be_drawn_is_refused_from_counts(counts_of, bound_of):
     with pytest.raises(UsageError, match="drawn exactly"):
-        AKMV().event(counts_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16]))
+        event_of(AKMV(), counts_of([[3, 1]]), bound_of(30), MEAN, np.array([1e-16]))
     with pytest.raises(UsageError, match="cannot estimate"):
-        AKMV().event(counts_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))
+        event_of(AKMV(), counts_of([[3, 1]]), bound_of(30), Statistic.VEHICLE_MEAN, np.ones(1))

@@ -3,6 +3,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
+from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -37,7 +38,7 @@ def test_a_vehicle_pays_for_the_width_of_its_interval(mechanism, counts, epsilon
     kept = width > 0
     assert np.all((2 * cut + width)[kept] == 3 * counts.count[kept])
     (step,) = mechanism.steps(counts, bound, MEAN, share)
-    event = mechanism.event(counts, bound, MEAN, share)
+    event = event_of(mechanism, counts, bound, MEAN, share)
     scale = np.where(step.law.scale > 0, step.law.scale, 1.0)
     np.testing.assert_allclose(event.loss_per_user / 1e12, width / scale, atol=1e-8)
     assert float(event.loss.epsilon) == (epsilon if kept.any() else 0)
@@ -66,7 +67,7 @@ def test_too_few_vehicles_release_the_middle_without_noise(samples_of, bound_of)
     mechanism = WorstCaseClipping()
     found = mechanism.estimate(samples, MEAN, np.array([0.5]), SimulatedNoise(1))
     assert found[0] == 4.5
-    event = mechanism.event(samples.counts, samples.bound, MEAN, np.array([0.5]))
+    event = event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([0.5]))
     assert event.loss.pico == 0
     assert mechanism.expected_error(samples.counts, samples.bound, MEAN, np.array([0.5]))[0] == 4.5
 
@@ -116,7 +117,7 @@ def test_more_epsilon_never_costs_accuracy_much(mechanism, statistic, counts_of,
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)
 def test_the_vehicle_with_most_room_pays_epsilon_a_bin(mechanism, statistic, counts_of, bound_of):
     counts, bound = counts_of([[2] * 8, [2] * 7 + [0]]), bound_of(20)
-    event = mechanism.event(counts, bound, statistic, np.array([1.0, 2.0]))
+    event = event_of(mechanism, counts, bound, statistic, np.array([1.0, 2.0]))
     assert event.loss.pico <= 3 * 10**12
     assert event.loss.pico >= 2.9 * 10**12
     assert not event.idealised
@@ -132,4 +133,4 @@ def test_the_same_seed_gives_the_same_map(mechanism, statistic, samples_of, boun
 def test_statistics_it_cannot_estimate_are_refused(counts_of, bound_of):
     for statistic in (Statistic.VEHICLE_MEAN, VARIANCE):
         with pytest.raises(UsageError, match="cannot estimate"):
-            WorstCaseClipping().event(counts_of([[1, 1]]), bound_of(9), statistic, np.ones(1))
+            event_of(WorstCaseClipping(), counts_of([[1, 1]]), bound_of(9), statistic, np.ones(1))

@@ -7,6 +7,7 @@ from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -85,13 +86,13 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
     samples = samples_of(random.integers(0, 9, (30, 50)), normal)
     epsilon = random.uniform(0.1, 2, 30)
     counts = samples.counts
-    event = mechanism.event(counts, samples.bound, statistic, epsilon)
+    event = event_of(mechanism, counts, samples.bound, statistic, epsilon)
     asked = counts.total_per_user(epsilon[counts.bin_index])
     loss = event.loss_per_user / 1e12
     assert np.all(loss <= asked + 1e-9)
     assert loss.max() > 0
     assert event.idealised is mechanism.idealised
-    one = mechanism.event(counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
+    one = event_of(mechanism, counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
     assert float(one.loss.epsilon) == pytest.approx(epsilon[3], rel=1e-8)
 
 
@@ -99,7 +100,7 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
 def test_a_round_epsilon_is_charged_as_that_number(samples_of, epsilon):
     samples = samples_of(np.full((1, 400), 60), normal)
     for mechanism in ALL:
-        event = mechanism.event(samples.counts, samples.bound, MEAN, np.array([epsilon]))
+        event = event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([epsilon]))
         assert float(event.loss.epsilon) == epsilon
 
 
@@ -185,10 +186,10 @@ def test_an_epsilon_that_is_not_positive_is_refused(samples_of, mechanism):
     samples = samples_of([[2, 2, 2]], normal)
     for wrong in (0.0, -1.0, np.nan):
         with pytest.raises(UsageError, match="epsilon"):
-            mechanism.event(samples.counts, samples.bound, MEAN, np.array([wrong]))
+            event_of(mechanism, samples.counts, samples.bound, MEAN, np.array([wrong]))
 
 
 def test_two_stage_refuses_a_variance(samples_of):
     samples = samples_of([[2, 2, 2]], normal)
     with pytest.raises(UsageError, match="variance"):
-        TwoStage().event(samples.counts, samples.bound, VARIANCE, np.ones(1))
+        event_of(TwoStage(), samples.counts, samples.bound, VARIANCE, np.ones(1))

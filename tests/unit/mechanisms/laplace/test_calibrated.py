@@ -20,6 +20,7 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pairs import LEAST_RATIO
+from trafficdp.mechanisms.promise import event_of
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
@@ -374,5 +375,5 @@ def test_the_baseline_costs_a_bins_largest_vehicle_its_epsilon(counts_of, bound_
     epsilon = np.array([0.5, 2.0, 7.0])
     for place in range(3):
         here = counts.select(np.arange(3) == place)
-        event = Baseline().event(here, bound, statistic, epsilon[place : place + 1])
+        event = event_of(Baseline(), here, bound, statistic, epsilon[place : place + 1])
         assert event.loss.pico == pytest.approx(epsilon[place] * 1e12, rel=1e-9)
