@@ -39,7 +39,7 @@ def test_bit_lengths():
 
 def test_the_small_plan():
     plan = paper_plan(1024, 16, 1, 1.0, 0.05)
-    assert plan.median_loss.tolist() == [0, *[0.125] * 4]
+    assert plan.median_epsilon.tolist() == [0, *[0.125] * 4]
     assert plan.counter_epsilon == pytest.approx(0.1)
     assert plan.width.tolist() == [1, 1, 2, 4, 8]
     assert not plan.truncated.any()
@@ -49,7 +49,7 @@ def test_the_small_plan():
 
 def test_the_large_plan():
     plan = paper_plan(1000, 256, 65, 1.0, 0.05)
-    assert plan.median_loss[1:] == pytest.approx(0.0625)
+    assert plan.median_epsilon[1:] == pytest.approx(0.0625)
     assert plan.counter_epsilon == pytest.approx(1 / 18)
     assert (plan.width[8], plan.arrays[8], plan.size[8]) == (8320, 2291, 128)
     assert plan.scales()[8] == pytest.approx(1_497_600)
@@ -63,7 +63,7 @@ def test_truncation_pays_from_elements_of_256_samples_on():
     ratio = 2 * large.half_width / (65 * large.size)
     assert ratio[[9, 10, 12]] == pytest.approx([0.75, 0.53, 0.27], abs=0.015)
     best = best_plan(1000, 256, 65, 1.0, 0.05)
-    assert not best.median_loss.any()
+    assert not best.median_epsilon.any()
     assert best.counter_epsilon.sum() == pytest.approx(1)
 
 
