@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from trafficdp.cli.commands import compare as compare_module
+from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import BLURRED
@@ -123,10 +124,10 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
 def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):
     real = compare_module.choose
 
-    class Cannot(type(mechanisms_of(LossKind.PURE)[1])):
+    class Cannot(Baseline):
         name = "cannot"
 
-        def event(self, *_):
+        def steps(self, *_):
             from trafficdp.errors import UsageError
 
             raise UsageError("this one cannot")
