@@ -25,7 +25,7 @@ FILES = {
     "missing.csv": (b"bus,at,lat,v\nW-1,2026-03-02T06:00:00Z,48.2,5\n", "lacks the column lng"),
     "renamed.csv": (b"plate,when,lat,lng,v\n" + GOOD.encode() + b"\n", "lacks the columns bus, at"),
     "twice.csv": (b"bus,at,lat,lng,v,v\n" + GOOD.encode() + b",5\n", "two columns of one name"),
-    "semicolons.csv": (b"bus;at;lat;lng;v\nW-1;x;1;2;3\n", "separated by something else"),
+    "semicolons.csv": (b"bus;at;lat;lng;v\nW-1;x;1;2;3\n", 'write delimiter = ";"'),
     "headless.csv": (GOOD.encode() + b"\n" + GOOD.encode() + b"\n", "a first line that holds values"),
     "times.csv": (b"bus,at,lat,lng,v\nW-1,yesterday,48.2,16.3,5\n", "not a single time of times.csv"),
     "local.csv": (b"bus,at,lat,lng,v\nW-1,2026-03-02 06:00:00,48.2,16.3,5\n", "not a single time"),

@@ -69,7 +69,9 @@ def test_the_newest_publication_can_be_exported(live, command):
     assert command("export", "s0001", "out.csv", "--to", "csv").code == 0
     header = (live.folder / "out.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.startswith("hex_id,")
-    assert "speed_mean_noise_terms" in header
+    assert "speed_mean_ms_low" in header
+    # how noise was drawn is no word for people
+    assert "noise_terms" not in header
 
 
 def test_what_cannot_be_followed_is_refused_before_a_charge(live, refusal):
