@@ -1,1 +1,1 @@
-"""The second opinion on a charge, from counts and frozen facts alone."""
+"""The second opinion on a charge, from steps alone."""
