@@ -362,7 +362,7 @@ def test_mechanisms_are_compared_in_rho_and_nothing_is_spent(concentrated, run):
     code, out, err = run(concentrated, "compare")
     assert code == 0, err
     assert "at rho 3" in out
-    assert "such cities" in out
+    assert "two simulated cities" in out
     assert concentrated.dump() == before
 
 
