@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import trafficdp
-from trafficdp.audit.neighbours import repeated
 from trafficdp.bounding.arrays import Arrays
 from trafficdp.bounding.best_fit import best_fit
 from trafficdp.bounding.count_cap import CountCap, argmax_cap, median_cap
@@ -22,6 +21,7 @@ from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Gr
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit

@@ -170,10 +170,10 @@ def test_a_published_epsilon_that_was_changed_is_caught(prepared, how):
     ],
     ids=range(8),
 )
-def test_a_manifest_that_names_another_calibrated_mechanism_is_caught(prepared, noise):
+def test_a_manifest_that_names_another_calibrated_mechanism_is_caught(prepared, calibrated):
     city, _ = prepared(release_by, "akmv")
     document = json.loads(manifest_of(city).read_text(encoding="utf-8"))
-    document["noise"] = noise
+    document["noise"] = calibrated
     manifest_of(city).write_text(json.dumps(document), encoding="utf-8")
     found = failed(city)
     assert "the manifest's epsilon is the largest recomputed loss" in found

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from trafficdp.mechanisms.worst_case_error import clamped_laplace_error
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.bound import least_load
 from trafficdp.mechanisms.blocks.items import items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
+from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_tail
