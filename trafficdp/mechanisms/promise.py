@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -46,15 +47,15 @@ def event_of(
     Raises UsageError for a loss or a statistic that the mechanism refuses.
     """
     asked = (counts, bound, statistic, loss)
-    return event(
-        mechanism.kind,
+    promised = event(
         mechanism.name,
         counts,
         bound,
-        {statistic: sensitivity_of(mechanism, *asked)},
         loss_of(mechanism.steps(*asked), counts.users),
-        idealised=mechanism.idealised,
+        {statistic: sensitivity_of(mechanism, *asked)},
+        kind=mechanism.kind,
     )
+    return replace(promised, idealised=mechanism.idealised)
 
 
 def sensitivity_of(
@@ -67,27 +68,29 @@ def sensitivity_of(
 
 
 def event(
-    kind: LossKind,
     name: str,
     counts: Counts,
     bound: ContributionBound,
-    sensitivity: Mapping[Statistic, FloatArray],
     loss_per_user: IntArray,
+    sensitivity: Mapping[Statistic, FloatArray] | tuple[Statistic, ...],
     *,
-    idealised: bool = False,
+    kind: LossKind = LossKind.PURE,
 ) -> PrivacyEvent:
-    """Return the event of the statistics of ``sensitivity`` (G,): ``loss_per_user`` in 10^-12 of ``kind``."""
+    """Return the event of ``name``: every vehicle loses its own ``loss_per_user``, 10^-12 of ``kind``.
+
+    ``sensitivity`` (G,) is a statistic's; statistics alone have none that is known.
+    """
+    known = dict(sensitivity) if isinstance(sensitivity, Mapping) else {}
     return PrivacyEvent(
         mechanism=name,
         statistics=tuple(sensitivity),
         relation=NeighbouringRelation.REPLACE_USER_VALUES,
         unit="vehicle",
         bins=counts.bins,
-        sensitivity=dict(sensitivity),
+        sensitivity=known,
         bound=bound,
         assumptions=ASSUMPTIONS,
         loss_per_user=loss_per_user,
-        idealised=idealised,
         kind=kind,
     )
 
@@ -114,27 +117,6 @@ def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:
     if any(step.kind is LossKind.ZCDP for step in steps):
         return total
     return -(-total // CHARGE_STEP) * CHARGE_STEP
-
-
-def priced_event(
-    name: str,
-    statistics: tuple[Statistic, ...],
-    counts: Counts,
-    bound: ContributionBound,
-    steps: Sequence[Priced],
-) -> PrivacyEvent:
-    """Return what is promised of ``steps``, all of one kind: every vehicle's loss is theirs."""
-    return PrivacyEvent(
-        mechanism=name,
-        statistics=statistics,
-        relation=NeighbouringRelation.REPLACE_USER_VALUES,
-        unit="vehicle",
-        bins=counts.bins,
-        bound=bound,
-        assumptions=ASSUMPTIONS,
-        loss_per_user=loss_of(steps, counts.users),
-        kind=next((step.kind for step in steps), LossKind.PURE),
-    )
 
 
 def require_statistic(name: str, statistic: Statistic, statistics: tuple[Statistic, ...]) -> None:

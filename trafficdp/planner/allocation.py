@@ -155,10 +155,9 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
     named = {accounting.name: accounting for accounting in accountings}
     if request.accounting in named:
         return named[request.accounting]
-    released = {"blocks": "means and vehicle means, or mean and variance alone"}
-    if request.accounting in released:
+    if request.accounting == "blocks":
         raise UsageError(
-            f"the accounting {request.accounting} releases {released[request.accounting]}",
+            "the accounting blocks releases means and vehicle means, or mean and variance alone",
             got=", ".join(statistic.value for statistic in request.tolerance),
             todo='release these, or choose accounting = "best"',
         )

@@ -1,4 +1,4 @@
-"""Private quantiles on an integer lattice, many at once: by exponential mechanism and by binary search.
+"""Private quantiles on an integer lattice, many at once, by exponential mechanism.
 
 ``values`` holds whole numbers, sorted within each column: those of column j are
 ``values[start[j]:start[j + 1]]`` (start of shape (J + 1,)), all within ``low[j]..high[j]``. Replacing one
@@ -50,41 +50,3 @@ def exponential_quantile(
     chosen = noise.choose(np.abs(position - rank[owner]), right - left, starts, scale)[0]
     drawn: IntArray = left[chosen] + 1 + noise.uniform_below(right[chosen] - left[chosen])
     return drawn
-
-
-def binary_search_quantile(
-    values: IntArray,
-    start: IntArray,
-    low: IntArray,
-    high: IntArray,
-    rank: FloatArray,
-    sd: FloatArray,
-    steps: int,
-    noise: NoiseSource,
-) -> tuple[IntArray, IntArray]:
-    """Return ends (l, u) of the interval that ``steps`` noisy halvings of low..high lead to.
-
-    Huang et al. (2021): with c = #{values <= middle} plus discrete Gaussian noise, go left if c > rank, else
-    right. Each comparison costs 1/(2 sd^2), so that sd = sqrt(steps/(2 rho)) is rho-zCDP. A rank is missed
-    by at most sqrt(steps ln(2 steps/beta)/rho) with probability 1 - beta (the authors' code takes
-    sqrt(steps ln(steps/beta)/(2 rho)), which fails with probability 0.35 at beta = 0.1).
-    """
-    left, right = low.copy(), high.copy()
-    for drawn in noise.discrete_gaussian(np.tile(sd, (steps, 1))):
-        middle = left + (right - left) // 2
-        goes_right = _count_up_to(values, start, middle) + drawn <= rank
-        left, right = np.where(goes_right, middle, left), np.where(goes_right, right, middle)
-    return left, right
-
-
-def _count_up_to(values: IntArray, start: IntArray, bound: IntArray) -> IntArray:
-    """#{values <= bound} of every column, by binary search in all at once."""
-    if len(bound) == 1:
-        return np.searchsorted(values, bound, side="right").astype(np.int64)
-    low, high = start[:-1].copy(), start[1:].copy()
-    while bool(np.any(low < high)):
-        middle = (low + high) // 2
-        inside = low < high
-        up = inside & (values[np.minimum(middle, len(values) - 1)] <= bound)
-        low, high = np.where(up, middle + 1, low), np.where(inside & ~up, middle, high)
-    return low - start[:-1]

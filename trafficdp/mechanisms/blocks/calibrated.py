@@ -24,11 +24,10 @@ from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
-from trafficdp.mechanisms.promise import ASSUMPTIONS, loss_of
+from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block import SAMPLER
 from trafficdp.privacy.event import PrivacyEvent
@@ -95,17 +94,9 @@ class CalibratedBlocks:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """See Calibrated."""
-        return PrivacyEvent(
-            mechanism=self.kind,
-            statistics=self.statistics,
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            unit="vehicle",
-            bins=counts.bins,
-            sensitivity={s: largest_sensitivity(s, counts, bound) for s in self.statistics},
-            bound=bound,
-            assumptions=ASSUMPTIONS,
-            loss_per_user=loss_of(self.steps(counts, bound), counts.users),
-        )
+        sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
+        lost = loss_of(self.steps(counts, bound), counts.users)
+        return event(self.kind, counts, bound, lost, sensitivity)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float

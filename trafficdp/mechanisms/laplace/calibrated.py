@@ -23,11 +23,10 @@ from trafficdp.mechanisms import pairs, publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
-from trafficdp.mechanisms.promise import ASSUMPTIONS, loss_of
+from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.sum_tail import lattice_shift, two_noises_error, two_noises_half_width, two_noises_mean
@@ -101,17 +100,9 @@ class CalibratedLaplace:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """See Calibrated."""
-        return PrivacyEvent(
-            mechanism=NAME,
-            statistics=self.statistics,
-            relation=NeighbouringRelation.REPLACE_USER_VALUES,
-            unit="vehicle",
-            bins=counts.bins,
-            sensitivity={each: largest_sensitivity(each, counts, bound) for each in self.statistics},
-            bound=bound,
-            assumptions=ASSUMPTIONS,
-            loss_per_user=loss_of(self.steps(counts, bound), counts.users),
-        )
+        sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
+        lost = loss_of(self.steps(counts, bound), counts.users)
+        return event(NAME, counts, bound, lost, sensitivity)
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
         """Measure, and return what was drawn as averages, unclamped, shape (G,) each, MEAN before VARIANCE.

@@ -19,7 +19,7 @@ from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
-from trafficdp.mechanisms.promise import priced_event
+from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -76,7 +76,8 @@ class CalibratedPooling:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what every vehicle loses at most, by the steps."""
-        return priced_event(self.kind, self.statistics, counts, bound, self.steps(counts, bound))
+        lost = loss_of(self.steps(counts, bound), counts.users)
+        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
@@ -176,7 +177,8 @@ class CalibratedFlat:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what every vehicle loses, by the step."""
-        return priced_event(self.kind, self.statistics, counts, bound, self.steps(counts, bound))
+        lost = loss_of(self.steps(counts, bound), counts.users)
+        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float

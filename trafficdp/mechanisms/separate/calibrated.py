@@ -8,7 +8,7 @@ losses by the steps of the parts add up, because the same samples enter every pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -104,15 +104,15 @@ class CalibratedSeparately:
         """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
         of_parts = {each: self._event(each, counts, bound) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
-        return event(
-            self.loss_kind,
+        promised = event(
             " + ".join(dict.fromkeys(each.mechanism for each in of_parts.values())),
             counts,
             bound,
-            {each: self._sensitivity(each, counts, bound) for each in self.statistics},
             sum_per_user(losses, np.tile(np.arange(counts.users), len(of_parts)), counts.users),
-            idealised=any(each.idealised for each in of_parts.values()),
+            {each: self._sensitivity(each, counts, bound) for each in self.statistics},
+            kind=self.loss_kind,
         )
+        return replace(promised, idealised=any(each.idealised for each in of_parts.values()))
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.measurement.measure import Measure
-from trafficdp.mechanisms.laplace.lattice import exact_integer, steps_per_unit
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -21,9 +20,23 @@ AT_ONCE = 10
 
 def true_statistic(samples: Samples, statistic: Statistic) -> FloatArray:
     """Return the statistic of the clipped samples of every bin, exact up to one rounding, shape (G,)."""
-    per_unit = steps_per_unit(statistic, samples.counts, samples.bound)
-    exact: FloatArray = exact_integer(statistic, samples.contributions()).astype(np.float64)
-    return np.asarray(exact / per_unit, dtype=np.float64)
+    counts, unit, own = samples.counts, float(samples.bound.step), samples.contributions()
+    if statistic is Statistic.VEHICLE_MEAN:
+        rounded = (2 * own.total + counts.count) // (2 * counts.count)
+        return _sum_per_bin(counts, rounded) * unit / counts.users_per_bin
+    total, records = _sum_per_bin(counts, own.total), counts.samples_per_bin
+    if statistic is Statistic.MEAN:
+        return total * unit / records
+    squares = _sum_per_bin(counts, own.total_of_squares)
+    # in whole numbers, as N Q - S^2 can leave 64 bits
+    spread = records.astype(object) * squares - total.astype(object) ** 2
+    return np.asarray(spread.astype(np.float64) * unit**2 / records.astype(np.float64) ** 2)
+
+
+def _sum_per_bin(counts: Counts, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    total = np.zeros(counts.bins, dtype=np.int64)
+    np.add.at(total, counts.bin_index, values)
+    return total
 
 
 def repeated(samples: Samples, times: int) -> Samples:

@@ -3,7 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.arrays.private_quantile import binary_search_quantile, exponential_quantile
+from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
 
@@ -66,21 +66,6 @@ def _replacements(d):
         yield changed
 
 
-def test_noiseless_binary_search_gives_the_golden_output():
-    # x = [1, 2, 3, 4, 100], r = 2.5, [0, 128], T = 7: l, u = 2, 3, output 2.5
-    low, high = binary_search_quantile(
-        integers(1, 2, 3, 4, 100),
-        integers(0, 5),
-        integers(0),
-        integers(128),
-        np.array([2.5]),
-        np.zeros(1),
-        7,
-        SimulatedNoise(1),
-    )
-    assert (int(low[0]), int(high[0]), (low[0] + high[0]) / 2) == (2, 3, 2.5)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_columns_do_not_disturb_each_other(seed):
     random = np.random.default_rng(seed)
@@ -88,44 +73,8 @@ def test_columns_do_not_disturb_each_other(seed):
     start = np.concatenate([[0], np.cumsum([len(c) for c in columns])])
     rank = np.array([3.0, 0.0, 15.0, 0.0])
     low, high = np.zeros(4, dtype=np.int64), np.full(4, 1_024)
-    left, right = binary_search_quantile(
-        np.concatenate(columns), start, low, high, rank, np.zeros(4), 10, SimulatedNoise(1)
-    )
-    for j, column in enumerate(columns):
-        # the smallest position whose count exceeds the rank
-        position = np.searchsorted(
-            np.array([(column <= t).sum() for t in range(1_025)]), rank[j], side="right"
-        )
-        assert right[j] == max(1, min(position, 1_024))
-        assert left[j] == right[j] - 1
     drawn = exponential_quantile(
         np.concatenate(columns), start, low, high, rank.astype(np.int64), np.full(4, 0.01), SimulatedNoise(1)
     )
     for j, column in enumerate(columns):
         assert (column < drawn[j]).sum() == min(rank[j], len(column))
-
-
-@pytest.mark.parametrize("steps", [10])
-def test_the_rank_is_missed_by_no_more_than_the_bound_and_more_than_the_papers_codes(steps):
-    """E21: sqrt(T ln(2T/beta)/rho) holds with 1 - beta; sqrt(T ln(T/beta)/(2 rho)) does not."""
-    rho, beta, runs, n = 0.5, 0.1, 4_000, 1_024
-    values = np.tile(np.arange(n), runs)
-    start = np.arange(runs + 1) * n
-    sd = np.full(runs, np.sqrt(steps / (2 * rho)))
-    draws = np.abs(SimulatedNoise(4).discrete_gaussian(np.tile(sd, (steps, 1)))).max(axis=0)
-    bound = np.sqrt(steps * np.log(2 * steps / beta) / rho)
-    theirs = np.sqrt(steps * np.log(steps / beta) / (2 * rho))
-    # the error of a search is at most its largest noise
-    left, right = binary_search_quantile(
-        values,
-        start,
-        np.zeros(runs, dtype=np.int64),
-        np.full(runs, n),
-        np.full(runs, n / 2),
-        sd,
-        steps,
-        SimulatedNoise(4),
-    )
-    assert np.mean(np.abs((left + right) / 2 - n / 2) > bound + 1) <= beta
-    assert np.mean(draws > bound) <= beta
-    assert np.mean(draws > theirs) > beta

@@ -89,6 +89,27 @@ def test_noisy_halvings_lead_to_the_quantile():
     np.testing.assert_allclose(found, np.sort(x, axis=0)[1_000], atol=0.02)
 
 
+def test_the_golden_search_ends_between_two_and_three():
+    # x = [1, 2, 3, 4, 100], rank 2.5, [0, 128], 7 halvings: l, u = 2, 3, output 2.5
+    x = np.array([[1.0], [2.0], [3.0], [4.0], [100.0]])
+    assert binary_search_quantiles(x, 0.0, 128.0, 2.5, 1.0, 7, Quiet(1)).tolist() == [2.5]
+
+
+def test_a_rank_is_missed_by_no_more_than_the_bound_and_more_than_the_papers_codes():
+    """E21: sqrt(T ln(2T/beta)/rho) holds with 1 - beta; sqrt(T ln(T/beta)/(2 rho)) does not."""
+    rho, beta, runs, n, steps = 0.5, 0.1, 4_000, 1_024, 10
+    sd = np.full((steps, runs), np.sqrt(steps / (2 * rho)))
+    draws = np.abs(SimulatedNoise(4).discrete_gaussian(sd)).max(axis=0)
+    bound = np.sqrt(steps * np.log(2 * steps / beta) / rho)
+    theirs = np.sqrt(steps * np.log(steps / beta) / (2 * rho))
+    assert np.mean(draws <= bound) > 1 - beta
+    assert np.mean(draws > theirs) > beta
+    # the error of a search is at most its largest noise
+    x = np.tile(np.arange(n, dtype=np.float64)[:, None], (1, 200))
+    found = binary_search_quantiles(x, 0.0, float(n), n / 2, rho, steps, SimulatedNoise(4))
+    assert np.mean(np.abs(found - n / 2) > bound + 1) <= beta
+
+
 @pytest.mark.parametrize("columns", [1, 3, 8])
 def test_what_is_padded_is_cut_off_again(columns):
     x = np.random.default_rng(1).normal(1, 0.1, (500, columns))
