@@ -100,7 +100,7 @@ def constant(samples: Samples, share: float, name: str) -> Row:
     row = Row(name)
     for statistic in STATISTICS:
         number = share * statistic.largest(samples.bound.upper)
-        error = float(np.abs(true_statistic(samples, statistic) - number).mean())
+        error = float(np.abs(true_statistic(samples.contributions(), statistic) - number).mean())
         row.errors.update({(statistic, epsilon): error for epsilon in EPSILONS})
     return row
 
@@ -119,7 +119,7 @@ def city_mean(samples: Samples) -> Row:
     row = Row("one private city figure painted on every bin", runs=RUNS)
     city = whole_city(samples)
     for statistic in STATISTICS:
-        truth = true_statistic(samples, statistic)
+        truth = true_statistic(samples.contributions(), statistic)
         for epsilon in EPSILONS:
             share = fit(
                 Baseline(),
@@ -184,7 +184,7 @@ def zcdp_rows(samples: Samples) -> list[Row]:
         for statistic in STATISTICS:
             if statistic not in mechanism.statistics:
                 continue
-            truth = true_statistic(samples, statistic)
+            truth = true_statistic(samples.contributions(), statistic)
             for epsilon in EPSILONS:
                 promise = ApproxDP(PureDP.of(epsilon).pico, Fraction(DELTA))
                 rho = np.array(float(approx_to_zcdp_budget(promise).rho))

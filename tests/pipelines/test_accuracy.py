@@ -46,14 +46,16 @@ def test_bins_of_few_vehicles_are_left_out_with_their_samples(accuracy, samples)
     keep = samples.counts.users_per_bin >= 5
     assert 0 < found.counts.bins == keep.sum() < samples.counts.bins
     assert len(found.value) == found.counts.count.sum()
-    np.testing.assert_array_equal(true_statistic(found, MEAN), true_statistic(samples, MEAN)[keep])
+    np.testing.assert_array_equal(
+        true_statistic(found.contributions(), MEAN), true_statistic(samples.contributions(), MEAN)[keep]
+    )
 
 
 def test_the_whole_city_is_one_bin_of_all_samples(accuracy, samples):
     city = accuracy.whole_city(samples)
     assert city.counts.bins == 1
-    assert true_statistic(city, MEAN)[0] == pytest.approx(samples.value.mean())
-    assert true_statistic(city, VARIANCE)[0] == pytest.approx(samples.value.var())
+    assert true_statistic(city.contributions(), MEAN)[0] == pytest.approx(samples.value.mean())
+    assert true_statistic(city.contributions(), VARIANCE)[0] == pytest.approx(samples.value.var())
     own = samples.contributions()
     np.testing.assert_array_equal(
         city.contributions().total, np.bincount(samples.counts.user_index, own.total).astype(np.int64)
@@ -62,12 +64,16 @@ def test_the_whole_city_is_one_bin_of_all_samples(accuracy, samples):
 
 def test_the_constants_are_the_middle_of_the_range_and_zero(accuracy, samples):
     row, zero, city = accuracy.trivial_rows(samples)
-    assert zero.errors[MEAN, 1] == pytest.approx(true_statistic(samples, MEAN).mean())
-    assert zero.errors[VARIANCE, 1] == pytest.approx(true_statistic(samples, VARIANCE).mean())
-    flat = np.abs(true_statistic(samples, MEAN) - samples.value.mean()).mean()
+    assert zero.errors[MEAN, 1] == pytest.approx(true_statistic(samples.contributions(), MEAN).mean())
+    assert zero.errors[VARIANCE, 1] == pytest.approx(true_statistic(samples.contributions(), VARIANCE).mean())
+    flat = np.abs(true_statistic(samples.contributions(), MEAN) - samples.value.mean()).mean()
     assert flat - 2 < city.errors[MEAN, 16] < flat + 2
-    assert row.errors[MEAN, 4] == pytest.approx(np.abs(true_statistic(samples, MEAN) - 32).mean())
-    assert row.errors[VARIANCE, 1] == pytest.approx(np.abs(true_statistic(samples, VARIANCE) - 512).mean())
+    assert row.errors[MEAN, 4] == pytest.approx(
+        np.abs(true_statistic(samples.contributions(), MEAN) - 32).mean()
+    )
+    assert row.errors[VARIANCE, 1] == pytest.approx(
+        np.abs(true_statistic(samples.contributions(), VARIANCE) - 512).mean()
+    )
 
 
 @pytest.mark.usefixtures("few_runs")

@@ -11,6 +11,7 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
@@ -18,9 +19,9 @@ AT_ONCE = 10
 """Runs that are held in memory together."""
 
 
-def true_statistic(samples: Samples, statistic: Statistic) -> FloatArray:
-    """Return the statistic of the clipped samples of every bin, exact up to one rounding, shape (G,)."""
-    counts, unit, own = samples.counts, float(samples.bound.step), samples.contributions()
+def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
+    """Return the statistic of every bin, in its unit, exact up to one rounding, shape (G,)."""
+    counts, unit = own.counts, float(own.bound.step)
     if statistic is Statistic.VEHICLE_MEAN:
         rounded = (2 * own.total + counts.count) // (2 * counts.count)
         return _sum_per_bin(counts, rounded) * unit / counts.users_per_bin
@@ -70,7 +71,7 @@ def absolute_errors(
     ``measure`` meters nothing: ``SimulatedNoise``.
     """
     integer_between(1, 10**6, runs=runs)
-    truth = true_statistic(samples, statistic)
+    truth = true_statistic(samples.contributions(), statistic)
     total = np.zeros_like(truth)
     # what looks at all bins together runs once an estimate
     most = 1 if mechanism.kind is LossKind.ZCDP else AT_ONCE

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 from trafficdp.simulation.city import variations
@@ -95,25 +95,12 @@ def skill_of(
             noise = SimulatedNoise(1000 * number + draw)
             found = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)
             for each in calibrated.statistics:
-                truth = true_values(each, contributions)
+                truth = true_statistic(contributions, each)
                 errors[each].append(float(np.abs(found[each].value - truth).mean()))
                 flat = CalibratedFlat((each,), kind, pico)
                 one = flat.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)[each]
                 flats[each].append(float(np.abs(one.value - truth).mean()))
     return {each: Skill(np.array(errors[each]), np.array(flats[each])) for each in calibrated.statistics}
-
-
-def true_values(statistic: Statistic, contributions: Contributions) -> FloatArray:
-    """Return the statistic of every bin, shape (G,), in its unit."""
-    counts, step = contributions.counts, float(contributions.bound.step)
-    if statistic is Statistic.VEHICLE_MEAN:
-        own = contributions.total / counts.count * step
-        return np.asarray(np.bincount(counts.bin_index, own, counts.bins) / counts.users_per_bin)
-    mean = np.bincount(counts.bin_index, contributions.total, counts.bins) / counts.samples_per_bin * step
-    if statistic is Statistic.MEAN:
-        return np.asarray(mean)
-    squares = np.bincount(counts.bin_index, contributions.total_of_squares, counts.bins)
-    return np.asarray(np.maximum(squares / counts.samples_per_bin * step**2 - mean**2, 0.0))
 
 
 def _percent(share: float) -> str:

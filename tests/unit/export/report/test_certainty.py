@@ -16,8 +16,8 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.lattice import exact_integer
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.release import BinStatus
@@ -57,10 +57,7 @@ class _World:
         self.later = contributions_of(shifted, bound)
 
     def truth(self, contributions, statistic):
-        counts = contributions.counts
-        exact = exact_integer(statistic, contributions).astype(np.float64)
-        samples = counts.samples_per_bin
-        return exact / (samples if statistic is MEAN else samples**2)
+        return true_statistic(contributions, statistic)
 
     def laplace_release(self, noise, contributions, scale=1.0, name="R0001"):
         counts, ones = contributions.counts, np.ones(BINS)

@@ -25,11 +25,11 @@ def test_the_truth_is_that_of_the_samples(samples):
     person = np.repeat(counts.user_index, counts.count)
     for g in range(counts.bins):
         own = samples.value[owner == g].astype(float)
-        assert true_statistic(samples, Statistic.MEAN)[g] == pytest.approx(own.mean())
-        assert true_statistic(samples, Statistic.VARIANCE)[g] == pytest.approx(own.var())
+        assert true_statistic(samples.contributions(), Statistic.MEAN)[g] == pytest.approx(own.mean())
+        assert true_statistic(samples.contributions(), Statistic.VARIANCE)[g] == pytest.approx(own.var())
         people = [samples.value[(owner == g) & (person == u)] for u in range(5)]
         each = np.mean([np.floor(one.mean() + 0.5) for one in people if len(one)])
-        assert true_statistic(samples, Statistic.VEHICLE_MEAN)[g] == pytest.approx(each)
+        assert true_statistic(samples.contributions(), Statistic.VEHICLE_MEAN)[g] == pytest.approx(each)
 
 
 @pytest.mark.parametrize("mechanism", [Baseline(), WorstCaseClipping()])

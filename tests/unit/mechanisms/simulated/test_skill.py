@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
-from trafficdp.mechanisms.simulated.skill import Skill, skill_of, true_values
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.skill import Skill, skill_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
@@ -56,7 +57,7 @@ def test_a_promise_is_a_sentence():
 def test_the_truth_is_that_of_the_records(contributions_of, bound_of):
     data = contributions_of([[[1, 2, 9], [4], []], [[7], [], [3, 3]]], bound_of(30))
     counts, step = data.counts, float(data.bound.step)
-    mean, own = true_values(MEAN, data), true_values(Statistic.VEHICLE_MEAN, data)
+    mean, own = true_statistic(data, MEAN), true_statistic(data, Statistic.VEHICLE_MEAN)
     for place in range(counts.bins):
         mine = counts.bin_index == place
         assert mean[place] == pytest.approx(data.total[mine].sum() * step / counts.count[mine].sum())
