@@ -5,12 +5,18 @@ every entry is brought into -2^20..2^20, and only then squared or added up; whil
 2^20 grains, every entry loses one grain. So the bound holds for integers, whatever floats did before, and
 whatever v was: what is not finite is 0.
 
-**Theorem.** Two vectors of one vehicle, z and z', are at most 2 * 2^20 grains apart in the ball's norm; z and
-the zero vector at most 2^20 (a vehicle that is added or removed). Where entry e is moreover kept in a public
-interval low_e..high_e that contains 0, they differ by at most high_e - low_e there, and so by at most the
-norm of these. Laplace noise of scale b in all coordinates costs the l1 distance over b; Gaussian noise of
-standard deviation s the square of the l2 distance over 2 s^2 (``laws``). *Proof.* Triangle inequality;
-shrinking and cutting off toward zero leave an interval that contains zero. QED.
+**Theorem (REPLACE_USER_VALUES, ``Ball``).** Two vectors of one vehicle, z and z', are at most 2 * 2^20 grains
+apart in the ball's norm. Where entry e is moreover kept in a public interval low_e..high_e that contains 0,
+they differ by at most high_e - low_e there, and so by at most the norm of these. Laplace noise of scale b in
+all coordinates costs the l1 distance over b; Gaussian noise of standard deviation s the square of the l2
+distance over 2 s^2 (``laws``). *Proof.* Triangle inequality; shrinking and cutting off toward zero leave an
+interval that contains zero. QED.
+
+**Theorem (ADD_OR_REMOVE_USER, ``HiddenBall``).** A vehicle that is added or removed, with all its records,
+moves the sums by its own vector z, of at most 2^20 grains, wherever its entries are: 2^20/b in epsilon,
+2^40/(2 s^2) in rho. *Proof.* z follows from the vehicle's own entries alone, so no other vehicle's changes
+(Canonne, Kamath, Steinke 2020, Proposition 5, for the shift of a discrete Gaussian). QED. So every possible
+vehicle loses the same, and the price is one number, whoever is there.
 """
 
 from __future__ import annotations
@@ -23,26 +29,28 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Gaussian, Laplace, Law
-from trafficdp.measurement.support import IntArray, Support
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.measurement.support import FloatArray, IntArray, Support
 from trafficdp.privacy.loss import loss_upper_bound, round_up, to_pico
+from trafficdp.sensitive.entries import Entries
 
 GRAINS = 1 << 20
 """Grains of the bound."""
+LARGEST_ENTRIES = 1 << 20
+"""Of a vehicle in a hidden ball, in order of coordinate: squares add up to 2^60. Others count as 0."""
+LARGEST_USERS = 1 << 40
+"""More vehicles than this are no city: sums of a hidden ball stay below 2^60."""
 
 
 @dataclass(frozen=True)
 class Ball:
     """``norm`` is 1 or 2, ``bound`` C; ``low`` <= 0 <= ``high`` (E,) bound entries, in grains.
 
-    ``support`` has the entries, public under ``relation`` REPLACE_USER_VALUES. Raises UsageError when these
-    do not fit together.
+    ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
     """
 
     support: Support
     norm: int
     bound: float
-    relation: NeighbouringRelation
     low: IntArray
     high: IntArray
 
@@ -74,22 +82,8 @@ class Ball:
         real = np.zeros(len(user))
         flat = np.ravel(values)[: len(user)].astype(np.float64)
         real[: len(flat)] = np.where(np.isfinite(flat), flat, 0.0)
-        # the longest entry first, so that no square leaves the floats
-        largest = np.zeros(users)
-        np.maximum.at(largest, user, np.abs(real))
-        share = real / np.where(largest > 0, largest, 1.0)[user]
-        length = largest * np.bincount(user, np.abs(share) ** self.norm, users) ** (1 / self.norm)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            scaled = real * np.minimum(1.0, self.bound / np.where(length > 0, length, 1.0))[user] / self.grain
-        whole = np.trunc(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -GRAINS, GRAINS))
-        found: IntArray = np.clip(whole.astype(np.int64), self.low, self.high)
-        while True:
-            size = np.zeros(users, dtype=np.int64)
-            np.add.at(size, user, np.abs(found) ** self.norm)
-            long = (size > GRAINS**self.norm)[user]
-            if not bool(long.any()):
-                return found
-            found = found - np.where(long, np.sign(found), 0)
+        whole = np.clip(_scaled(real, user, users, self.norm, self.bound), self.low, self.high)
+        return _shrunk(whole, user, users, self.norm)
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (C,)."""
@@ -97,24 +91,119 @@ class Ball:
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,); raises UsageError for a law without theorem."""
-        users, user = self.support.users, self.support.user
-        ends = self.high - self.low
-        if self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
-            ends = np.maximum(self.high, -self.low)
-        moves = 1 if self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER else 2
-        far = np.zeros(users, dtype=np.int64)
-        np.add.at(far, user, ends**self.norm)
-        far = np.minimum(far, (moves * GRAINS) ** self.norm).astype(np.float64)
-        if self.norm == 1 and isinstance(law, Laplace):
-            return to_pico(loss_upper_bound(far, np.full(users, _only(law.scale))))
-        if self.norm == 2 and isinstance(law, Gaussian):
-            ratio = loss_upper_bound(far, np.full(users, _only(law.sd)))
-            return to_pico(np.where(far > 0, round_up(ratio / (2 * _only(law.sd))), 0.0))
-        raise UsageError(
-            "no theorem prices a ball under this noise",
-            got=f"l{self.norm}, {type(law).__name__}",
-            expected="l1 with Laplace noise, or l2 with Gaussian noise",
-        )
+        far = np.zeros(self.support.users, dtype=np.int64)
+        np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
+        return _price(np.minimum(far, (2 * GRAINS) ** self.norm), self.norm, law)
+
+
+@dataclass(frozen=True)
+class HiddenBall:
+    """A ball over ``coordinates`` of which nothing is public: not who has entries, nor where, nor how many.
+
+    ``norm`` is 1 or 2, ``bound`` C. Raises UsageError when these are out of range.
+    """
+
+    coordinates: int
+    norm: int
+    bound: float
+
+    def __post_init__(self) -> None:
+        if not (self.norm in (1, 2) and self.coordinates >= 1 and 0 < self.bound < np.inf):
+            raise UsageError("a ball is out of range", expected="a bound above 0, coordinates, norm 1 or 2")
+
+    @property
+    def size(self) -> int:
+        """How many sums there are, C."""
+        return self.coordinates
+
+    @property
+    def grain(self) -> float:
+        """The unit of the sums."""
+        return self.bound / GRAINS
+
+    def sums(self, values: Entries) -> IntArray:
+        """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball."""
+        _, place, whole = self.inside(values)
+        total = np.zeros(self.coordinates, dtype=np.int64)
+        np.add.at(total, place, whole)
+        return total
+
+    def inside(self, values: Entries) -> tuple[IntArray, IntArray, IntArray]:
+        """Return vehicles, coordinates and whole numbers of the entries that count, by vehicle, then place.
+
+        Each vehicle's follow from its own entries alone.
+        """
+        user, place = values.user, values.coordinate
+        real = np.where(np.isfinite(values.value), values.value, 0.0)
+        there = (place >= 0) & (place < self.coordinates)
+        if not bool(there.all()):
+            user, place, real = user[there], place[there], real[there]
+        step = np.diff(user)
+        if not bool(np.all((step > 0) | ((step == 0) & (np.diff(place) > 0)))):
+            order = np.lexsort((place, user))
+            user, place, real = user[order], place[order], real[order]
+            first = np.ones(len(user), dtype=np.bool_)
+            first[1:] = (np.diff(user) != 0) | (np.diff(place) != 0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                real = np.bincount(np.cumsum(first) - 1, real, np.count_nonzero(first))
+            user, place = user[first], place[first]
+            real = np.where(np.isfinite(real), real, 0.0)
+        new = np.ones(len(user), dtype=np.bool_)
+        new[1:] = np.diff(user) != 0
+        row = np.cumsum(new) - 1
+        rank = np.arange(len(user)) - np.flatnonzero(new)[row]
+        if int(rank.max(initial=0)) >= LARGEST_ENTRIES:
+            kept = rank < LARGEST_ENTRIES
+            user, place, real, row = user[kept], place[kept], real[kept], row[kept]
+        users = int(row.max(initial=-1)) + 1
+        return user, place, _shrunk(_scaled(real, row, users, self.norm, self.bound), row, users, self.norm)
+
+    def largest(self) -> IntArray:
+        """Return what no sum exceeds, shape (C,)."""
+        return np.full(self.coordinates, LARGEST_USERS * GRAINS, dtype=np.int64)
+
+    def loss(self, law: Law, shift: IntArray) -> IntArray:
+        """Return what any possible vehicle loses, shape (1,); raises UsageError for a law without theorem."""
+        return _price(np.array([GRAINS**self.norm]), self.norm, law)
+
+
+def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
+    """``real`` (E,), finite, each vehicle's vector clipped to ``bound``, in grains, cut off toward zero."""
+    # the longest entry first, so that no square leaves the floats
+    largest = np.zeros(users)
+    np.maximum.at(largest, user, np.abs(real))
+    share = real / np.where(largest > 0, largest, 1.0)[user]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        length = largest * np.bincount(user, np.abs(share) ** norm, users) ** (1 / norm)
+        scaled = real * np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user] / (bound / GRAINS)
+    whole = np.trunc(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -GRAINS, GRAINS))
+    return np.asarray(whole, dtype=np.int64)
+
+
+def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
+    """``whole`` (E,), entries of at most GRAINS, brought toward 0 until no vehicle's vector is too long."""
+    while True:
+        size = np.zeros(users, dtype=np.int64)
+        np.add.at(size, user, np.abs(whole) ** norm)
+        long = (size > GRAINS**norm)[user]
+        if not bool(long.any()):
+            return whole
+        whole = whole - np.where(long, np.sign(whole), 0)
+
+
+def _price(far: IntArray, norm: int, law: Law) -> IntArray:
+    """What moves of length ``far``, to the power of the norm, cost, whole 10^-12."""
+    many = len(far)
+    if norm == 1 and isinstance(law, Laplace):
+        return to_pico(loss_upper_bound(far.astype(np.float64), np.full(many, _only(law.scale))))
+    if norm == 2 and isinstance(law, Gaussian):
+        ratio = loss_upper_bound(far.astype(np.float64), np.full(many, _only(law.sd)))
+        return to_pico(np.where(far > 0, round_up(ratio / (2 * _only(law.sd))), 0.0))
+    raise UsageError(
+        "no theorem prices a ball under this noise",
+        got=f"l{norm}, {type(law).__name__}",
+        expected="l1 with Laplace noise, or l2 with Gaussian noise",
+    )
 
 
 def _only(scales: npt.NDArray[np.float64]) -> float:

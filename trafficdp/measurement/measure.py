@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.ball import Ball
+from trafficdp.measurement.ball import Ball, HiddenBall
 from trafficdp.measurement.box import Box, shifted_sum
 from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Law
@@ -28,6 +28,7 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.entries import Entries, Handed
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Step:
     Raises UsageError when sums or noise do not fit each other, or 64 bits.
     """
 
-    of: Box | Moments | Ball | ClaimedSums
+    of: Box | Moments | Ball | HiddenBall | ClaimedSums
     law: Law
     shift: IntArray
 
@@ -59,16 +60,19 @@ class Step:
         """Return what every vehicle loses, in whole 10^-12, rounded up, shape (users,)."""
         return self.of.loss(self.law, self.shift)
 
-    def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
+    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
         """Return the noisy sums, shape (C,), over ``values``, brought into the set first."""
-        return self.law.add(shifted_sum(self.of.sums(values), self.shift), source)
+        if isinstance(self.of, HiddenBall) != isinstance(values, Entries):
+            raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
+        sums = self.of.sums(values)  # type: ignore[arg-type]
+        return self.law.add(shifted_sum(sums, self.shift), source)
 
 
 Priced = Step | Ranks | ClaimedScores | ClaimedNoise
 """Whatever has a ``kind`` and a ``loss()``."""
 
 
-def plain(of: Box | Moments | Ball | ClaimedSums, law: Law) -> Step:
+def plain(of: Box | Moments | Ball | HiddenBall | ClaimedSums, law: Law) -> Step:
     """Return the step without multiples."""
     return Step(of, law, np.zeros(of.size, dtype=np.int64))
 
@@ -76,7 +80,7 @@ def plain(of: Box | Moments | Ball | ClaimedSums, law: Law) -> Step:
 class Measure(Protocol):
     """All that a mechanism sees of noise. ``SimulatedNoise`` has the verbs too, and meters nothing."""
 
-    def measure(self, step: Step, values: npt.NDArray[Any]) -> IntArray:
+    def measure(self, step: Step, values: Handed) -> IntArray:
         """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""
 
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
@@ -97,6 +101,8 @@ class Measure(Protocol):
 class Metered:
     """A release's way to noise. ``charge`` (users,) is what each vehicle is charged, in whole 10^-12.
 
+    Under ADD_OR_REMOVE_USER it has one entry, for any possible vehicle.
+
     ``kind`` is what it is counted in; ``spent`` (users,) is what was metered so far.
     """
 
@@ -104,7 +110,7 @@ class Metered:
         self._source, self._charge, self._kind = source, charge, kind
         self.spent = np.zeros_like(charge)
 
-    def measure(self, step: Step, values: npt.NDArray[Any]) -> IntArray:
+    def measure(self, step: Step, values: Handed) -> IntArray:
         """Meter, then measure."""
         self._meter(step)
         return step.draw(self._source, values)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from trafficdp.noise import choice, secure, simulate
 from trafficdp.noise.block import secure_block, simulated_block
 from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
+from trafficdp.sensitive.entries import Handed
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -81,11 +82,18 @@ class SecureNoise:
         return secure_block(half_width, block, scale)
 
 
-class _Values(Protocol):
-    """A step or selection of the waist (``measurement``), which draws by itself."""
+class _Sums(Protocol):
+    """A step of the waist (``measurement``), which draws by itself."""
+
+    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
+        """Return the noisy sums."""
+
+
+class _Ranks(Protocol):
+    """A selection of the waist."""
 
     def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
-        """Return the noisy numbers."""
+        """Return the chosen numbers."""
 
 
 class _Scores(Protocol):
@@ -111,11 +119,11 @@ class SimulatedNoise:
     def __init__(self, seed: int) -> None:
         self.random = simulate.generator(seed)
 
-    def measure(self, step: _Values, values: npt.NDArray[Any]) -> IntArray:
+    def measure(self, step: _Sums, values: Handed) -> IntArray:
         """Return noisy sums."""
         return step.draw(self, values)
 
-    def select(self, ranks: _Values, values: npt.NDArray[Any]) -> IntArray:
+    def select(self, ranks: _Ranks, values: npt.NDArray[Any]) -> IntArray:
         """Return quantiles."""
         return ranks.draw(self, values)
 

@@ -12,6 +12,7 @@ any, Block    sum over blocks of the largest ceil(D / a), over s
 pairs         m times the most over d = 0..K of d/b + d (K - d)/b', plus 1/b' where W is floored
 in blocks     the most over bins g, h of a block of ceil(|dS_g|/a_g) + ceil(|dW_h|/a'_h), over s
 a ball        2^21 grains, or less by its entries' intervals, over b; their square over 2 s^2
+hidden ball   2^20 grains over b; their square over 2 s^2, any possible vehicle
 a choice      2 c / scale; in rho an eighth of the square
 ============  =========================================================================================
 """
@@ -24,7 +25,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
@@ -32,7 +33,6 @@ from trafficdp.measurement.measure import Priced, Step
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -64,7 +64,7 @@ def _losses(step: Priced) -> Iterator[Losses]:
         yield from _choice(step.support, step.change, step.scale, step.kind)
     elif isinstance(step, ClaimedNoise):
         yield Losses(step.support.user, *as_ratio(step.loss_per_entry))
-    elif isinstance(step.of, Ball):
+    elif isinstance(step.of, Ball | HiddenBall):
         yield _ball(step.of, step)
     elif isinstance(step.of, Moments):
         yield from _pairs(step.of, step)
@@ -168,13 +168,14 @@ def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
     return result
 
 
-def _ball(of: Ball, step: Step) -> Losses:
-    removed = of.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
-    ends = np.maximum(of.high, -of.low) if removed else of.high - of.low
-    far = np.zeros(of.support.users, dtype=object)
-    np.add.at(far, of.support.user, ends.astype(object) ** of.norm)
-    far = np.minimum(far, ((1 if removed else 2) * GRAINS) ** of.norm)
-    user = np.arange(of.support.users)
+def _ball(of: Ball | HiddenBall, step: Step) -> Losses:
+    if isinstance(of, HiddenBall):
+        far = np.array([GRAINS**of.norm], dtype=object)
+    else:
+        far = np.zeros(of.support.users, dtype=object)
+        np.add.at(far, of.support.user, (of.high - of.low).astype(object) ** of.norm)
+        far = np.minimum(far, (2 * GRAINS) ** of.norm)
+    user = np.arange(len(far))
     if of.norm == 1 and isinstance(step.law, Laplace):
         return by_noise(user, far, np.full(len(user), step.law.scale.min(initial=np.finfo(np.float64).max)))
     if of.norm == 2 and isinstance(step.law, Gaussian):

@@ -8,7 +8,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
@@ -16,7 +16,6 @@ from trafficdp.measurement.measure import Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -77,10 +76,10 @@ def steps(draw):
         return Step(pairs, Block(width, np.concatenate([one, two]), draw(scales)), shift)
     if kind == "ball":
         norm = draw(st.sampled_from([1, 2]))
-        relation = draw(st.sampled_from(list(NeighbouringRelation)))
         low, high = (array(draw, st.integers(0, GRAINS), entries) for _ in range(2))
         law = (Laplace if norm == 1 else Gaussian)(array(draw, scales, size, np.float64))
-        return plain(Ball(of, norm, 2.0, relation, -low, high), law)
+        hidden = draw(st.booleans())
+        return plain(HiddenBall(size, norm, 2.0) if hidden else Ball(of, norm, 2.0, -low, high), law)
     loss_kind = draw(st.sampled_from(list(LossKind)))
     scale = array(draw, scales, size, np.float64)
     if kind == "ranks":
@@ -103,7 +102,8 @@ def test_both_prices_agree_to_the_last_unit(step, which):
     check_steps([step], loss)
     check_steps([step, step], 2 * loss)
     # the waist rounds every entry up to a whole unit, and its floats by some 2^-50 of them
-    entries = len(step.of.support.user if isinstance(step, Step) else step.support.user)
+    of = step.of if isinstance(step, Step) else step
+    entries = 1 if isinstance(of, HiddenBall) else len(of.support.user)
     least = loss - (entries + 2) - (loss.astype(np.float64) * 2.0**-45).astype(np.int64)
     if isinstance(step, Step) and isinstance(step.of, Moments) and isinstance(step.law, Block):
         # a float that is rounded up may pass a whole unit of 1/s

@@ -43,7 +43,6 @@ from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO, ZCDP
 from trafficdp.privacy.loss_kind import LossKind
@@ -123,7 +122,7 @@ class Plan:
         parts = self.parts(counts, loss)
         spread = (_medians(counts, parts.spread),) if self.scaling is Scaling.PRIVATE else ()
         whole = np.full(counts.pairs, GRAINS, dtype=np.int64)
-        ball = Ball(support_of(counts), 2, 1.0, NeighbouringRelation.REPLACE_USER_VALUES, -whole, whole)
+        ball = Ball(support_of(counts), 2, 1.0, -whole, whole)
         sd = np.full(counts.bins, 2 * GRAINS / _root(parts.noise) * (1 + 2.0**-40))
         return (
             _medians(counts, parts.centre),
@@ -195,7 +194,7 @@ def _clipped_sums(
         np.ceil(np.minimum(side[counts.bin_index] * counts.count / (clip / GRAINS), GRAINS)).astype(np.int64)
         for side in (below, above)
     )
-    ball = Ball(support_of(counts), 2, clip, NeighbouringRelation.REPLACE_USER_VALUES, -low, high)
+    ball = Ball(support_of(counts), 2, clip, -low, high)
     apart = min(2 * GRAINS, float(np.sqrt(counts.total_per_user((low + high).astype(np.float64) ** 2)).max()))
     # a hair more than the dearest step has, so that rounding never makes it dearer
     sd = np.full(counts.bins, apart / _root(parts.noise) * (1 + 2.0**-39))

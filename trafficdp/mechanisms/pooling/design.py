@@ -31,18 +31,19 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.ball import GRAINS, Ball
-from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.pooling.asking import noise_for, noise_sd
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.stable_order import number_pairs
-from trafficdp.privacy.loss import PICO, round_up
+from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+RELATION = NeighbouringRelation.REPLACE_USER_VALUES
 LEVEL = RECORD_SD = SLOPE_BOUND = 1 / 5
 CELL_SD = 1 / 15
 LEAST_UNIT = 1 / 3
@@ -245,28 +246,18 @@ class Design:
         rest = squares - 1 / np.bincount(place, self.records, self.cells)
         return np.asarray(np.maximum(rest * spread, 1e-3))
 
-    def law(self, part: int, coordinates: int) -> Laplace | Gaussian:
-        """Return noise for the move 2 * GRAINS that costs ``part`` 10^-12 and no more."""
-        loss = part / PICO * (1 - 2.0**-40)
-        if self.pure:
-            return Laplace(round_up(np.full(coordinates, 2 * GRAINS / loss)))
-        return Gaussian(round_up(np.full(coordinates, 2 * GRAINS / np.sqrt(2 * loss))))
-
     def asked_sd(self, bound: float, part: int) -> float:
         """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
-        law = self.law(part, 1)
-        grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
-        return float(grains * bound / GRAINS)
+        return noise_sd(self.kind, RELATION, part, bound)
 
     def step(self, support: Support, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
         """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
 
         What lies beyond the bound is of no use and not promised.
         """
-        relation = NeighbouringRelation.REPLACE_USER_VALUES
         ends = [np.clip(np.abs(each) / bound * GRAINS, 0, GRAINS).astype(np.int64) for each in (low, high)]
-        ball = Ball(support, self.norm, bound, relation, -ends[0], ends[1])
-        return plain(ball, self.law(part, support.coordinates))
+        ball = Ball(support, self.norm, bound, -ends[0], ends[1])
+        return plain(ball, noise_for(self.kind, RELATION, part, support.coordinates))
 
     def everyone(self, coordinates: int) -> Support:
         """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""

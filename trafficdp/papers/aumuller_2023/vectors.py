@@ -15,7 +15,6 @@ from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, plain
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
@@ -69,7 +68,7 @@ def noisy_sum(
     if length <= 0:
         return np.zeros(y.shape[1])
     whole = np.full(y.size, GRAINS, dtype=np.int64)
-    ball = Ball(entries(y), 2, length, NeighbouringRelation.REPLACE_USER_VALUES, -whole, whole)
+    ball = Ball(entries(y), 2, length, -whole, whole)
     sd = np.full(y.shape[1], factor * GRAINS / np.sqrt(2 * rho) * (1 + 2.0**-40))
     return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y.T.ravel()) * ball.grain)
 

@@ -1,0 +1,343 @@
+"""Partial pooling where nothing about a vehicle is public: what is paid, what one vehicle moves, the map."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.ball import GRAINS
+from trafficdp.measurement.laws import Laplace
+from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.pooling import hidden_map as maps
+from trafficdp.mechanisms.pooling.hidden_asking import asked
+from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import City, hidden_map, target_interval
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.pricing.steps import check_steps
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
+
+PLACES = np.arange(7, 31, dtype=np.uint64)
+TOTAL = {LossKind.PURE: 2 * PICO, LossKind.ZCDP: PICO // 10}
+KINDS = list(LossKind)
+
+
+def town(bound, users=80, seed=0, slots=2, wild=0.5):
+    """Vehicles of very different habits: each with its own places, numbers of records and speeds."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    level = rng.normal(0.25, 0.12, len(PLACES)).clip(0.02, 0.95)
+    for user in range(users):
+        often = rng.choice([0.05, 0.3, 1.0])
+        for place, cell in enumerate(PLACES):
+            for slot in range(slots):
+                if rng.random() < often / slots:
+                    count = int(rng.choice([1, 3, 40]))
+                    share = rng.choice([0.0, 1.0]) if rng.random() < wild else level[place]
+                    rows.append((cell, slot, user, count, count * round(share * bound.steps), share))
+    return table(rows, bound)
+
+
+def table(rows, bound):
+    rows = sorted(rows)
+    cell, slot, user, count, total, share = (np.array(each) for each in zip(*rows, strict=True))
+    squares = count * np.rint(share * bound.steps).astype(np.int64) ** 2
+    return Contributions.from_rows(
+        cell=cell.astype(np.uint64),
+        slot=slot.astype(np.int64),
+        vehicle=user.astype(np.int64),
+        count=count.astype(np.int64),
+        total=total.astype(np.int64),
+        total_of_squares=squares,
+        bound=bound,
+    )
+
+
+def without(data, user):
+    counts = data.counts
+    keep = counts.user_index != user
+    return Contributions.from_rows(
+        cell=counts.cell[counts.bin_index][keep],
+        slot=counts.slot[counts.bin_index][keep],
+        vehicle=data.vehicle[counts.user_index][keep],
+        count=counts.count[keep],
+        total=data.total[keep],
+        total_of_squares=data.total_of_squares[keep],
+        bound=data.bound,
+    )
+
+
+class Recorded:
+    """Draws by ``noise``, or says again what was said before; notes every step and its exact sums."""
+
+    def __init__(self, noise=None, said=()):
+        self.noise, self.said = noise, list(said)
+        self.steps, self.sums, self.given = [], [], []
+
+    def measure(self, step, values):
+        self.steps.append(step)
+        self.sums.append(step.of.sums(values))
+        self.given.append(self.said.pop(0) if self.noise is None else self.noise.measure(step, values))
+        return self.given[-1]
+
+
+def losses(first, second):
+    """What telling two data sets apart by this transcript costs at most, exactly, for either kind."""
+    total = Fraction(0)
+    for step, one, two in zip(first.steps, first.sums, second.sums, strict=True):
+        move = [abs(int(d)) for d in one - two]
+        if isinstance(step.law, Laplace):
+            total += sum(
+                Fraction(d) / Fraction(b) for d, b in zip(move, step.law.scale.tolist(), strict=True)
+            )
+        else:
+            total += sum(
+                Fraction(d * d) / (2 * Fraction(s) ** 2)
+                for d, s in zip(move, step.law.sd.tolist(), strict=True)
+            )
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variance", [False, True])
+def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of, kind, variance):
+    data = town(bound_of(30, step="0.1"))
+    for total in (TOTAL[kind], 24_355_000_007, 1_000_001):
+        design = HiddenDesign(PLACES, data.bound, kind, total, variance)
+        assert sum(design.parts) == total
+        metered = Metered(SecureNoise(), np.array([total]), kind)
+        asked(design, data, metered)
+        assert 0 <= total - int(metered.spent[0]) <= 2 * len(design.parts)
+        assert int(metered.spent[0]) == sum(int(step.loss()[0]) for step in design.steps())
+        check_steps(design.steps(), np.array([total]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variance", [False, True])
+def test_with_the_same_answers_one_vehicle_moves_no_more_than_is_paid(bound_of, kind, variance):
+    """All of a vehicle's records go; the answers stay. So adaptive steps are tested as they are proved."""
+    bound = bound_of(30, step="0.1")
+    most = Fraction(0)
+    for seed in range(3):
+        data = town(bound, seed=seed)
+        design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], variance)
+        first = Recorded(SimulatedNoise(seed))
+        asked(design, data, first)
+        for user in range(data.counts.users):
+            again = Recorded(said=first.given)
+            asked(design, without(data, user), again)
+            cost = losses(first, again)
+            assert cost <= Fraction(TOTAL[kind], PICO)
+            most = max(most, cost)
+    assert most > Fraction(TOTAL[kind], PICO) * Fraction(3, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vehicle_that_is_far_off_everywhere_pays_all_of_it(bound_of, kind):
+    bound = bound_of(30, step="0.1")
+    data = town(bound, users=30)
+    rows = [(7, 0, 99, 10**6, 10**6 * bound.steps, 1.0)]
+    counts = data.counts
+    old = zip(
+        counts.cell[counts.bin_index],
+        counts.slot[counts.bin_index],
+        counts.user_index,
+        counts.count,
+        data.total,
+        data.total / counts.count / bound.steps,
+        strict=True,
+    )
+    both = table([*old, *rows], bound)
+    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False)
+    first = Recorded(SimulatedNoise(1))
+    asked(design, both, first)
+    again = Recorded(said=first.given)
+    asked(design, without(both, both.counts.users - 1), again)
+    cost = losses(first, again) * PICO / TOTAL[kind]
+    assert Fraction(9999, 10000) < cost <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_published_is_a_function_of_the_answers(bound_of, kind):
+    bound = bound_of(30, step="0.1")
+    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], True)
+    data = town(bound)
+    first = Recorded(SimulatedNoise(4))
+    answers = asked(design, data, first)
+    # other data, same answers: the same map
+    other = asked(design, town(bound, users=3, seed=9), Recorded(said=first.given))
+    one, two = hidden_map(design, answers), hidden_map(design, other)
+    for name in ("mean", "low", "high", "target_low", "target_high", "variance"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+    assert np.all((one.low <= one.mean) & (one.mean <= one.high))
+    assert np.all((one.low >= 0) & (one.high <= 30))
+    assert np.all((one.variance >= 0) & (one.variance <= one.mean * (30 - one.mean)))
+
+
+def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
+    bound = bound_of(30, step="0.1")
+    whole = town(bound)
+    design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    one = asked(design, whole, SimulatedNoise(2))
+    merged = whole.merged(whole.counts.cell, np.zeros_like(whole.counts.slot))
+    assert np.array_equal(one.residual, asked(design, merged, SimulatedNoise(2)).residual)
+    # the hexagon list comes from the area: leaving a visited one out takes its records out and nothing else
+    less = HiddenDesign(PLACES[1:], bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    inside = whole.select(whole.counts.cell != PLACES[0])
+    assert np.array_equal(
+        asked(less, whole, SimulatedNoise(2)).weight, asked(less, inside, SimulatedNoise(2)).weight
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("places", [PLACES[:1], PLACES[:2]])
+def test_an_empty_store_gives_a_map_too(bound_of, kind, places):
+    bound = bound_of(30, step="0.1")
+    one = town(bound, users=3)
+    nobody = one.select(np.zeros(one.counts.bins, dtype=np.bool_))
+    design = HiddenDesign(places, bound, kind, TOTAL[kind], True)
+    found = hidden_map(design, asked(design, nobody, metered(design)))
+    assert np.all(np.isfinite(found.mean))
+    assert len(found.mean) == len(places)
+
+
+def metered(design):
+    return Metered(SecureNoise(), np.array([design.total]), design.kind)
+
+
+def answers_of(design, data, seed=0):
+    return asked(design, data, SimulatedNoise(seed))
+
+
+def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of):
+    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    sd = design.sd(1, 1.0)
+    asked_for = np.linspace(-5, 8, 14) * sd
+    x = np.linspace(0, 40 * sd, 400_001)
+    law = np.exp(-((asked_for[:, None] - x) ** 2) / (2 * sd**2))
+    exact = (law * x).sum(axis=1) / law.sum(axis=1)
+    found = maps.likely_weight(design, np.rint(asked_for * GRAINS).astype(np.int64))
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+    assert np.all(maps.likely_weight(design, np.array([-(2**50)])) > 0)
+
+
+def test_the_refined_map_is_the_posterior_mean(bound_of):
+    """By brute force over speeds and weights together."""
+    design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
+    city = City(100.0, 8.0, 3.0, 0.4)
+    weight, residual = np.array([-0.5, 6.0, 60.0]), np.array([4.0, -20.0, 90.0])
+    grains = GRAINS / city.reach
+    answers = maps.Answers(
+        np.zeros(2, np.int64),
+        city,
+        np.rint(weight * GRAINS).astype(np.int64),
+        np.rint(residual * grains).astype(np.int64)[None],
+        np.full((1, 3), 9.0),
+        np.zeros(0, np.int64),
+    )
+    sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
+    theta = np.linspace(-30, 50, 8001)
+    for i in range(3):
+        low, high = max(weight[i] - 4 * sd, 0), max(weight[i] + 4 * sd, 2 * sd)
+        w = low + (np.arange(maps.POINTS) + 0.5) / maps.POINTS * (high - low)
+        spread = noise**2 + (30 / 33.5) ** 2 * w
+        law = np.exp(-np.sqrt(2) * np.abs(w - weight[i]) / sd) / (w + sd)
+        law = law[:, None] * np.exp(-((theta - 8.0) ** 2) / (2 * 3.0**2))
+        off = residual[i] - w[:, None] * (theta - 9.0)
+        law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
+        exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
+        assert maps.refined(design, answers)[i] == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
+    """By looking at every speed: |y - (mu - k) W| <= q_Y + |mu - k| q_W."""
+    design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind] * 20, False)
+    answers = answers_of(design, town(bound_of(30)), 5)
+    low, high = target_interval(design, answers, 0.95)
+    q_y, q_w = maps._quantiles(design, answers, 0.95)
+    y = answers.residual.mean(axis=0) * answers.city.reach / GRAINS
+    k, weight = answers.maps.mean(axis=0), answers.weight / GRAINS
+    mu = np.linspace(0, 30, 30_001)[:, None]
+    inside = np.abs(y - (mu - k) * weight) <= q_y + np.abs(mu - k) * q_w
+    known = weight > q_w
+    assert known.sum() > 0
+    for place in np.flatnonzero(known & inside.any(axis=0)):
+        held = mu[inside[:, place], 0]
+        assert held[0] == pytest.approx(low[place], abs=2e-3)
+        assert held[-1] == pytest.approx(high[place], abs=2e-3)
+    assert np.all((low[~known] == 0) & (high[~known] == 30))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
+    """The map without noise, about the same fed-back maps: what the theorem is about."""
+    bound = bound_of(30, step="0.1")
+    data = town(bound)
+    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind] * 4, False)
+    held, shown = 0, 0
+    for seed in range(60):
+        first = Recorded(SimulatedNoise(seed))
+        answers = asked(design, data, first)
+        low, high = target_interval(design, answers, 0.95)
+        exact = np.mean(first.sums[2:], axis=0) * answers.city.reach / first.sums[1]
+        target = np.clip(answers.maps.mean(axis=0) + exact, 0, 30)
+        held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
+        shown += len(target)
+    # places of one draw are independent in their noise; 7 standard deviations below 95 % are 0.909
+    assert held / shown > 0.909
+    assert shown == 60 * len(PLACES)
+
+
+def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
+    design = HiddenDesign(PLACES, bound_of(30), LossKind.PURE, 4 * PICO, False)
+    small, large = (
+        maps.city_of(design, np.array([n * GRAINS // 2, n * GRAINS // 2], dtype=np.int64))
+        for n in (10, 100_000)
+    )
+    assert (small.vehicles, small.reach, small.power) == (20.0, 2.5, 0.25)
+    assert small.centre == pytest.approx(7.5)
+    assert large.reach == 10.0
+    assert 0.25 < large.power <= 1.0
+    tiny = maps.city_of(design, np.array([-(2**40), -(2**40)], dtype=np.int64))
+    assert tiny.vehicles == 20.0
+
+
+def test_a_map_is_nearer_than_one_number_where_there_is_budget(bound_of):
+    bound = bound_of(30, step="0.1")
+    data = town(bound, users=2_000, slots=1, wild=0.0)
+    counts = data.counts
+    truth = np.bincount(counts.bin_index, data.total, counts.bins) / counts.samples_per_bin * 0.1
+    flat = np.abs(truth - truth.mean()).mean()
+    for kind, total in ((LossKind.PURE, 4 * PICO), (LossKind.ZCDP, PICO // 3)):
+        design = HiddenDesign(PLACES, bound, kind, total, False)
+        error = [
+            np.abs(hidden_map(design, answers_of(design, data, s)).mean - truth).mean() for s in range(6)
+        ]
+        assert np.mean(error) < 0.6 * flat
+
+
+def test_what_cannot_be_shared_out_is_refused(bound_of):
+    bound = bound_of(30)
+    for places in (PLACES[:0], PLACES[::-1], np.repeat(PLACES, 2)):
+        with pytest.raises(UsageError, match="nothing to pool"):
+            HiddenDesign(places, bound, LossKind.PURE, PICO, False)
+    with pytest.raises(UsageError, match="too small"):
+        HiddenDesign(PLACES, bound, LossKind.PURE, 10, True)
+
+
+def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
+    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    answers = answers_of(design, town(bound_of(30)))
+    assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
+    assert np.all(answers.maps[0] == answers.city.centre)
+    # the maps that were asked about follow from the answers before them
+    likely, told = maps.likely_weight(design, answers.weight), np.zeros(len(PLACES))
+    for each in range(5):
+        told = told + maps.told_by(answers.city, likely, answers.residual[each], answers.maps[each])
+        expected = maps.next_map(design, answers.city, likely, told, each + 1)
+        np.testing.assert_array_equal(answers.maps[each + 1], expected)
+    assert replace(answers).city == maps.city_of(design, answers.fleet)

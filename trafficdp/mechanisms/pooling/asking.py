@@ -1,0 +1,34 @@
+"""Noise for an asking: one vector a vehicle in a ball (``measurement.ball``), under either relation.
+
+Another vector of the same vehicle lies up to two bounds away, a vehicle that comes or goes moves the sums by
+one. So at the same loss adding or removing a vehicle needs half the noise of replacing its values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trafficdp.measurement.ball import GRAINS
+from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.privacy.loss import PICO, round_up
+from trafficdp.privacy.loss_kind import LossKind
+
+BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
+
+
+def noise_for(
+    kind: LossKind, relation: NeighbouringRelation, part: int, coordinates: int
+) -> Laplace | Gaussian:
+    """Return noise, in grains, at which the largest move of one vehicle costs ``part`` 10^-12 and no more."""
+    move, loss = BOUNDS_MOVED[relation] * GRAINS, part / PICO * (1 - 2.0**-40)
+    if kind is LossKind.PURE:
+        return Laplace(round_up(np.full(coordinates, move / loss)))
+    return Gaussian(round_up(np.full(coordinates, move / np.sqrt(2 * loss))))
+
+
+def noise_sd(kind: LossKind, relation: NeighbouringRelation, part: int, bound: float) -> float:
+    """Return the standard deviation of that noise, in the unit of ``bound``."""
+    law = noise_for(kind, relation, part, 1)
+    grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
+    return float(grains * bound / GRAINS)

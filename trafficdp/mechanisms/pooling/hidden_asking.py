@@ -1,0 +1,84 @@
+"""The askings of ``hidden_design``: a vehicle's vectors follow from its own records and the answers alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.measurement.measure import Measure
+from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import (
+    FIRST_GUESS,
+    Answers,
+    city_of,
+    likely_variance,
+    likely_weight,
+    map_of,
+    next_map,
+    told_by,
+)
+from trafficdp.model.stable_order import number_pairs
+from trafficdp.sensitive.entries import Entries
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.contributions import Contributions
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
+    """Ask all, and return the answers. Slots of a place count together; records elsewhere count as none."""
+    counts, upper, unit = contributions.counts, design.upper, float(design.bound.step)
+    cell = counts.cell[counts.bin_index]
+    at = np.minimum(np.searchsorted(design.places, cell), len(design.places) - 1)
+    there = design.places[at] == cell
+    user, place, entry = number_pairs(
+        counts.user_index[there], at[there].astype(np.int64), counts.users, len(design.places)
+    )
+    sizes = (counts.count, contributions.total, contributions.total_of_squares)
+    records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
+    speed = total * unit / records
+
+    guess, own = FIRST_GUESS * upper, np.unique(user)
+    mean = _by_user(user, total * unit, counts.users)[own] / _by_user(user, records, counts.users)[own]
+    lean = np.clip((mean - guess) / guess, -1.0, 1.0)
+    both = Entries(
+        np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
+    )
+    fleet = measure.measure(design.step(0, 2, 1.0), both)
+    city = city_of(design, fleet)
+
+    own_weight = records**city.power
+    length = _by_user(user, own_weight**design.norm, counts.users) ** (1 / design.norm)
+    own_weight = own_weight / length[user]
+    many = len(design.places)
+    weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
+
+    likely, told = likely_weight(design, weight), np.zeros(many)
+    newest, residual, maps = np.full(many, city.centre), [], []
+    for each in range(design.rounds):
+        off = Entries(user, place, own_weight * (speed - newest[place]))
+        residual.append(measure.measure(design.step(2 + each, many, city.reach), off))
+        maps.append(newest)
+        told = told + told_by(city, likely, residual[-1], newest)
+        newest = next_map(design, city, likely, told, each + 1)
+    nothing = np.zeros(0, dtype=np.int64)
+    answers = Answers(fleet, city, weight, np.stack(residual), np.stack(maps), nothing)
+    if not design.variance:
+        return answers
+
+    found = map_of(design, answers)
+    about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
+    relative = about / likely_variance(design, city, found)[place]
+    share = records / _by_user(user, records, counts.users)[user]
+    far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
+    one = Entries(own, np.zeros(len(own), dtype=np.int64), far)
+    spread = measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
+    return Answers(fleet, city, weight, answers.residual, answers.maps, spread)
+
+
+def _by_user(user: IntArray, values: npt.NDArray[Any], users: int) -> FloatArray:
+    return np.bincount(user, values, users).astype(np.float64)

@@ -1,0 +1,111 @@
+"""Partial pooling where nothing about a vehicle is public, not even that it exists: what is asked, in order.
+
+Neighbours differ by all records of one vehicle (ADD_OR_REMOVE_USER). Public are the places (H, the whole
+study area), the bound U and the constants below; neither records nor vehicles of any place.
+
+**Theorem (ADD_OR_REMOVE_USER).** Step k asks one vector a vehicle, a function of its own records and of
+earlier noisy answers, brought into an l1 (pure) or l2 (rho) ball (``measurement.ball.HiddenBall``), with
+noise that costs its share. Losses of the steps add up, adaptively chosen or not; shares are whole 10^-12 and
+add up to the total. So every possible vehicle loses the total, whoever is there; what is computed from the
+answers (``hidden_map``) is free. *Proof.* ``measurement.ball`` and ``measurement.measure``. QED.
+
+0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1; the vector is ((1+t)/2, (1-t)/2), of l1
+   length 1. The sum of both answers says how many vehicles there are, their difference how fast they are.
+1. *Weights.* w_uh = m_uh^p / |m_u^p|: one vector of length 1. W_h says how much is known of a place.
+2. *Residuals,* in rounds: w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector.
+3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
+   likely, less 1, cut to -1..1: one number a vehicle.
+
+C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
+79 %; a variance takes 20 % of all before. Six rounds in rho; one in pure epsilon, where J of them cost
+sqrt(J) more noise. Constants, in units of U where they are speeds, were chosen on days of Austin's buses
+(2015-03-07, 2016-11-24 to 27, 2017-03-16, 2017-03-21), unpaid: for these days nothing here is unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.ball import HiddenBall
+from trafficdp.measurement.measure import Step, plain
+from trafficdp.mechanisms.pooling.asking import noise_for, noise_sd
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.privacy.loss_kind import LossKind
+
+RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
+FLEET_SHARE, WEIGHT_SHARE, VARIANCE_SHARE = 5, 16, 20
+"""Per cent: the first two of what means are given, the last of all."""
+ROUNDS = 6
+"""Rounds of residuals with Gaussian noise; with Laplace noise one."""
+
+
+@dataclass(frozen=True)
+class HiddenDesign:
+    """What will be asked of all ``places`` (H,), rising; ``total`` is the whole loss in 10^-12 of ``kind``.
+
+    Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
+    """
+
+    places: npt.NDArray[np.uint64]
+    bound: ContributionBound
+    kind: LossKind
+    total: int
+    variance: bool
+
+    def __post_init__(self) -> None:
+        if not len(self.places) or not bool(np.all(self.places[1:] > self.places[:-1])):
+            raise UsageError("there is nothing to pool", expected="places in rising order, each once")
+        if min(self.parts) <= 0:
+            raise UsageError("the budget is too small to be shared out", todo="ask for a larger one")
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is Laplace, for pure epsilon."""
+        return self.kind is LossKind.PURE
+
+    @property
+    def norm(self) -> int:
+        """Of the vehicles' vectors."""
+        return 1 if self.pure else 2
+
+    @property
+    def upper(self) -> float:
+        """U."""
+        return float(self.bound.upper)
+
+    @property
+    def rounds(self) -> int:
+        """J."""
+        return 1 if self.pure else ROUNDS
+
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """Shares of the total, 10^-12: fleet, weights, every round, and one more with a variance."""
+        spread = self.total * VARIANCE_SHARE // 100 if self.variance else 0
+        means = self.total - spread
+        first = [means * share // 100 for share in (FLEET_SHARE, WEIGHT_SHARE)]
+        left = means - sum(first)
+        rounds = [left // self.rounds] * (self.rounds - 1)
+        return (*first, *rounds, left - sum(rounds), *([spread] if self.variance else []))
+
+    def step(self, asking: int, size: int, bound: float) -> Step:
+        """Return the asking of number ``asking``, for ``size`` sums of vectors of at most ``bound``."""
+        ball = HiddenBall(size, self.norm, bound)
+        return plain(ball, noise_for(self.kind, RELATION, self.parts[asking], size))
+
+    def sd(self, asking: int, bound: float) -> float:
+        """Return the standard deviation of its noise, in the unit of ``bound``."""
+        return noise_sd(self.kind, RELATION, self.parts[asking], bound)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return every asking, residuals in units of U: what they cost does not depend on C."""
+        many = len(self.places)
+        found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
+        found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]
+        return tuple(found + ([self.step(2 + self.rounds, 1, 1.0)] if self.variance else []))
