@@ -27,7 +27,7 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.promise import ASSUMPTIONS
-from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -40,8 +40,7 @@ from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
-from trafficdp.release.assembly import bin_status
-from trafficdp.release.publishing_facts import ROUNDING, source_facts, stated_identity
+from trafficdp.release.stated import ROUNDING, source_facts, stated_identity
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.service import Closed, Stream

@@ -19,13 +19,14 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
-from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples
 
 FloatArray = npt.NDArray[np.float64]
+RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}
+"""What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""
 
 
 class Mechanism(Protocol):

@@ -16,7 +16,7 @@ U^2/4 of a variance):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,17 @@ def status_of(
     status[error > most] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
     return status
+
+
+def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> StatusArray:
+    """Return the status of all G bins from the statuses of each statistic over the kept ones.
+
+    WITHHELD where not kept, UNINFORMATIVE where every number is, RELEASED elsewhere.
+    """
+    useless = np.all([status == BinStatus.UNINFORMATIVE.value for status in statuses], axis=0)
+    result = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
+    result[keep] = np.where(useless, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value)
+    return result
 
 
 def estimate(

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event_of
-from trafficdp.mechanisms.separate.calibrated import RANGE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

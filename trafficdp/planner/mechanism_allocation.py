@@ -20,8 +20,9 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.mechanism import RANGE
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
-from trafficdp.mechanisms.separate.calibrated import RANGE, CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.context.names import place_names
 from trafficdp.errors import StoreDamagedError
 from trafficdp.measurement.measure import Measure
+from trafficdp.mechanisms.publish import bin_status
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
@@ -78,19 +79,6 @@ def assemble(
         ledger=ledger,
         disclosure=specification.disclosure,
     )
-
-
-def bin_status(
-    keep: npt.NDArray[np.bool_], statuses: Sequence[npt.NDArray[np.object_]]
-) -> npt.NDArray[np.object_]:
-    """Return the status of all G bins from the statuses of each statistic over the kept ones.
-
-    WITHHELD where not kept, UNINFORMATIVE where every number is, RELEASED elsewhere.
-    """
-    useless = np.all([status == BinStatus.UNINFORMATIVE.value for status in statuses], axis=0)
-    result = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
-    result[keep] = np.where(useless, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value)
-    return result
 
 
 def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:

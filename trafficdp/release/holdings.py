@@ -17,7 +17,8 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.curator import Curator
 from trafficdp.release.outcomes import ReleaseSummary, Status, WindowSpending
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import Occasion, source_facts
+from trafficdp.release.publishing_facts import Occasion
+from trafficdp.release.stated import source_facts
 from trafficdp.store import vault_analysts, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +16,10 @@ from trafficdp.export.files.disclosure import (
     bounds_of,
     coverage_of,
     disclosure,
-    rfc3339,
 )
 from trafficdp.export.files.facts import MechanismFacts
-from trafficdp.ingest.report import RULES
 from trafficdp.mechanisms.calibrated import Statement
-from trafficdp.mechanisms.publish import status_of
+from trafficdp.mechanisms.publish import bin_status, status_of
 from trafficdp.mechanisms.separate import calibrated as calibrated_separately
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -36,10 +30,10 @@ from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
+from trafficdp.privacy.disclosure import Data, NoiseStated, Source
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.release.assembly import bin_status
 from trafficdp.release.specification import Specification
+from trafficdp.release.stated import ROUNDING, stated_identity
 from trafficdp.store.vault_fixes import DataVersion
 
 COMPOSITION: dict[str, str] = {
@@ -67,7 +61,6 @@ COMPOSITION: dict[str, str] = {
     "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
     "pair of blocks, of sums of x and of x (U - x)); the largest is the guarantee",
 }
-ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
 
 
 @dataclass(frozen=True)
@@ -166,20 +159,6 @@ def specify(
     )
 
 
-def stated_identity(
-    release_id: str, created_at: datetime, publisher: str, question: str | None = None
-) -> Identity:
-    """Return which release it is, and that this version of trafficdp made it."""
-    return Identity(
-        release=release_id,
-        publisher=publisher,
-        software=Software(name="trafficdp", version=version("trafficdp")),
-        created_at=rfc3339(created_at),
-        supersedes=None,
-        question=question,
-    )
-
-
 def _composition(allocation: Allocation) -> str:
     if allocation.event.kind is LossKind.ZCDP:
         return COMPOSITION[LossKind.ZCDP]
@@ -208,30 +187,6 @@ def same_question(specification: Specification, occasion: Occasion, allocation: 
         and np.array_equal(specification.cell, kept.cell)
         and np.array_equal(specification.slot, kept.slot)
         and specification.calibrated.to_facts() == allocation.calibrated.to_facts()
-    )
-
-
-def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> Source:
-    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
-
-    ``speed`` and ``unit_check``: see Source.
-    """
-    facts: Mapping[str, Any] = json.loads(declaration)
-    rules = [f"rejected when {text}" for text in RULES.values()]
-    return Source(
-        name=name,
-        format=str(facts["format"]),
-        units=tuple(
-            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"])
-            for each in facts["units"]
-        ),
-        cleaning=(
-            *rules,
-            "the same vehicle and instant in a later file is left out",
-            "speeds are never a reason to drop a row",
-        ),
-        speed=speed,
-        unit_check=unit_check,
     )
 
 

@@ -47,13 +47,13 @@ from trafficdp.measurement.claims import ClaimedScores, ClaimedSums
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice
-from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples

@@ -35,7 +35,6 @@ from trafficdp.bounding.smooth_sensitivity import (
 )
 from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weighting
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import HEADROOM
@@ -44,6 +43,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import student_t
+from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples

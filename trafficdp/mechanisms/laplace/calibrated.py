@@ -21,7 +21,7 @@ from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.mechanisms import pairs, publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
-from trafficdp.mechanisms.known_error import NoiseTerm, clamped_laplace_error
+from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
@@ -30,7 +30,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.sum_tail import lattice_shift, two_noises_error, two_noises_half_width, two_noises_mean
-from trafficdp.noise.tail import half_width
+from trafficdp.noise.tail import clamped_laplace_error, half_width
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import round_up
 from trafficdp.privacy.release import Estimate

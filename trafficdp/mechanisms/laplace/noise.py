@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
-from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.pairs import best_ratio, relative_price, spread
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.sum_tail import two_noises_error, two_noises_mean
+from trafficdp.noise.tail import clamped_laplace_error
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -20,7 +20,7 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 KIND = "mechanism"
-RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}
-"""What a statistic may be given, an epsilon a bin or a rho: beyond, noise could not be drawn in 64 bits."""
 SENSITIVITY = {
     LossKind.PURE: "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most",
     LossKind.ZCDP: "every vehicle's own l2 sensitivity over all bins, computed from the counts",

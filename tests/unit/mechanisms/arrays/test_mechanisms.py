@@ -23,12 +23,12 @@ from trafficdp.mechanisms.arrays.projected import (
     choice_of,
     private_position,
 )
-from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.sensitive.samples import Samples
 
 MEAN = Statistic.MEAN

@@ -13,10 +13,10 @@ from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.bound import least_load
 from trafficdp.mechanisms.blocks.items import items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
-from trafficdp.mechanisms.known_error import clamped_laplace_error
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_tail
+from trafficdp.noise.tail import clamped_laplace_error
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 tables = st.integers(2, 4).flatmap(

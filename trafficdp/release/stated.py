@@ -1,0 +1,54 @@
+"""What a release and a stream state alike: who made it, of which sources, and how numbers are rounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from trafficdp.export.files.disclosure import rfc3339
+from trafficdp.ingest.report import RULES
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.disclosure import DeclaredUnit, Identity, Software, Source
+
+ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
+
+
+def stated_identity(
+    release_id: str, created_at: datetime, publisher: str, question: str | None = None
+) -> Identity:
+    """Return which release it is, and that this version of trafficdp made it."""
+    return Identity(
+        release=release_id,
+        publisher=publisher,
+        software=Software(name="trafficdp", version=version("trafficdp")),
+        created_at=rfc3339(created_at),
+        supersedes=None,
+        question=question,
+    )
+
+
+def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> Source:
+    """Return what the manifest says of a source; ``declaration`` is the vault's JSON of it.
+
+    ``speed`` and ``unit_check``: see Source.
+    """
+    facts: Mapping[str, Any] = json.loads(declaration)
+    rules = [f"rejected when {text}" for text in RULES.values()]
+    return Source(
+        name=name,
+        format=str(facts["format"]),
+        units=tuple(
+            DeclaredUnit(unit=SpeedUnit(each["unit"]).label, first=each["first"], last=each["last"])
+            for each in facts["units"]
+        ),
+        cleaning=(
+            *rules,
+            "the same vehicle and instant in a later file is left out",
+            "speeds are never a reason to drop a row",
+        ),
+        speed=speed,
+        unit_check=unit_check,
+    )
