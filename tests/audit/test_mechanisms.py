@@ -7,11 +7,7 @@ those of a release (tests/distribution, tests/unit/noise).
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import (
-    audit_draws,
-    audit_mechanism,
-    audit_zcdp_mechanism,
-)
+from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, draws_of
 from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.huber.huber import Huber
@@ -67,7 +63,7 @@ def test_draws_refute_the_same_with_a_fortieth_of_the_noise(name, bound_of):
 def whole_run(mechanism, statistic, bound, noise, rho=0.02, delta=0.01):
     """The epsilon at delta that follows from rho, and what 200 whole runs on each data set prove."""
     claim = float(zcdp_to_approx(ZCDP.of(rho), delta).epsilon)
-    return claim, audit_zcdp_mechanism(
+    return claim, audit_mechanism(
         mechanism, statistic, rho, bound, noise, delta=delta, draws=200, confidence=CERTAIN
     )
 
@@ -79,16 +75,8 @@ def test_no_draws_refute_huber_where_it_is_huber(bound_of):
     for pair in pairs:
         by_huber = mechanism.by_huber(pair.left.counts, bound, Statistic.MEAN, np.array([epsilon]))
         assert by_huber.tolist() == [True]
-    found = audit_mechanism(
-        mechanism,
-        Statistic.MEAN,
-        epsilon,
-        bound,
-        SimulatedNoise(15),
-        draws=5_000,
-        confidence=CERTAIN,
-        pairs=pairs,
-    )
+    outputs = draws_of(mechanism, Statistic.MEAN, epsilon)
+    found = audit_draws(outputs, pairs, SimulatedNoise(15), draws=5_000, confidence=CERTAIN)
     assert 0.4 < found.epsilon <= epsilon, found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.tail import half_width, half_width_with_bias
+from trafficdp.noise.tail import half_width
 
 LEVELS = [0.5, 0.9, 0.95, 0.99, 0.999]
 
@@ -42,38 +42,7 @@ def test_wide_noise_has_nearly_the_continuous_width():
     np.testing.assert_allclose(half_width(scales, 0.95), scales * math.log(20), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("bias", "scale", "error", "expected"),
-    [(1.0, 1.0, 0.05, 3.429513), (2.0, 0.5, 0.1, 2.804887), (0.0, 1.0, 0.05, 2.995732)],
-)
-def test_the_continuous_half_width_with_bias_is_the_golden_one(bias, scale, error, expected):
-    found = half_width_with_bias(np.array([scale]), 1 - error, np.array([bias]))[0]
-    assert found == pytest.approx(expected, abs=5e-7)
-
-
-@pytest.mark.parametrize("error", [0.5, 0.1, 0.05, 1e-6])
-@pytest.mark.parametrize("bias", [0.0, 0.01, 1.0, 30.0, 1e6])
-@pytest.mark.parametrize("scale", [0.5, 1.0, 1e-3, 1e9])
-def test_the_half_width_with_bias_covers_exactly_or_more(bias, scale, error):
-    h = float(half_width_with_bias(np.array([scale]), 1 - error, np.array([bias]))[0])
-    assert h >= bias
-    assert h <= (bias + scale * math.log(1 / error)) * (1 + 1e-12)
-    missed = (math.exp(-min((h - bias) / scale, 700)) + math.exp(-min((h + bias) / scale, 700))) / 2
-    assert missed <= error * (1 + 1e-6)
-
-
-def test_bias_without_noise_is_the_width():
-    assert half_width_with_bias(np.array([0.0]), 0.95, np.array([2.5])).tolist() == [2.5]
-
-
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 1.5, math.nan])
 def test_levels_outside_0_and_1_are_rejected(level):
     with pytest.raises(UsageError, match="level"):
         half_width(np.array([1.0]), level)
-    with pytest.raises(UsageError, match="level"):
-        half_width_with_bias(np.array([1.0]), level, np.array([0.0]))
-
-
-def test_the_biased_formula_is_not_used_below_one_half():
-    with pytest.raises(UsageError, match="level"):
-        half_width_with_bias(np.array([1.0]), 0.4, np.array([0.0]))

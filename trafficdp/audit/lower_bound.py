@@ -50,27 +50,39 @@ class LowerBound:
 def audit_mechanism(
     mechanism: Mechanism,
     statistic: Statistic,
-    epsilon: float,
+    loss: float,
     bound: ContributionBound,
     noise: NoiseSource,
     *,
+    delta: float = 0.0,
     draws: int = 20_000,
     confidence: float = 0.999,
-    pairs: Sequence[Neighbours] | None = None,
 ) -> LowerBound:
-    """Return the largest lower bound that ``pairs`` (else the extreme neighbours) give for one bin."""
-    chosen = extreme_neighbours(bound) if pairs is None else pairs
-    outputs = _side_by_side(mechanism, statistic, epsilon)
-    return audit_draws(outputs, chosen, noise, draws=draws, confidence=confidence)
+    """Return the largest lower bound on epsilon at ``delta`` that the extreme neighbours give at ``loss``.
+
+    ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``.
+    """
+    pairs = extreme_neighbours(bound, few=mechanism.kind is LossKind.ZCDP)
+    outputs = draws_of(mechanism, statistic, loss)
+    return audit_draws(outputs, pairs, noise, draws=draws, confidence=confidence, delta=delta)
 
 
-def _side_by_side(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
-    """Draw by one estimate of as many copies of the bin, each at ``epsilon``."""
+def draws_of(mechanism: Mechanism, statistic: Statistic, loss: float) -> Draws:
+    """Return draws of the first bin's estimate at ``loss``.
+
+    Of pure epsilon by one estimate of as many copies of the bin, each at ``loss``. What counts in rho looks
+    at all vehicles together, so that copies side by side would not be independent: it runs once a draw.
+    """
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        if mechanism.kind is LossKind.ZCDP:
+            return np.concatenate([once(samples, np.array(loss), source)[:1] for _ in range(times)])
         many = repeated(samples, times)
-        measure = unmetered(source, many.counts.users, mechanism.kind)
-        return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
+        return once(many, np.full(many.counts.bins, loss), source)
+
+    def once(samples: Samples, given: FloatArray, source: NoiseSource) -> FloatArray:
+        measure = unmetered(source, samples.counts.users, mechanism.kind)
+        return mechanism.estimate(samples, statistic, given, measure)
 
     return estimate
 
@@ -80,33 +92,6 @@ def unmetered(noise: NoiseSource, users: int, kind: LossKind = LossKind.PURE) ->
     if isinstance(noise, SimulatedNoise):
         return noise
     return Metered(noise, np.full(users, 2**62, dtype=np.int64), kind)
-
-
-def audit_zcdp_mechanism(
-    mechanism: Mechanism,
-    statistic: Statistic,
-    rho: float,
-    bound: ContributionBound,
-    noise: NoiseSource,
-    *,
-    delta: float,
-    draws: int = 1_000,
-    confidence: float = 0.999,
-) -> LowerBound:
-    """Return the largest lower bound on epsilon at ``delta`` that the extreme neighbours give at ``rho``.
-
-    The output is the first bin's estimate. Such a mechanism looks at all vehicles together, so that copies
-    side by side would not be independent: it runs once a draw. Compare with ``privacy.conversion``.
-    """
-
-    def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        given = np.array(rho)
-        measure = unmetered(source, samples.counts.users, mechanism.kind)
-        found = [mechanism.estimate(samples, statistic, given, measure)[0] for _ in range(times)]
-        return np.array(found, dtype=np.float64)
-
-    pairs = extreme_neighbours(bound, few=True)
-    return audit_draws(estimate, pairs, noise, draws=draws, confidence=confidence, delta=delta)
 
 
 def audit_draws(

@@ -23,23 +23,6 @@ def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.f
     return np.where(scale > 0, first_excluded - 1.0, 0.0)
 
 
-def half_width_with_bias(
-    scale: npt.NDArray[np.float64], level: float, bias: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return h = b ln(cosh(beta/b) / a), a = 1 - level: the half width for continuous Laplace and a bias.
-
-    P(|beta + Z| > h) = a exactly at the worst bias beta, and h >= beta as long as a <= 1/2; shorter than
-    beta + b ln(1/a). The bias for scale 0.
-    Raises UsageError unless 1/2 <= level < 1.
-    """
-    in_range(0.5 - 1e-12, 1, level=level)
-    safe = np.where(scale > 0, scale, 1.0)
-    ratio = bias / safe
-    log_cosh = np.logaddexp(ratio, -ratio) - np.log(2.0)
-    exact = safe * (log_cosh - np.log1p(-level))
-    return np.where(scale > 0, np.maximum(exact, bias), bias)
-
-
 def clamped_laplace_error(
     scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64], reach: float
 ) -> npt.NDArray[np.float64]:

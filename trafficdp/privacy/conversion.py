@@ -23,22 +23,6 @@ def pure_to_zcdp(loss: PureDP) -> ZCDP:
     return ZCDP.at_least(loss.epsilon**2 / 2)
 
 
-def bounded_range_to_zcdp(loss: PureDP) -> ZCDP:
-    """Return eps^2/8 for a mechanism of eps-bounded range, such as the exponential mechanism.
-
-    Bounded range: for neighbours D, D' and all outcomes y, z the log ratios of their probabilities differ
-    by at most eps, ln(p(y|D)/p(y|D')) - ln(p(z|D)/p(z|D')) <= eps. The exponential mechanism with
-    weights exp((eps/2) score / sensitivity) has it (Cesar, Rogers 2021). Every eps-DP mechanism only has
-    range 2 eps, for which this gives eps^2/2 again.
-    """
-    return ZCDP.at_least(loss.epsilon**2 / 8)
-
-
-def pure_to_approx(loss: PureDP) -> ApproxDP:
-    """Return (eps, 0)."""
-    return ApproxDP(loss.pico, Fraction(0))
-
-
 def zcdp_to_approx_simple(loss: ZCDP, delta: str | float | Decimal | Fraction) -> ApproxDP:
     """Return (rho + 2 sqrt(rho ln(1/delta)), delta) (Bun, Steinke 2016, Proposition 1.3).
 

@@ -81,11 +81,7 @@ def append(folder: Path, publications: Sequence[Publication]) -> bool:
         for publication in publications:
             _insert_publication(connection, publication)
 
-    try:
-        _swap(folder, lambda path: _extend(folder, path, stream, add))
-    except _NotToBeExtended:
-        return False
-    return True
+    return _extended(folder, stream, add)
 
 
 def append_release(folder: Path, release: Release, epsilon: Decimal, before: Mapping[str, bool]) -> bool:
@@ -109,11 +105,7 @@ def append_release(folder: Path, release: Release, epsilon: Decimal, before: Map
         _insert_release(connection, release, epsilon, withdrawn=False)
         _insert_cells(connection, release)
 
-    try:
-        _swap(folder, lambda path: _extend(folder, path, release, add))
-    except _NotToBeExtended:
-        return False
-    return True
+    return _extended(folder, release, add)
 
 
 class _NotToBeExtended(Exception):
@@ -163,21 +155,27 @@ def _fill(
         connection.close()
 
 
-def _extend(
-    folder: Path, path: Path, release: Release, add: Callable[[duckdb.DuckDBPyConnection], None]
-) -> None:
-    """Make a copy of the database at ``path`` and ``add`` to it what ``release`` has, in one transaction."""
-    shutil.copyfile(folder / RELEASED_NAME, path)
-    connection = _attached(path, "READ_WRITE")
+def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConnection], None]) -> bool:
+    """Swap in a copy to which ``add`` added what ``release`` has, in one transaction; False if it cannot."""
+
+    def extend(path: Path) -> None:
+        shutil.copyfile(folder / RELEASED_NAME, path)
+        connection = _attached(path, "READ_WRITE")
+        try:
+            columns = run(connection, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'cells'")
+            if not {"publication", *_cells_table(release).column_names} <= {name for (name,) in columns}:
+                raise _NotToBeExtended
+            connection.begin()
+            add(connection)
+            _finish(connection, release.id)
+        finally:
+            connection.close()
+
     try:
-        columns = run(connection, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'cells'")
-        if not {"publication", *_cells_table(release).column_names} <= {name for (name,) in columns}:
-            raise _NotToBeExtended
-        connection.begin()
-        add(connection)
-        _finish(connection, release.id)
-    finally:
-        connection.close()
+        _swap(folder, extend)
+    except _NotToBeExtended:
+        return False
+    return True
 
 
 def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None) -> None:

@@ -8,9 +8,7 @@ from trafficdp.errors import UsageError
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import (
     approx_to_zcdp_budget,
-    bounded_range_to_zcdp,
     gaussian_to_approx,
-    pure_to_approx,
     pure_to_zcdp,
     zcdp_to_approx,
     zcdp_to_approx_simple,
@@ -22,8 +20,6 @@ MILLIONTH = Fraction(1, 10**6)
 
 def test_pure_privacy_converts_exactly_and_upward():
     assert pure_to_zcdp(PureDP.of(1)).rho == Fraction(1, 2)
-    assert bounded_range_to_zcdp(PureDP.of(1)).rho == Fraction(1, 8)
-    assert pure_to_approx(PureDP.of("0.3")) == ApproxDP(300_000_000_000, Fraction(0))
     # 10^-24/2 is far below the smallest unit, and still not free
     assert pure_to_zcdp(PureDP.of("1e-12")).pico == 1
 

@@ -10,12 +10,7 @@ from typing import Annotated
 import typer
 
 from trafficdp._validate import did_you_mean, in_range, positive
-from trafficdp.audit.lower_bound import (
-    LowerBound,
-    audit_draws,
-    audit_mechanism,
-    audit_zcdp_mechanism,
-)
+from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
@@ -133,32 +128,15 @@ def _findings(
         )
         return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
     findings = []
-    mechanism = claimant
+    given, claim, delta, most = epsilon, epsilon, 0.0, draws
+    if claimant.kind is LossKind.ZCDP:
+        rho = pure_to_zcdp(PureDP.of(epsilon))
+        given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
+        most = min(draws, MOST_WHOLE_RUNS)
     for statistic in claimant.statistics:
-        claim, delta = epsilon, 0.0
-        if mechanism.kind is LossKind.ZCDP:
-            rho = pure_to_zcdp(PureDP.of(epsilon))
-            claim, delta = float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
-            found = audit_zcdp_mechanism(
-                mechanism,
-                statistic,
-                float(rho.rho),
-                BOUND,
-                noise,
-                delta=delta,
-                draws=min(draws, MOST_WHOLE_RUNS),
-                confidence=confidence,
-            )
-        else:
-            found = audit_mechanism(
-                mechanism,
-                statistic,
-                epsilon,
-                BOUND,
-                noise,
-                draws=draws,
-                confidence=confidence,
-            )
+        found = audit_mechanism(
+            claimant, statistic, given, BOUND, noise, delta=delta, draws=most, confidence=confidence
+        )
         findings.append(Finding(claimant.name, statistic.value, claim, delta, found, wrong_on_purpose=False))
     return findings
 
