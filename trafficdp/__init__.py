@@ -2,7 +2,7 @@
 
 >>> import trafficdp
 >>> city = trafficdp.open("trafficdp.toml")
->>> city.ingest(["monday.csv.gz", "tuesday.csv.gz"])
+>>> city.ingest(["monday.csv.gz", "tuesday.csv.gz"])  # or a frame: city.ingest(df, source="buses")
 >>> print(city.plan().loss)
 >>> release = city.release()
 >>> release.to_geodataframe()
@@ -40,6 +40,10 @@ else:
         module, inside = _HOME[name]
         globals()[name] = getattr(import_module(module), inside)
         return globals()[name]
+
+    def __dir__() -> list[str]:
+        # what there is to use, before it is loaded too
+        return sorted(__all__)
 
 
 __all__ = [

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from trafficdp.config.file import Config, declaration_json, load_config
 from trafficdp.errors import UsageError
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.ingest.read import Reading, choose_source, require_kept_rows
+from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
@@ -32,6 +32,7 @@ from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
+from trafficdp.model.source import SourceDeclaration
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import Reach
 from trafficdp.privacy.ledger import LedgerRow
@@ -107,16 +108,25 @@ class Workspace:
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
     def ingest(
-        self, files: Sequence[str | Path], *, dry_run: bool = False, strict_units: bool = False
+        self,
+        given: object,
+        *,
+        source: str | None = None,
+        dry_run: bool = False,
+        strict_units: bool = False,
     ) -> list[IngestedFile]:
-        """Read files into the vault, all or none; a file that is there already changes nothing.
+        """Read records into the vault, all or none; a file that is there already changes nothing.
 
+        ``given``: a path, a frame or a list of them. A frame is one of pandas, polars or Arrow, a DuckDB
+        relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
+        says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
+        only one there is.
         With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
         whose speeds do not fit the declared unit is refused; otherwise its report says so.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
         """
-        paths = [Path(file) for file in files]
-        if not paths:
+        parts = one_by_one(given)
+        if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
@@ -127,7 +137,8 @@ class Workspace:
                 if not dry_run:
                     loss_kind.pin_kind(curator.vault, self.config.policy.kind)
                 before = vault_fixes.data_version(curator.vault).ingest_id
-                done = [self._ingest_file(curator.vault, path, key, dry_run, strict_units) for path in paths]
+                chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
+                done = [self._ingest_one(curator.vault, *each, key, dry_run, strict_units) for each in chosen]
                 if any(each.added for each in done):
                     audit(curator.vault, before)
                 return done
@@ -320,15 +331,20 @@ class Workspace:
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
         return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
 
-    def _ingest_file(
-        self, vault: Vault, path: Path, key: VehicleKey, dry_run: bool, strict_units: bool
+    def _ingest_one(
+        self,
+        vault: Vault,
+        given: object,
+        source: SourceDeclaration,
+        key: VehicleKey,
+        dry_run: bool,
+        strict_units: bool,
     ) -> IngestedFile:
-        source = choose_source(path, self.config.sources)
         declaration = declaration_json(source)
-        bar = self._progress(path) if self._progress else nullcontext(None)
+        bar = self._progress(given) if self._progress and isinstance(given, Path) else nullcontext(None)
         with bar as advance:
             reading = Reading(
-                path,
+                given,
                 source,
                 self.config.grid.area,
                 key,
@@ -342,19 +358,19 @@ class Workspace:
                 if incoming is not None:
                     incoming.add(fixes)
         if there:
-            return IngestedFile(reading.report, path.name, 0, already_there=True)
+            return IngestedFile(reading.report, reading.report.file, 0, already_there=True)
         require_kept_rows(reading.report, source, self.config.relation)
         if incoming is None:
-            return IngestedFile(reading.report, path.name, 0, already_there=False)
+            return IngestedFile(reading.report, reading.report.file, 0, already_there=False)
         facts = vault_fixes.FileFacts(
-            name=path.name,
+            name=reading.report.file,
             digest=reading.digest,
             source=source.name,
             declaration=declaration,
             strict_units=strict_units,
             report=reading.report.to_json(),
         )
-        return IngestedFile(reading.report, path.name, incoming.finish(facts), already_there=False)
+        return IngestedFile(reading.report, reading.report.file, incoming.finish(facts), already_there=False)
 
     def _all_or_nothing(self, vault: Vault, dry_run: bool) -> AbstractContextManager[None]:
         return store_failures("reading files") if dry_run else vault.transaction("ingesting")

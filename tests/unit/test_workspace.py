@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import geopandas
+import pandas as pd
 import pytest
 
 import trafficdp
@@ -141,3 +142,38 @@ def test_a_key_lies_beside_the_store_or_where_it_is_told_to(tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert key_path(store, loop) == loop
+
+
+def test_a_path_as_text_a_frame_and_a_list_are_one_ingest(city, tmp_path):
+    first, second = city.days[1], city.days[2]
+    by_files = city.open()
+    by_files.ingest([first, second])
+    expected = by_files.counts()
+    frames = trafficdp.open(city.config, store=tmp_path / "frames.store", create=True)
+    (day,) = frames.ingest(str(first))
+    assert day.added > 0
+    frames.ingest([pd.read_csv(second)], source="buses")
+    found = frames.counts()
+    assert found.samples_per_bin.tolist() == expected.samples_per_bin.tolist()
+    assert found.users_per_bin.tolist() == expected.users_per_bin.tolist()
+    (again,) = frames.ingest(pd.read_csv(second))
+    assert (again.already_there, again.added, again.file) == (True, 0, "pandas.DataFrame")
+
+
+def test_a_frame_of_several_sources_must_be_told_apart(city):
+    text = city.config.read_text()
+    city.config.write_text(text + text[text.index("[[source]]") :].replace('"buses"', '"vans"'))
+    workspace, frame = city.open(), pd.read_csv(city.days[1])
+    with pytest.raises(UsageError, match="expected source='buses' or 'vans'"):
+        workspace.ingest(frame)
+    with pytest.raises(UsageError, match="no such source"):
+        workspace.ingest(frame, source="trams")
+    (done,) = workspace.ingest(frame, source="vans")
+    assert done.report.source == "vans"
+
+
+def test_what_there_is_can_be_seen_before_it_is_loaded():
+    program = "import sys, trafficdp; print(dir(trafficdp)); print('pandas' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert said.splitlines() == [repr(sorted(trafficdp.__all__)), "False"]
+    assert "open" in trafficdp.__all__

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trafficdp.errors import DataError
 
@@ -31,6 +31,14 @@ FREE_BYTES = 16 << 20
 """What any file may unpack to, whatever the ratio."""
 LARGEST_DOCUMENT = 64 << 20
 """JSON and protobuf are read whole, and objects in memory take many times their bytes."""
+
+
+class Named(Protocol):
+    """What messages name: a file, or a frame."""
+
+    @property
+    def name(self) -> str:
+        """Its name, without a folder."""
 
 
 class Utf8Stream(io.RawIOBase):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
-from trafficdp.errors import ConfigError, DataError
+from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import clean
-from trafficdp.ingest.formats import csv, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
-from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.formats import csv, frame, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
+from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict, UnitCheck
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.report import COLUMNS, RULES, FileReport
@@ -52,11 +53,33 @@ class ReadFile:
         )
 
 
-def choose_source(path: Path, sources: Sequence[SourceDeclaration]) -> SourceDeclaration:
-    """Return the first source one of whose patterns matches the name of ``path`` (without its folder).
+def one_by_one(given: object) -> list[object]:
+    """Return the paths and frames of ``given``: one of them, or a list. A string is one path."""
+    if isinstance(given, str):
+        return [Path(given)]
+    if isinstance(given, Path) or frame.is_frame(given) or not isinstance(given, Iterable):
+        return [given]
+    return [Path(each) if isinstance(each, str) else each for each in given]
 
-    Raises DataError, listing the patterns, when none does.
+
+def choose_source(
+    given: object, sources: Sequence[SourceDeclaration], name: str | None = None
+) -> SourceDeclaration:
+    """Return the source called ``name``, else the first one of whose patterns matches the name of a path.
+
+    A frame has no name to match: it is read by the only source. Raises UsageError when the source must be
+    named, or is not there, and DataError, listing the patterns, when none reads the file.
     """
+    if name is not None or not isinstance(given, Path):
+        named = [source for source in sources if name in (None, source.name)]
+        if len(named) == 1:
+            return named[0]
+        raise UsageError(
+            "which source is meant?" if name is None else "there is no such source",
+            got="a frame, which has no file name" if name is None else f"source={name!r}",
+            expected="source=" + " or ".join(repr(source.name) for source in sources),
+        )
+    path = given
     for source in sources:
         if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in source.files):
             return source
@@ -69,13 +92,13 @@ def choose_source(path: Path, sources: Sequence[SourceDeclaration]) -> SourceDec
 
 
 class Reading:
-    """A file that is read as its source declares, in parts that memory holds; nothing is kept.
+    """A file or frame that is read as its source declares, in parts that memory holds; nothing is kept.
 
-    Take ``parts`` to their end, then ask for the ``report``. ``path`` may be a file that is open to us
-    already. ``progress`` is called with the number of bytes of the file read since its last call; the calls
-    add up to the size of the file. ``strict_units``: a file whose speeds do not fit the declared unit is
-    refused; otherwise the report says so. Whether everyone's records count then hangs on speeds, unpaid.
-    ``scratch``: a folder for rows that memory does not hold; without one all are held.
+    Take ``parts`` to their end, then ask for the ``report``. ``given`` is a path, a file that is open to us
+    already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
+    last call; the calls add up to the size of the file. ``strict_units``: a file whose speeds do not fit the
+    declared unit is refused; otherwise the report says so. Whether everyone's records count then hangs on
+    speeds, unpaid. ``scratch``: a folder for rows that memory does not hold; without one all are held.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
     the file cannot be read or is of another format than declared.
@@ -83,7 +106,7 @@ class Reading:
 
     def __init__(
         self,
-        path: Path | InputFile,
+        given: object,
         source: SourceDeclaration,
         area: StudyArea,
         key: VehicleKey,
@@ -99,15 +122,22 @@ class Reading:
                 got=repr(source.format),
                 expected="one of " + ", ".join(sorted(READERS)),
             )
-        self._reader, self._source, self._area, self._key = reader, source, area, key
+        self._source, self._area, self._key = source, area, key
         self._strict_units, self._scratch = strict_units, scratch
-        self._file = path if isinstance(path, InputFile) else InputFile(path, progress)
-        if self._file.is_parquet and source.format != "parquet":
-            raise DataError(
-                f"{self._file.name} is a Parquet file",
-                expected=f"{source.format}, as source {source.name} declares",
-            )
-        self.digest = key.digest(_digest(self._file, source))
+        self._file: InputFile | frame.Frame
+        if isinstance(given, Path | InputFile):
+            self._file = file = given if isinstance(given, InputFile) else InputFile(given, progress)
+            self._blocks = partial(reader, file, source)
+            if file.is_parquet and source.format != "parquet":
+                raise DataError(
+                    f"{file.name} is a Parquet file",
+                    expected=f"{source.format}, as source {source.name} declares",
+                )
+            self.digest = key.digest(_digest(file, source))
+        else:
+            self._file = held = frame.Frame(given, source, progress)
+            self._blocks = partial(frame.read, held, source)
+            self.digest = key.digest(held.sha256())
         self._report: FileReport | None = None
 
     @property
@@ -129,7 +159,7 @@ class Reading:
         met = _Met()
         rows_kept = derived = 0
         rejected: Counter[str] = Counter()
-        for records in vehicle_parts(met.watch(self._reader(file, source)), self._scratch):
+        for records in vehicle_parts(met.watch(self._blocks()), self._scratch):
             if met.rows and not met.a_readable_time:
                 raise _no_times(file, source)
             cleaned = clean(records, source, self._area, self._key, check)
@@ -168,7 +198,7 @@ class _Met:
 
 
 def read_file(
-    path: Path | InputFile,
+    given: object,
     source: SourceDeclaration,
     area: StudyArea,
     key: VehicleKey,
@@ -176,8 +206,8 @@ def read_file(
     progress: Callable[[int], None] | None = None,
     strict_units: bool = False,
 ) -> ReadFile:
-    """Read a whole file into memory, in one part; see ``Reading``, whose errors it raises."""
-    reading = Reading(path, source, area, key, progress=progress, strict_units=strict_units)
+    """Read a whole file or frame into memory, in one part; see ``Reading``, whose errors it raises."""
+    reading = Reading(given, source, area, key, progress=progress, strict_units=strict_units)
     (fixes,) = reading.parts()
     return ReadFile(fixes, reading.report, reading.digest)
 
@@ -215,7 +245,7 @@ def _digest(file: InputFile, source: SourceDeclaration) -> str:
     return digest
 
 
-def _no_times(file: InputFile, source: SourceDeclaration) -> DataError:
+def _no_times(file: Named, source: SourceDeclaration) -> DataError:
     zone = f"on the clock of {source.time_zone}" if source.time_zone else "with an offset from UTC"
     todo = "correct time_format"
     if source.time_zone is None and not source.time_format.startswith("epoch"):

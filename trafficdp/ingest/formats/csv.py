@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
-from trafficdp.ingest.input_file import InputFile, Utf8Stream
+from trafficdp.ingest.input_file import InputFile, Named, Utf8Stream
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model.source import Dialect, SourceDeclaration
 
@@ -157,7 +157,7 @@ def header(file: InputFile, dialect: Dialect = Dialect()) -> list[str]:  # noqa:
 
 
 def check_columns(
-    file: InputFile, required: Sequence[str], found: Sequence[str], optional: Sequence[str] = ()
+    file: Named, required: Sequence[str], found: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
     """Raise DataError unless all ``required`` were found, and none of them or of ``optional`` twice."""
     missing = [name for name in required if name not in found]

@@ -16,7 +16,7 @@ import shapely
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv import check_columns, declared_columns
 from trafficdp.ingest.formats.parquet_pages import unpacked_sizes
-from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-_BATCH_ROWS = 1 << 18
+BATCH_ROWS = 1 << 18
 _LARGEST_PAGE = 256 << 20
 """A page is unpacked whole. Writers make pages of about 1 MiB."""
 _BYTES_A_NUMBER = 8
@@ -61,11 +61,11 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         # texts stay in dictionaries until it is known how long they are
         with pyarrow.parquet.ParquetFile(file.path, metadata=footer, read_dictionary=wanted) as parquet:
             rows = unpacked = 0
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted):
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=wanted):
                 batch.validate(full=True)
                 unpacked += sum(_unpacked_bytes(column) for column in batch.columns)
                 file.check_unpacked(unpacked)
-                yield _records(file, source, columns, batch, system)
+                yield records_of(file, source, columns, batch, system)
                 rows += batch.num_rows
                 file.tell_progress(file.size * rows // total)
             if rows != total:
@@ -112,13 +112,17 @@ def _damaged(file: InputFile, got: str | None = None) -> DataError:
     return DataError(f"{file.name} is a damaged Parquet file", got=got, todo="fetch it again")
 
 
-def _records(
-    file: InputFile,
+def records_of(
+    file: Named,
     source: SourceDeclaration,
     columns: dict[str, str],
     batch: pa.RecordBatch,
     system: pyproj.CRS | None,
 ) -> Records:
+    """Return the records of ``batch``. ``columns``: its names by ours; ``system``: of points, if not degrees.
+
+    Raises DataError, naming ``file``, for a column of a type that cannot be what it is declared to be.
+    """
     times = _times(file, source, batch.column(columns["time"]))
     if "geometry" in columns:
         latitude, longitude = _points(file, batch.column(columns["geometry"]), system)
@@ -146,7 +150,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _times(file: InputFile, source: SourceDeclaration, column: pa.Array) -> Times:
+def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> Times:
     if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
         return text_to_times(column, source.time_format, source.time_zone)
     column = _plain(column)
@@ -159,7 +163,7 @@ def _times(file: InputFile, source: SourceDeclaration, column: pa.Array) -> Time
     raise _wrong_type(file, "time", column.type, "timestamps, text or numbers")
 
 
-def _numbers(file: InputFile, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     column = _plain(column)
     kind = column.type
     if _is_text(kind):
@@ -174,7 +178,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _wrong_type(file: InputFile, name: str, kind: pa.DataType, expected: str) -> DataError:
+def _wrong_type(file: Named, name: str, kind: pa.DataType, expected: str) -> DataError:
     return DataError(f"the {name} column of {file.name} has the wrong type", got=str(kind), expected=expected)
 
 
@@ -200,14 +204,21 @@ def _reference_system(file: InputFile, schema: pa.Schema, column: str) -> pyproj
             expected="a JSON object as in GeoParquet 1.1",
             todo="write the points in OGC:CRS84 (longitude, latitude)",
         ) from error
-    # GeoParquet stores x = longitude first, whatever the authority's order of axes
+    return unless_degrees(system)
+
+
+def unless_degrees(system: pyproj.CRS) -> pyproj.CRS | None:
+    """Return ``system``, or None where it is longitude and latitude in WGS84."""
+    import pyproj
+
+    # x is longitude in every file and frame, whatever the authority's order of axes
     same = system.equals(pyproj.CRS(_LONGITUDE_LATITUDE), ignore_axis_order=True) or system.equals(
         pyproj.CRS("EPSG:4326"), ignore_axis_order=True
     )
     return None if same else system
 
 
-def _points(file: InputFile, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
+def _points(file: Named, column: pa.Array, system: pyproj.CRS | None) -> tuple[FloatArray, FloatArray]:
     """Return (latitude, longitude) of points in WKB, NaN where there is none."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
