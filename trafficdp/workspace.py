@@ -10,19 +10,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trafficdp._validate import integer_between
-from trafficdp.config.file import Config, declaration_json, load_config
+from trafficdp.config.file import Config, load_config
 from trafficdp.errors import UsageError
+from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
+from trafficdp.ingest.read import one_by_one
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
@@ -32,32 +33,28 @@ from trafficdp.mechanisms.registry import mechanism_named
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
-from trafficdp.model.source import SourceDeclaration
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.precision import Reach
+from trafficdp.planner.precision import Reach, half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
-from trafficdp.release.holdings import occasion_of, pin_area, status_of, summaries, version_to_plan
+from trafficdp.release.holdings import occasion_of, status_of, summaries, version_to_plan
+from trafficdp.release.intake import Intake, Progress
 from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import same_question, specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
-from trafficdp.store.failures import store_failures
 from trafficdp.store.lock import DEFAULT_WAIT
-from trafficdp.store.vault import Vault
-from trafficdp.store.vault_audit import audit
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
     from trafficdp.query.explanation import Explanation
 
 LARGEST_MIN_VEHICLES = 10**9
-Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 
 
 class Workspace:
@@ -74,6 +71,23 @@ class Workspace:
         self.key_file = key_file
         self._wait = wait
         self._progress = progress
+
+    def __repr__(self) -> str:
+        return f"<workspace of {self.config.city.name}: {self.store}>"
+
+    def _repr_html_(self) -> str:
+        city, grid, policy = self.config.city, self.config.grid, self.config.policy
+        loss = "" if self.config.loss is None else f"{policy.kind.quantity} {self.config.loss} a release; "
+        rows = {
+            "store": str(self.store),
+            "period": f"{grid.period.first} to {grid.period.last}, {grid.period.time_zone}",
+            "map": ", ".join(each.value.replace("_", " ") for each in self.config.map.statistics)
+            + f"; hexagons of resolution {', '.join(map(str, grid.resolutions))}; "
+            f"slot {grid.slot_kind.value.replace('_', ' ')}",
+            "budget": f"{loss}{policy.kind.quantity} {self.config.budget} a vehicle for all of them",
+            "sources": ", ".join(source.name for source in self.config.sources),
+        }
+        return card(f"{city.name}, published by {city.publisher}", [*rows.items()])
 
     def with_map(
         self,
@@ -131,24 +145,15 @@ class Workspace:
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             curator.vault.check_key(key.fingerprint)
-            # the report of a file is text; its records go straight into the transaction
-            with self._all_or_nothing(curator.vault, dry_run):
-                pin_area(curator.vault, self.config.grid.area.hash, dry_run=dry_run)
-                if not dry_run:
-                    loss_kind.pin_kind(curator.vault, self.config.policy.kind)
-                before = vault_fixes.data_version(curator.vault).ingest_id
-                chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
-                done = [self._ingest_one(curator.vault, *each, key, dry_run, strict_units) for each in chosen]
-                if any(each.added for each in done):
-                    audit(curator.vault, before)
-                return done
+            taking = Intake(curator.vault, self.config, key, dry_run, strict_units, self._progress)
+            return taking.all_or_none(parts, source)
 
     def plan(
         self,
         loss: Loss | str | float | None = None,
         *,
         suggestions: bool = True,
-        max_half_width: float | None = None,
+        max_half_width: str | float | None = None,
         reach: Reach | str = Reach.MEDIAN,
         search_maps: bool | LookedAt = False,
         within_budget: bool = False,
@@ -156,14 +161,19 @@ class Workspace:
     ) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent.
 
-        ``loss`` is the total, of the store's kind: None for the configured one. With ``max_half_width`` (unit
-        of the speed bound, squared where only a variance is released) the plan is that of the least loss with
-        intervals so narrow in the ``reach`` "median" or "every" bin; with ``search_maps`` too (True, or a
+        ``loss`` is the total, of the store's kind: None for the configured one. With ``max_half_width``
+        ("5 km/h", "5 km/h in every bin", or a number in the unit of the speed bound, squared where only a
+        variance is released) the plan is that of the least loss with intervals so narrow in the ``reach``
+        "median" or "every" bin; with ``search_maps`` too (True, or a
         function that is told of every map that is tried), of the finest map that is so precise at ``loss``.
         ``within_budget`` takes the largest loss that every vehicle on the map can pay, if that is less.
         ``save`` keeps the plan, frozen, for ``release(plan=...)``. See ``planning`` for what is raised.
         """
         searched = search_maps is not False
+        if isinstance(max_half_width, str):
+            statistics = self.config.map.statistics
+            max_half_width, said = half_width_of(max_half_width, self.config.bound, statistics)
+            reach = reach if said is None else said
         question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, save=save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self._loss(loss)
@@ -330,50 +340,6 @@ class Workspace:
 
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
         return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
-
-    def _ingest_one(
-        self,
-        vault: Vault,
-        given: object,
-        source: SourceDeclaration,
-        key: VehicleKey,
-        dry_run: bool,
-        strict_units: bool,
-    ) -> IngestedFile:
-        declaration = declaration_json(source)
-        bar = self._progress(given) if self._progress and isinstance(given, Path) else nullcontext(None)
-        with bar as advance:
-            reading = Reading(
-                given,
-                source,
-                self.config.grid.area,
-                key,
-                progress=advance,
-                strict_units=strict_units,
-                scratch=vault.spill_folder / "ingest",
-            )
-            there = vault_fixes.already_ingested(vault, reading.digest, declaration)
-            incoming = None if there or dry_run else vault_fixes.Incoming(vault)
-            for fixes in reading.parts():
-                if incoming is not None:
-                    incoming.add(fixes)
-        if there:
-            return IngestedFile(reading.report, reading.report.file, 0, already_there=True)
-        require_kept_rows(reading.report, source, self.config.relation)
-        if incoming is None:
-            return IngestedFile(reading.report, reading.report.file, 0, already_there=False)
-        facts = vault_fixes.FileFacts(
-            name=reading.report.file,
-            digest=reading.digest,
-            source=source.name,
-            declaration=declaration,
-            strict_units=strict_units,
-            report=reading.report.to_json(),
-        )
-        return IngestedFile(reading.report, reading.report.file, incoming.finish(facts), already_there=False)
-
-    def _all_or_nothing(self, vault: Vault, dry_run: bool) -> AbstractContextManager[None]:
-        return store_failures("reading files") if dry_run else vault.transaction("ingesting")
 
 
 def open_workspace(

@@ -1,14 +1,18 @@
 """The whole tool in Python: what each call gives back, and what it leaves."""
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import geopandas
+import numpy as np
 import pandas as pd
 import pytest
 
 import trafficdp
 from trafficdp.errors import StoreUnavailableError, UsageError
+from trafficdp.privacy.loss import PureDP
 from trafficdp.release.store_setup import key_path
 from trafficdp.store.failures import store_failures
 from trafficdp.store.vault import Vault
@@ -177,3 +181,42 @@ def test_what_there_is_can_be_seen_before_it_is_loaded():
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == [repr(sorted(trafficdp.__all__)), "False"]
     assert "open" in trafficdp.__all__
+
+
+def test_what_a_notebook_shows_names_no_vehicle(released):
+    """Numbers of single vehicles are made unmistakable, and then looked for."""
+    workspace = released.open()
+    status = replace(workspace.status(), records=987654, vehicles=76543, largest_spent=PureDP.of("1.2345"))
+    plan = replace(workspace.plan(), budget_left=PureDP.of("3.2109"))
+    for each in (workspace, status, plan, workspace.map("r0001")):
+        for text in (repr(each), each._repr_html_()):
+            assert not re.search(r"987[,.]?654|76[,.]?543|1\.2345|3\.2109|array\(", text)
+        assert len(repr(each)) < 400
+        assert "\n" not in repr(each)
+    assert "epsilon 8" in repr(status)
+    losses = np.unique(plan.allocation.event.loss_per_user)
+    others = {str(PureDP(int(each))) for each in losses[(losses > 0) & (losses < losses.max())]}
+    assert min(map(len, others)) > 6
+    assert not any(each in repr(plan) + plan._repr_html_() for each in others)
+
+
+def test_a_plan_is_a_frame_of_what_will_be_released(filled):
+    workspace = filled.open()
+    promised = workspace.plan().to_frame()
+    found = workspace.release().to_frame()
+    found = found[found["status"] != "withheld"].reset_index(drop=True)
+    assert promised["h3"].tolist() == found["h3"].tolist()
+    assert promised["slot_label"].tolist() == found["slot_label"].tolist()
+    for name in ("speed_mean_kmh", "speed_variance_kmh2"):
+        assert np.allclose(promised[f"{name}_expected_error"], found[f"{name}_expected_error"], rtol=0.01)
+        width = (found[f"{name}_high"] - found[f"{name}_low"]) / 2
+        assert (promised[f"{name}_half_width"] >= width - 0.001).all()
+
+
+def test_python_takes_a_half_width_in_words_too(filled):
+    workspace = filled.open()
+    by_words = workspace.plan(max_half_width="18 km/h in every bin", suggestions=False)
+    assert by_words.loss == workspace.plan(max_half_width=18.0, reach="every", suggestions=False).loss
+    assert by_words.loss == workspace.plan(max_half_width="5 m/s in every bin", suggestions=False).loss
+    with pytest.raises(UsageError, match="the half width is not a speed"):
+        workspace.plan(max_half_width="fast")

@@ -9,15 +9,20 @@ bracketed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.speed_unit import parse_speed_unit
+from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss
 
@@ -26,6 +31,7 @@ CLOSE = 1e-4
 """The search ends when the least loss is known to this share."""
 ATTEMPTS = 60
 LEAST, LARGEST = 1e-6, LARGEST_LOSS / PICO
+_HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")
 
 
 class Reach(StrEnum):
@@ -55,6 +61,31 @@ def precision(allocation: Allocation) -> Precision:
     ]
     noisy = widths[widths > 0]
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
+
+
+def half_width_of(
+    text: str, bound: ContributionBound, statistics: Collection[Statistic]
+) -> tuple[float, Reach | None]:
+    """Return the half width that ``text`` asks for, in the unit of ``bound``, and where it shall hold.
+
+    "5 km/h", "5 km/h in every bin" or a bare number; None where it does not say which bins. Raises UsageError
+    for no speed above 0, and for a unit of speed where only a variance is released.
+    """
+    expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
+    found = _HALF_WIDTH.fullmatch(text)
+    if found is None or not (number := Fraction(found[1])):
+        raise UsageError("the half width is not a speed", got=f"{text:.40}", expected=expected)
+    reach = None if found[3] is None else Reach.EVERY
+    if found[2] is None:
+        return float(number), reach
+    if {*statistics} == {Statistic.VARIANCE}:
+        raise UsageError(
+            "a half width of a variance has no unit of speed",
+            got=f"{text:.40}",
+            expected=f"a bare number, in ({bound.unit.label})^2",
+        )
+    unit = parse_speed_unit(found[2], where="the half width")
+    return float(number * unit.factor_to(bound.unit)), reach
 
 
 def least_loss(

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from trafficdp.binning.mosaic import slot_facts_of
+from trafficdp.export import notebook
+from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.model.grid import Grid
@@ -26,6 +31,7 @@ from trafficdp.store.vault_analysts import AnalystSpending
 if TYPE_CHECKING:
     import geopandas
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +44,9 @@ class IngestedFile:
     already_there: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReleasedMap:
-    """A published release: its numbers, and where its files are."""
+    """A published release: its numbers, and where its files are. A notebook shows its map and promise."""
 
     release: Release
     folder: Path
@@ -57,6 +63,31 @@ class ReleasedMap:
     def to_geodataframe(self) -> geopandas.GeoDataFrame:
         """Return the published table with the hexagons, in WGS84."""
         return to_geodataframe(self.release)
+
+    def plot(
+        self,
+        statistic: str = "mean",
+        *,
+        slot: str | None = None,
+        show: str = "value",
+        axes: Axes | None = None,
+    ) -> Axes:
+        """Draw the map with matplotlib, withheld hexagons hatched; a variance as standard deviation.
+
+        ``slot`` is the label of a time slot: without it, the one with most numbers. ``show`` "uncertainty"
+        draws the width of the interval. Raises UsageError for what the release does not have.
+        """
+        return notebook.plot(self.release, statistic, slot, show, axes)
+
+    def explore(self, *, height: int = 640) -> notebook.Explored:
+        """Return the page of the release, to be moved and searched in a notebook; ``height`` in pixels."""
+        return notebook.explore(self.release, height)
+
+    def __repr__(self) -> str:
+        return notebook.release_in_short(self.release)
+
+    def _repr_html_(self) -> str:
+        return notebook.release_card(self.release)
 
 
 @dataclass(frozen=True)
@@ -87,9 +118,11 @@ class InEpsilon:
     of_sum: PureDP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What a release would cost and give; nothing is spent. ``suggestions`` only when it is refused.
+
+    Its ``repr`` names no vehicle's count, loss or account.
 
     ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
@@ -115,6 +148,55 @@ class Plan:
         """What the release would charge: the largest loss of any vehicle."""
         return self.allocation.loss
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
+
+        Columns: ``h3``, ``slot``, ``slot_label``, and for every statistic, named as in the
+        published table with the unit of the speed bound, ``_expected_error`` (worst case over the speeds)
+        and ``_half_width`` of its interval before it is clamped. All of it from public counts.
+        """
+        import pandas as pd
+
+        allocation = self.allocation
+        counts, request = allocation.counts, allocation.request
+        labels = slot_facts_of(self.grid, np.unique(counts.slot))
+        columns: dict[str, object] = {
+            "h3": pd.Series([format(int(cell), "x") for cell in counts.cell], dtype="str"),
+            "slot": counts.slot,
+            "slot_label": pd.Series([labels[int(slot)].label for slot in counts.slot], dtype="str"),
+        }
+        widths = allocation.calibrated.half_widths(counts, request.bound, request.interval_level)
+        for statistic, errors in allocation.errors().items():
+            name = statistic.column(request.bound.unit)
+            columns |= {f"{name}_expected_error": errors, f"{name}_half_width": widths[statistic]}
+        return pd.DataFrame(columns)
+
+    def _facts(self) -> dict[str, str]:
+        allocation, verdict = self.allocation, self.verdict
+        request, withheld = allocation.request, int((~allocation.keep).sum())
+        unit = unit_label(verdict.statistic, request.bound.unit)
+        level = f"{request.interval_level:.0%}"
+        return {
+            "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
+            "numbers": f"{allocation.counts.bins:,}, and {withheld:,} withheld "
+            f"(fewer than {request.min_vehicles} vehicles)",
+            "off by": f"{verdict.median_error:.3g} {unit} on average, in the median hexagon",
+            f"{level} interval": f"{self.precision.median:.3g} {unit} to either side in the median hexagon, "
+            f"{self.precision.worst:.3g} in the widest",
+            "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: "
+            f"the limit is {verdict.threshold:.3g} {unit}",
+        }
+
+    def __repr__(self) -> str:
+        return f"<plan: {'; '.join(f'{name} {text}' for name, text in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.card(
+            "Plan: what a release would cost and give",
+            [*self._facts().items()],
+            sentences=("Made from public counts alone. Nothing was spent.",),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
@@ -137,10 +219,11 @@ class WindowSpending:
     largest_spent: Loss
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Status:
     """What the store holds, for the curator. ``analysts`` are those that were ever charged.
 
+    Its ``repr`` holds what any reader of the releases may know: no vehicle's count or loss.
     ``delta`` only where losses are rho: at which epsilon is told.
     ``windows`` are the ceilings of the present year and month, where the budget has any.
     """
@@ -170,3 +253,19 @@ class Status:
         """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
         epsilon = BudgetPolicy(self.budget, delta=self.delta).epsilon(self.largest_spent)
         return None if epsilon is None else f"epsilon {epsilon} at delta {self.delta}"
+
+    def _facts(self) -> dict[str, str]:
+        unfinished = f", {self.unfinished} unfinished" if self.unfinished else ""
+        return {
+            "store": self.store.name,
+            "files": f"{self.files:,}",
+            "releases": f"{self.releases:,}{unfinished}",
+            "promised": f"all releases together, {self.quantity} {self.sum_of_maxima} a vehicle at most",
+            "budget": f"{self.quantity} {self.budget} a vehicle",
+        }
+
+    def __repr__(self) -> str:
+        return f"<{'; '.join(f'{name} {text}' for name, text in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.card("What the store holds", [*self._facts().items()])

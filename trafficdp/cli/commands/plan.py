@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +14,9 @@ from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.loss_chart import Line, LossChart, loss_chart
-from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
-from trafficdp.planner.precision import Reach
 from trafficdp.planner.refusal import largest_passing_scale
 from trafficdp.release.outcomes import Plan
 
@@ -40,7 +35,6 @@ NAMES = {
     "joint": "ranges and scales",
     "gaussian": "Gaussian, delta 10^-6",
 }
-_HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")
 
 
 def plan(
@@ -79,11 +73,6 @@ def plan(
     workspace = settings.workspace()
     config = workspace.config
     loss = loss_asked(epsilon, rho)
-    width, reach = (
-        (None, Reach.MEDIAN)
-        if max_half_width is None
-        else _half_width(max_half_width, config.bound, config.map.statistics)
-    )
     with output.steps("planning from public counts") as step:
 
         def looked_at(grid: Grid) -> None:
@@ -91,9 +80,8 @@ def plan(
 
         result = workspace.plan(
             loss,
-            max_half_width=width,
-            reach=reach,
-            search_maps=looked_at if width is not None and loss is not None else False,
+            max_half_width=max_half_width,
+            search_maps=looked_at if max_half_width is not None and loss is not None else False,
             within_budget=within_budget,
             save=save,
         )
@@ -114,27 +102,6 @@ def plan(
     show(output, result, facts, full)
     if save is not None:
         output.say(f"Saved as {save}: `trafficdp release --plan {save}` draws this very noise.")
-
-
-def _half_width(
-    text: str, bound: ContributionBound, statistics: tuple[Statistic, ...]
-) -> tuple[float, Reach]:
-    """Return what was asked in the unit of the speed bound, and where; raise UsageError for no speed."""
-    expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
-    found = _HALF_WIDTH.fullmatch(text)
-    if found is None or not (number := Fraction(found[1])):
-        raise UsageError("--max-half-width is not a speed", got=f"{text:.40}", expected=expected)
-    reach = Reach.MEDIAN if found[3] is None else Reach.EVERY
-    if found[2] is None:
-        return float(number), reach
-    if statistics == (Statistic.VARIANCE,):
-        raise UsageError(
-            "a half width of a variance has no unit of speed",
-            got=f"{text:.40}",
-            expected=f"a bare number, in ({bound.unit.label})^2",
-        )
-    unit = parse_speed_unit(found[2], where="--max-half-width")
-    return float(number * unit.factor_to(bound.unit)), reach
 
 
 def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:

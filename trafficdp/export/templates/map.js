@@ -199,7 +199,8 @@
     pinned = !(pinned && cell === picked);
     choose(cell);
     describe(cell);
-    window.history.replaceState(null, "", pinned ? "#h=" + names[cell] : "#");
+    // a page inside a notebook has no address of its own
+    if (window.location.protocol !== "about:") { window.history.replaceState(null, "", pinned ? "#h=" + names[cell] : "#"); }
   }
 
   function goTo(cell) {

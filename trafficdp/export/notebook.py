@@ -1,0 +1,192 @@
+"""What a notebook shows: a card of facts, a release with its map and promise, a plot, the page itself."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trafficdp._validate import one_of
+from trafficdp.errors import UsageError
+from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
+from trafficdp.export.files.columns import published_statistics
+from trafficdp.export.files.frame import CRS, unique_polygons
+from trafficdp.export.files.shown import (
+    read_number,
+    shown_breaks,
+    shown_largest,
+    shown_numbers,
+    shown_width_breaks,
+)
+from trafficdp.export.map.html_map import html_bytes
+from trafficdp.export.map.templating import fill_template
+from trafficdp.export.report.maps import Atlas, legend
+from trafficdp.export.report.phrases import WORDS, capital, days
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import BinStatus, Release
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LONGEST_TABLE = 10
+SHOW = ("value", "uncertainty")
+_GREY, _WHITE, _INK = "#c4c4c4", "#ffffff", "#4d4d4d"
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The page of a release, in a frame of a notebook; it asks no network for anything."""
+
+    release: str
+    page: bytes
+    height: int
+
+    def __repr__(self) -> str:
+        return f"<the page of {self.release}: a notebook shows it>"
+
+    def _repr_html_(self) -> str:
+        # an attribute: quotes and ampersands are what would end it
+        page = html.escape(self.page.decode(), quote=True)
+        style = f"width:100%;height:{self.height}px;border:1px solid #767676"
+        return f'<iframe title="Map of {self.release}" srcdoc="{page}" style="{style}"></iframe>'
+
+
+def card(
+    title: str,
+    rows: Sequence[Sequence[str]],
+    *,
+    columns: Sequence[str] = (),
+    sentences: Sequence[str] = (),
+    **picture: object,
+) -> str:
+    """Return HTML for a notebook: a title, perhaps a map, a table and sentences."""
+    values: dict[str, object] = {"figure": None, "legend": (), "id": "map"} | picture
+    return fill_template("card.html", title=title, rows=rows, columns=columns, sentences=sentences, **values)
+
+
+def release_in_short(release: Release) -> str:
+    """Return one line: what the release is of, and how many numbers it has."""
+    numbers = int(np.isin(release.status, [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]).sum())
+    place, period = release.disclosure.coverage.place, release.grid.period
+    return (
+        f"<release {release.id}: {place}, {days(period.first, period.last)}, {numbers:,} hexagons and times "
+        f"with numbers, {release.bins - numbers:,} without, {release.disclosure.guarantee.in_short}>"
+    )
+
+
+def release_card(release: Release) -> str:
+    """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise."""
+    disclosed, period = release.disclosure, release.grid.period
+    title = f"Traffic speeds in {disclosed.coverage.place}, {days(period.first, period.last)} ({release.id})"
+    sentences = (f"Protected: {disclosed.unit.protected}", disclosed.guarantee.in_words)
+    if not release.bins:
+        return card(title, (), sentences=sentences)
+    statistic = published_statistics(release)[0]
+    slot = slot_shown(release, statistic)
+    atlas, unit = Atlas.of(release), release.display_unit
+    level, several = f"{100 * release.interval_level:g}", len(atlas.slots) > 1
+    when = f", {release.slots[slot].label}" if several else ""
+    caption = f"{capital(WORDS[statistic].noun)}, {unit.label}{when}."
+    rows = np.flatnonzero(release.slot == slot)
+    numbers = np.column_stack(shown_numbers(published_frame(release), statistic, unit))
+    most = shown_largest(statistic, release.bound, unit)
+    read = [
+        (row, read_number(value, low, high, most))
+        for row, (value, low, high) in zip(
+            rows[:LONGEST_TABLE].tolist(), numbers[rows].tolist(), strict=False
+        )
+    ]
+    rest = len(rows) - len(read)
+    more = (f"and {rest:,} more: to_frame() has all.",) if rest else ()
+    return card(
+        title,
+        [
+            (release.place[row], each.value, f"{each.low} to {each.high}" if each.low else "")
+            for row, each in read
+        ],
+        columns=("Where", f"{capital(WORDS[statistic].noun)}, {unit.label}", f"{level} % interval"),
+        sentences=(*more, *sentences),
+        figure=atlas.figure(statistic, slot, caption, {}, small=False),
+        legend=legend(release, statistic, level, several),
+        id=release.id,
+    )
+
+
+def explore(release: Release, height: int) -> Explored:
+    """Return the page of ``release`` for a notebook, ``height`` pixels high. Raises as ``html_bytes``."""
+    return Explored(release.id, html_bytes(release), height)
+
+
+def slot_shown(release: Release, statistic: Statistic) -> int:
+    """Return the slot with most numbers, the earliest of several: counts alone decide."""
+    slots, position = np.unique(release.slot, return_inverse=True)
+    there = release.estimates[statistic].status == BinStatus.RELEASED.value
+    return int(slots[np.argmax(np.bincount(position, weights=there, minlength=len(slots)))])
+
+
+def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Axes | None) -> Axes:
+    """Draw hexagons at a slot (by its label) with matplotlib: fixed classes, withheld ones hatched.
+
+    A variance is drawn as standard deviation. ``show`` "uncertainty" draws the width of the interval instead
+    of the value. Raises UsageError where matplotlib is missing, and for what the release does not have.
+    """
+    try:
+        import matplotlib.pyplot as plt
+        from matplotlib.colors import BoundaryNorm, ListedColormap
+    except ImportError as error:
+        raise UsageError(
+            "a plot needs matplotlib, which is not installed", todo="run pip install 'trafficdp[notebook]'"
+        ) from error
+    import geopandas
+
+    wanted = Statistic(one_of([each.value for each in published_statistics(release)], statistic=statistic))
+    one_of(SHOW, show=show)
+    if not release.bins:
+        raise UsageError("the release has no bins, so there is nothing to draw")
+    labels = {facts.label: number for number, facts in release.slots.items()}
+    number = slot_shown(release, wanted) if slot is None else labels[one_of([*labels], slot=slot)]
+    unit, width = release.display_unit, show == "uncertainty"
+    polygons, position = unique_polygons(release)
+    here = release.slot == number
+    value, low, high = shown_numbers(published_frame(release), wanted, unit)
+    hexagons = geopandas.GeoDataFrame(
+        {"shown": high - low if width else value, "status": release.estimates[wanted].status},
+        geometry=polygons[position],
+        crs=CRS,
+    )[here]
+    if axes is None:
+        axes = plt.subplots(layout="constrained")[1]
+    coloured = hexagons[hexagons["shown"].notna()]
+    for rows, colour, hatch in (
+        (hexagons[hexagons["shown"].isna()], _GREY, "//"),
+        (coloured[coloured["status"] == BinStatus.UNINFORMATIVE.value], _WHITE, "xx"),
+    ):
+        if len(rows) and not (width and hatch == "xx"):
+            rows.plot(ax=axes, color=colour, edgecolor=_INK, linewidth=0.4, hatch=hatch)
+    if not width:
+        coloured = coloured[coloured["status"] != BinStatus.UNINFORMATIVE.value]
+    largest = shown_largest(wanted, release.bound, unit)
+    breaks = (shown_width_breaks if width else shown_breaks)(wanted, release.bound, unit)
+    edges = [0.0, *breaks, max(largest, breaks[-1] * 1.001)]
+    noun = capital(WORDS[wanted].noun)
+    label = f"{'Width of the interval' if width else noun}, {unit.label}"
+    colours = ListedColormap(list(WIDTH_COLOURS if width else COLOURS))
+    norm = BoundaryNorm(edges, len(edges) - 1)
+    if len(coloured):
+        coloured.plot(ax=axes, column="shown", cmap=colours, norm=norm, edgecolor=_INK, linewidth=0.4)
+    for layer in release.grid.context:
+        shapes = geopandas.GeoSeries(list(layer.shapes), crs=CRS)
+        lines = shapes[shapes.geom_type.isin(["LineString", "MultiLineString"])]
+        if len(lines):
+            for colour, line in ((_WHITE, 1.6), (_INK, 0.6)):
+                lines.plot(ax=axes, color=colour, linewidth=line)
+    drawn: Any = plt.cm.ScalarMappable(norm=norm, cmap=colours)
+    axes.figure.colorbar(drawn, ax=axes, label=label, ticks=edges, format="%g", spacing="uniform", shrink=0.8)
+    when = f", {release.slots[number].label}" if len(release.slots) > 1 else ""
+    axes.set_title(f"{noun}{when}" if not width else f"{noun}: how uncertain{when}")
+    axes.set_axis_off()
+    return axes
