@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo fast test prove check bench accuracy audit accountings continual docs clean
+.PHONY: demo fast test prove check bench accuracy audit mutants accountings continual docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -53,6 +53,10 @@ accuracy: $(VENV)/.ready
 # What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.
 audit: $(VENV)/.ready
 	$(RUN)/python pipelines/audit.py
+
+# Which changes of one line of the privacy core a test notices; takes hours, and may be stopped and continued.
+mutants: $(VENV)/.ready
+	$(RUN)/python pipelines/mutants.py
 
 # What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
 accountings: $(VENV)/.ready

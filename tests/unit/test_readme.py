@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from trafficdp.cli.commands.plan import plan_facts
 from trafficdp.cli.main import COMMANDS
 from trafficdp.config.map import MapSettings
 from trafficdp.export.write import FORMATS
+from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.refusal import passing_epsilon
 from trafficdp.workspace import Workspace
@@ -143,6 +145,16 @@ def test_the_settings_that_pages_show_are_in_the_reference(pages):
 def test_the_formats_that_the_guide_lists_are_those_that_export_writes(pages):
     table = pages.rows(pages.section("docs/guides/report-and-exports.md", "Files to load elsewhere"))[2:]
     assert [row[0].strip("`") for row in table] == list(FORMATS)
+
+
+def test_the_mechanisms_that_the_guide_calls_unenforced_are_those_of_the_registry(pages):
+    told = pages.section("docs/guides/which-mechanism.md", "What is only claimed")
+    (sentence,) = re.findall(r"So it is of (.*?);", told)
+    patterns = re.findall(r"`([a-z_*]+)`", sentence)
+    found = [{each.name for each in MECHANISMS if fnmatch(each.name, pattern)} for pattern in patterns]
+    assert all(found)
+    assert set().union(*found) == {each.name for each in MECHANISMS if not each.enforced}
+    assert "unenforced" in pages.text(pages.README)
 
 
 def test_the_exit_codes_are_those_of_the_errors(pages):

@@ -154,4 +154,6 @@ def _row(choice: Choice, offer: Offer) -> list[object]:
         numbers = [f"{offer.median_error:#.4g}", f"{offer.worst_error:#.4g}", tried]
         split = SPLITS[offer.fit.split]
     noise = "idealised" if offer.idealised else "exact"
+    if offer.unenforced is not None:
+        noise += ", unenforced"
     return [offer.mechanism, *numbers, noise, split, "<-" if offer is choice.chosen else ""]

@@ -67,4 +67,5 @@ def _noise(stated: MechanismStated) -> str:
     low, high = (
         None if each is None else f"{each:g}" for each in (stated.noise_scale_min, stated.noise_scale_max)
     )
-    return sentences.noise_in_words(stated.mechanism, stated.distribution, low, high, stated.unit)
+    words = sentences.noise_in_words(stated.mechanism, stated.distribution, low, high, stated.unit)
+    return words + stated.claim

@@ -119,6 +119,19 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
     assert "error in simulated cities" in out
     assert "Nothing was spent." in out
     assert "simulated: mean error" in out
+    claimed = [line.split()[0] for line in out.splitlines() if " is unenforced: " in line]
+    marked = [line for line in out.splitlines() if ", unenforced" in line]
+    for mechanism in mechanisms_of(LossKind.PURE):
+        assert claimed.count(mechanism.name) == (0 if mechanism.enforced else len(mechanism.statistics[:2]))
+    assert len(marked) == len(claimed)
+
+
+def test_what_is_only_claimed_is_marked_with_its_theorem(found):
+    for each in found["statistics"]:
+        for offer in each["mechanisms"]:
+            enforced = mechanism_named(offer["mechanism"], LossKind.PURE).enforced
+            assert (offer["unenforced"] is None) == enforced
+            assert enforced or len(offer["unenforced"]) > 10
 
 
 def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):

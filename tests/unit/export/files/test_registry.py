@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from trafficdp.export.files.registry import registry_record
+from trafficdp.export.report.facts import facts_of
+
 
 def test_the_record_is_of_tier_three_and_repeats_the_epsilon(city):
     record = city.disclosure.registry
@@ -18,3 +23,19 @@ def test_the_slug_has_letters_digits_and_hyphens_only(make_release, city):
 
     odd = make_release([h3.latlng_to_cell(30.27, -97.74, 7)], place="São Paulo / Центр")
     assert odd.disclosure.registry["url_slug"] == "traffic-speeds-s-o-paulo-r0001"
+
+
+def test_record_and_report_name_the_theorem_of_what_is_only_claimed(city):
+    first, *others = city.disclosure.mechanisms
+    claimed = replace(first, unenforced="a vehicle moves one mean of an array")
+    disclosed = replace(city.disclosure, mechanisms=(claimed, *others))
+    told = registry_record(disclosed)["deployment"]["implementation"]["mechanisms"]
+    assert told.count("unenforced: a vehicle moves one mean of an array") == 1
+    facts = [text for _, text in facts_of(replace(city, disclosure=disclosed))]
+    assert (
+        len([text for text in facts if text.endswith("unenforced: a vehicle moves one mean of an array")])
+        == 1
+    )
+    # and what is enforced says nothing
+    assert "unenforced" not in str(city.disclosure.registry)
+    assert "unenforced" not in str(facts_of(city))

@@ -1,0 +1,438 @@
+"""Does a test notice? One line of the privacy core is changed at a time: data/mutants/table.md.
+
+    python pipelines/mutants.py [--results FILE] [--into FILE] [--limit SECONDS] [--far RINGS] [--only TEXT]
+
+A seeded sample of EACH changes of every room of ROOMS, and the NAMED ones. Cosmic Ray makes them, chosen
+because its operators turn text into text: what is changed can be listed, sampled and read.
+
+In a copy of the repository, a process that has loaded the libraries forks for every mutant; the child runs
+tests up to the first failure: the file that mirrors the module, then files that import it, then those that
+import what imports it. What was found is appended to FILE, so that a run may be stopped and continued. Where
+nothing was noticed, the last column of the table is written by hand: why the change costs no privacy and
+nothing that is promised. It is kept when the table is written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "data" / "mutants" / "table.md"
+ROOMS = ("privacy", "noise", "measurement", "bounding", "mechanisms", "stream", "release")
+EACH = 43
+SEED = "waist"
+OPERATORS = [
+    f"core/{name}"
+    for name in (
+        *("NumberReplacer", "AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr"),
+        *("ReplaceOrWithAnd", "RemoveDecorator", "ZeroIterationForLoop", "ReplaceBreakWithContinue"),
+        "ReplaceContinueWithBreak",
+        *(f"ReplaceUnaryOperator_Delete_{sign}" for sign in ("USub", "Not", "Invert")),
+        *(
+            f"ReplaceBinaryOperator_{change}"
+            for change in (
+                *("Add_Sub", "Sub_Add", "Mul_Div", "Mul_Add", "Div_Mul", "Div_FloorDiv", "FloorDiv_Div"),
+                *("FloorDiv_Mul", "Mod_FloorDiv", "Pow_Mul", "LShift_RShift", "RShift_LShift"),
+                *("BitAnd_BitOr", "BitOr_BitAnd"),
+            )
+        ),
+        *(
+            f"ReplaceComparisonOperator_{change}"
+            for change in (
+                *("Gt_GtE", "GtE_Gt", "Gt_Lt", "Lt_LtE", "LtE_Lt", "Lt_Gt", "Eq_NotEq", "NotEq_Eq"),
+                *("Is_IsNot", "IsNot_Is"),
+            )
+        ),
+    )
+]
+"""Changes that a person could make and still run; not `*` to `<<`, which floats refuse by themselves."""
+NAMED = {
+    "moments: the noise of products halved": (
+        "mechanisms/laplace/calibrated.py",
+        "scale[VARIANCE] = _drawable(np.ldexp(second, shift), VARIANCE)",
+        "scale[VARIANCE] = _drawable(np.ldexp(second, shift) / 2, VARIANCE)",
+    ),
+    "stream: the scale of products halved": (
+        "stream/service.py",
+        "scales = [self.allowance.mean_scale, self.allowance.square_scale][: self.bank.levels]",
+        "scales = [self.allowance.mean_scale, self.allowance.square_scale // 2][: self.bank.levels]",
+    ),
+    "AKMV: the noise halved": (
+        "mechanisms/clipping/akmv.py",
+        "scale=laplace_scale(threshold, epsilon / 2)",
+        "scale=laplace_scale(threshold, epsilon / 2) / 2",
+    ),
+    "two_stage: the scale of the choice halved": (
+        "mechanisms/arrays/two_stage.py",
+        "return ClaimedScores(support, change, choice_scale(change, epsilon / 2), self.kind, theorem)",
+        "return ClaimedScores(support, change, choice_scale(change, epsilon / 2) / 2, self.kind, theorem)",
+    ),
+    "coordinate_quantile: the scale halved, where it is stated": (
+        "mechanisms/plan/plan.py",
+        "return 2 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)",
+        "return 1 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)",
+    ),
+    "quantiles drawn at half the scale": (
+        "measurement/ranks.py",
+        "cell = source.choose(cost, ends - begins, first, self.scale)[0]",
+        "cell = source.choose(cost, ends - begins, first, self.scale / 2)[0]",
+    ),
+    "choices by claimed scores drawn at half the scale": (
+        "measurement/claims.py",
+        "return np.asarray(source.choose(cost, weight, start, self.scale)[0])",
+        "return np.asarray(source.choose(cost, weight, start, self.scale / 2)[0])",
+    ),
+    "Laplace noise drawn at half the scale": (
+        "measurement/laws.py",
+        "return source.laplace(sums, self.scale)",
+        "return source.laplace(sums, self.scale / 2)",
+    ),
+    "Gaussian noise drawn at half the scale": (
+        "measurement/laws.py",
+        "return source.gaussian(sums, self.sd)",
+        "return source.gaussian(sums, self.sd / 2)",
+    ),
+    "block noise drawn at half the scale": (
+        "measurement/laws.py",
+        "scale = np.full(self.blocks, self.scale)",
+        "scale = np.full(self.blocks, self.scale / 2)",
+    ),
+    "noise of a stream's nodes drawn at half the scale": (
+        "measurement/nodes.py",
+        "self.noise[row, height, slot] = source.discrete_laplace(self.scale[row])",
+        "self.noise[row, height, slot] = source.discrete_laplace(self.scale[row] / 2)",
+    ),
+}
+"""Mistakes that once passed every test, and noise that is not what was priced: file, line, as changed."""
+LIBRARIES = (
+    *(
+        "numpy",
+        "scipy.optimize",
+        "scipy.stats",
+        "pandas",
+        "pyarrow.parquet",
+        "duckdb",
+        "opendp.prelude",
+        "h3",
+    ),
+    *("pytest", "hypothesis.strategies", "pydantic", "jsonschema", "sqlglot", "geopandas", "jinja2", "typer"),
+)
+FOLDERS = ("unit", "contract", "golden", "distribution", "audit")
+FARTHEST = 3
+NOTHING, TIME = "nothing", "the time limit"
+HEAD = """# One line changed at a time, and the test that notices
+
+Written by `make mutants`: {each} changes of every room of {rooms},
+sampled by a seed, and {named} mistakes that once passed every test or draw other noise than was priced.
+{killed} of {all} are noticed; {survived} survive, each with the reason why that costs no privacy and nothing
+that is promised.
+
+| file | line | becomes | noticed by, or why not |
+|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``source`` is the whole text of ``file`` with ``after`` in the place of ``before``."""
+
+    file: str
+    before: str
+    after: str
+    source: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What names it, wherever its line moves to."""
+        return self.file, self.before, self.after
+
+
+def sample(root: Path, rooms: tuple[str, ...] = ROOMS, each: int = EACH) -> Iterator[Mutant]:
+    """Yield the mutants that SEED picks, at most one a line: NAMED, then ``each`` of every room."""
+    for name, before, after in NAMED.values():
+        file = f"trafficdp/{name}"
+        text = (root / file).read_text(encoding="utf-8")
+        if text.count(before) != 1:
+            raise SystemExit(
+                f"a named mistake fits {text.count(before)} lines of {file}, expected 1: {before}"
+            )
+        yield Mutant(file, before, after, text.replace(before, after))
+    for room in rooms:
+        sites = [site for path in (root / "trafficdp" / room).rglob("*.py") for site in _sites(root, path)]
+        lines: set[tuple[str, int]] = set()
+        for _, file, line, operator, occurrence in sorted(sites):
+            if len(lines) == each:
+                break
+            text = (root / file).read_text(encoding="utf-8")
+            changed = mutate_code(text, get_operator(operator)(), occurrence)
+            if (file, line) in lines or changed is None or changed == text:
+                continue
+            lines.add((file, line))
+            yield Mutant(file, *_difference(text, changed), changed)
+
+
+def _sites(root: Path, path: Path) -> Iterator[tuple[str, str, int, str, int]]:
+    """All changes of a file: a number by SEED to sort by, file, line, operator and its occurrence."""
+    text = path.read_text(encoding="utf-8")
+    lines, types = text.splitlines(), _type_spans(text)
+    file = path.relative_to(root).as_posix()
+    nodes = list(ast_nodes(get_ast(text)))
+    for name in OPERATORS:
+        operator = get_operator(name)()
+        places = [place for node in nodes for place in operator.mutation_positions(node)]
+        for occurrence, ((line, column), _) in enumerate(places):
+            here = lines[line - 1]
+            # neither a promise to programmers nor the star of a signature
+            words = "frozen" in here or here[column:].startswith("*,")
+            if not words and not any(start <= (line, column) < end for start, end in types):
+                told = f"{SEED}|{file}|{here}|{column}|{name}|{places[:occurrence].count(places[occurrence])}"
+                yield hashlib.sha256(told.encode()).hexdigest(), file, line, name, occurrence
+
+
+def _type_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where types stand, which nothing executes."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            found.append(node.returns)
+        elif isinstance(node, ast.arg | ast.AnnAssign):
+            found.append(node.annotation)
+    return [((x.lineno, x.col_offset), (x.end_lineno or 0, x.end_col_offset or 0)) for x in found if x]
+
+
+def _difference(old: str, new: str) -> tuple[str, str]:
+    """The lines that differ, as one line each."""
+    a, b = old.splitlines(), new.splitlines()
+    head = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    tail = 0
+    while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    return tuple(" ".join(x.strip() for x in part[head : len(part) - tail]) for part in (a, b))  # type: ignore[return-value]
+
+
+def nearest_tests(root: Path, file: str) -> list[list[str]]:
+    """Return tests that may notice a change of ``file``: its mirror, then FARTHEST rings around it."""
+    imports = {
+        path.relative_to(root).as_posix(): _imports(path)
+        for top in ("trafficdp", *(f"tests/{folder}" for folder in FOLDERS))
+        for path in (root / top).rglob("*.py")
+    }
+    module = file.removeprefix("trafficdp/").removesuffix(".py")
+    mirror = f"tests/unit/{Path(module).parent}/test_{Path(module).name}.py"
+    reached, ring = {file, mirror}, {file}
+    rings = [[mirror] if mirror in imports else []]
+    for _ in range(FARTHEST):
+        names = {each.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for each in ring}
+        ring = {each for each, named in imports.items() if names & named} - reached
+        reached |= ring
+        tests = {each for each in ring if Path(each).name.startswith("test_")}
+        rings.append(sorted(tests, key=lambda test: _order(root, module, test)))
+    return rings
+
+
+def _order(root: Path, module: str, test: str) -> tuple[int, int]:
+    """Files of the same room first, then small ones."""
+    own = (f"tests/unit/{Path(module).parent}/", f"tests/unit/{module.split('/')[0]}/")
+    return -sum(test.startswith(folder) for folder in own), (root / test).stat().st_size
+
+
+@cache
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found
+
+
+class First:
+    """A plugin of pytest that keeps the first test that failed."""
+
+    found = ""
+
+    def pytest_collectreport(self, report: object) -> None:
+        """Keep a file that cannot be read any more."""
+        self._keep(report, "import of ")
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        """Keep a test."""
+        self._keep(report, "")
+
+    def _keep(self, report: object, how: str) -> None:
+        if getattr(report, "failed", False) and not self.found:
+            self.found = how + str(getattr(report, "nodeid", "")).split("[")[0]
+
+
+def noticed(root: Path, tests: list[str], limit: int) -> str:
+    """Return the first of ``tests`` that fails in the tree ``root``, "" if none; run in a forked process.
+
+    A run of more than ``limit`` seconds of computing is ended, and called TIME.
+    """
+    if not tests:
+        return ""
+    said, told = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(told, _first_failure(root, tests, limit).encode())
+        finally:
+            # nothing of the parent is unwound here
+            os._exit(0)
+    os.close(told)
+    with os.fdopen(said, "rb") as answer:
+        found = answer.read().decode()
+    os.waitpid(child, 0)
+    try:
+        # whatever a test started and left behind
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return "" if found == NOTHING else found or TIME
+
+
+def _first_failure(root: Path, tests: list[str], limit: int) -> str:
+    os.setsid()
+    with open(os.devnull, "r+b") as quiet:
+        for stream in (0, 1, 2):
+            os.dup2(quiet.fileno(), stream)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    os.chdir(root)
+    sys.path[:0] = [str(root)]
+    os.environ.update(PYTHONPATH=str(root))
+    import pytest
+
+    first = First()
+    marks = "not prove and not browser and not real"
+    options = ["-x", "-q", "-m", marks, "-p", "no:cacheprovider"]
+    # a library that is loaded already
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    code = pytest.main([*options, f"--basetemp={root.parent / 'scratch'}", *tests], plugins=[first])
+    return first.found or (NOTHING if code in (0, 5) else f"pytest ends with {code}")
+
+
+def examine(tree: Path, mutant: Mutant, rings: slice, limit: int, age: int) -> str:
+    """Return what in ``rings`` of ``nearest_tests`` notices the mutant in ``tree``, "" if nothing does.
+
+    ``age`` is another number for every mutant, so that no compiled file of another one is taken for its.
+    """
+    path = tree / mutant.file
+    sound, stat = path.read_text(encoding="utf-8"), path.stat()
+    try:
+        path.write_text(mutant.source, encoding="utf-8")
+        os.utime(path, (stat.st_mtime, stat.st_mtime + 10 * (age + 1)))
+        found = (noticed(tree, ring, limit) for ring in nearest_tests(tree, mutant.file)[rings])
+        return next(filter(None, found), "")
+    finally:
+        path.write_text(sound, encoding="utf-8")
+        os.utime(path, (stat.st_mtime, stat.st_mtime))
+
+
+def copied(into: Path) -> Path:
+    """Return a copy of the repository in ``into``, without its history and what is made."""
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "build", "demo", "__pycache__", ".*_cache", ".hypothesis"
+    )
+    return Path(shutil.copytree(ROOT, into / "tree", ignore=ignored))
+
+
+def rows(text: str) -> dict[tuple[str, str, str], str]:
+    """Return the last column of a table by the key of each mutant."""
+    found = {}
+    for line in text.splitlines():
+        cells = re.split(r"(?<!\\)\|", line)
+        if len(cells) == 6 and cells[1].strip().endswith(".py`"):
+            file, before, after = (each.strip()[1:-1].replace("\\|", "|") for each in cells[1:4])
+            found[file, before, after] = cells[4].strip()
+    return found
+
+
+def table(results: dict[tuple[str, str, str], str], argued: dict[tuple[str, str, str], str]) -> str:
+    """Return the page: ``results`` say what noticed each mutant, ``argued`` why the others may survive."""
+    lines = []
+    for key, found in results.items():
+        reason = f"`{found}`" if found else argued.get(key, "").strip("`")
+        cells = ["`" + each.replace("|", "\\|") + "`" for each in key]
+        lines.append("| " + " | ".join([*cells, reason]) + " |")
+    survived = sum(not found for found in results.values())
+    head = HEAD.format(
+        each=EACH,
+        rooms=", ".join(f"`{room}`" for room in ROOMS),
+        named=len(NAMED),
+        killed=len(results) - survived,
+        all=len(results),
+        survived=survived,
+    )
+    return head + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Examine what has no result yet, then write the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="file to append to"
+    )
+    parser.add_argument("--into", type=Path, default=TABLE, help="file to write")
+    parser.add_argument("--limit", type=int, default=300, help="seconds of computing a ring of tests")
+    parser.add_argument("--far", type=int, default=FARTHEST + 1, help="how many rings of tests to ask")
+    parser.add_argument("--only", default="", help="only mutants of files whose path contains this")
+    given = parser.parse_args()
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    given.results.touch()
+    known = [json.loads(line) for line in given.results.read_text(encoding="utf-8").splitlines()]
+    results = {tuple(each["key"]): each["noticed"] for each in known}
+    looked = {tuple(each["key"]): FARTHEST + 1 if each["noticed"] else each["far"] for each in known}
+    mutants = list(sample(ROOT))
+    left = [x for x in mutants if looked.get(x.key, 0) < given.far and given.only in x.file]
+    # a run that is stopped has seen some of every room
+    left.sort(key=lambda mutant: hashlib.sha256(repr(mutant.key).encode()).hexdigest())
+    for name in LIBRARIES:
+        import_module(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = copied(Path(scratch))
+        for age, mutant in enumerate(left):
+            rings = slice(looked.get(mutant.key, 0), given.far)
+            results[mutant.key] = examine(tree, mutant, rings, given.limit, age)
+            line = {"key": mutant.key, "noticed": results[mutant.key], "far": given.far}
+            with given.results.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+            print(
+                f"{age + 1}/{len(left)} {mutant.file}: {results[mutant.key] or 'SURVIVES: ' + mutant.after}",
+                flush=True,
+            )
+        killers = sorted(
+            {each.removeprefix("import of ") for each in results.values() if each not in ("", TIME)}
+        )
+        if found := noticed(tree, killers, 100 * given.limit):
+            raise SystemExit(
+                f"{found} fails on sound code: what it noticed means nothing; mend it, and run again"
+            )
+    argued = rows(given.into.read_text(encoding="utf-8")) if given.into.exists() else {}
+    given.into.parent.mkdir(parents=True, exist_ok=True)
+    done = {each.key: results[each.key] for each in mutants if each.key in results}
+    given.into.write_text(table(done, argued), encoding="utf-8")
+    print(f"wrote {given.into}: {len(done)} mutants")
+
+
+if __name__ == "__main__":
+    main()
