@@ -13,14 +13,18 @@ from trafficdp.model.statistic import Statistic
 
 
 def all_accountings(
-    counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]
+    counts: Counts,
+    bound: ContributionBound,
+    tolerance: Mapping[Statistic, float],
+    *,
+    thorough: bool = True,
 ) -> tuple[Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, in the order of BY_NAME.
 
     "blocks" only for means and vehicle means, or mean and variance; clip_user is not one of them.
-    Raises UsageError as ``accountings`` does.
+    Not ``thorough``: blocks as for maps that are only looked at. Raises UsageError as ``accountings`` does.
     """
     found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
     if in_blocks(tolerance):
-        found = (*found, block_accounting(counts, bound, tolerance))
+        found = (*found, block_accounting(counts, bound, tolerance, thorough=thorough))
     return found

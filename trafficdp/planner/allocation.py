@@ -137,9 +137,12 @@ def _executed(
     return chosen, chosen.calibrate(kept, request.bound, target)
 
 
-def accountings_for(kept: Counts, request: Request) -> tuple[Accounting, ...]:
-    """Return every accounting, and the one that ``request`` names where it is not always looked at."""
-    accountings = all_accountings(kept, request.bound, request.tolerance)
+def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:
+    """Return every accounting, and the one that ``request`` names where it is not always looked at.
+
+    Not ``thorough``: blocks as for maps that are only looked at.
+    """
+    accountings = all_accountings(kept, request.bound, request.tolerance, thorough=thorough)
     if request.accounting == CLIP_USER:
         return (*accountings, SuppressionAccounting(kept, request.bound, request.tolerance))
     if request.accounting == CONSISTENT:

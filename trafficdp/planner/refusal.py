@@ -71,7 +71,7 @@ def passing_epsilon(counts: Counts, request: Request) -> float | None:
     if kept.bins == 0:
         return None
     statistic = request.judged
-    accounting = choose_accounting(accountings_for(kept, request), request)
+    accounting = choose_accounting(accountings_for(kept, request, thorough=False), request)
     if not _noisy(accounting.scales(1.0)[statistic]).size:
         return 1 / PICO
     threshold = request.refuse_above * statistic.largest(request.bound.upper)

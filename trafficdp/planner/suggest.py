@@ -45,12 +45,19 @@ class Suggestions:
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
 
 
-def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -> Suggestions:
-    """Return what would pass. ``counts_of`` gives the public counts of any grid; no value is read."""
+def suggest(
+    grid: Grid,
+    request: Request,
+    counts_of: Callable[[Grid], Counts],
+    guess_of: Callable[[Grid], Counts],
+) -> Suggestions:
+    """Return what would pass. ``counts_of`` gives the public counts of any grid; no value is read.
+
+    ``guess_of`` gives nearly these at once: only where they pass are the exact ones asked for.
+    """
 
     def passes(candidate: Grid) -> bool:
-        needed = passing_epsilon(counts_of(candidate), request)
-        return needed is not None and needed <= float(request.loss.exact)
+        return all(_passes(of(candidate), request) for of in (guess_of, counts_of))
 
     here = counts_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
@@ -64,6 +71,11 @@ def suggest(grid: Grid, request: Request, counts_of: Callable[[Grid], Counts]) -
         resolution=None if by_resolution is None else by_resolution.resolution,
         slot_kind=None if by_slot is None else by_slot.slot_kind,
     )
+
+
+def _passes(counts: Counts, request: Request) -> bool:
+    needed = passing_epsilon(counts, request)
+    return needed is not None and needed <= float(request.loss.exact)
 
 
 def _rounded_up(epsilon: float) -> float:

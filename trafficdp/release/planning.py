@@ -12,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import positive
+from trafficdp.binning.cells import parents_of
+from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.export.files.columns import unit_label
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
+from trafficdp.model.longer_slot import LONGER, OFFSET
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
 from trafficdp.planner.allocation import Allocation
@@ -73,6 +76,7 @@ class Planning:
         self._config = config
         self._version = version
         self._looked_at = looked_at or (lambda grid: None)
+        self._known: tuple[Grid, Contributions] | None = None
 
     def plan(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
         """Return the answer and the counts of all bins of its map.
@@ -92,7 +96,7 @@ class Planning:
 
     def contributions(self) -> Contributions:
         """Return those of the configured map, which may have no bins."""
-        return self._curator.contributions(self._config.grid, self._config.bound, self._version)
+        return self._all(self._config.grid)
 
     def _asked(self, loss: Loss | None, question: Question) -> tuple[Plan, Counts]:
         if question.saved is not None:
@@ -170,7 +174,7 @@ class Planning:
         return Plan(
             allocation=allocation,
             verdict=verdict,
-            suggestions=suggest(grid, request, self._counts) if advised else None,
+            suggestions=suggest(grid, request, self._counts, self._guess) if advised else None,
             budget_left=LOSSES[request.kind](int(remainders[paying].min(initial=self._config.budget.pico))),
             grid=grid,
             precision=precision(allocation),
@@ -296,10 +300,36 @@ class Planning:
         return left(windows, vault_ledger.spent_in(self._curator.vault, here.vehicle, windows))
 
     def _contributions(self, grid: Grid) -> Contributions:
-        return with_records(self._curator.contributions(grid, self._config.bound, self._version), grid)
+        return with_records(self._all(grid), grid)
+
+    def _all(self, grid: Grid) -> Contributions:
+        """Those of ``grid``, which may have no bins; those of the configured map are kept at hand."""
+        if self._known is None or self._known[0] != grid:
+            found = self._curator.contributions(grid, self._config.bound, self._version)
+            if grid != self._config.grid:
+                return found
+            self._known = grid, found
+        return self._known[1]
 
     def _counts(self, grid: Grid) -> Counts:
-        return self._curator.contributions(grid, self._config.bound, self._version).counts
+        self._looked_at(grid)
+        longer = self._longer(grid)
+        if longer is not None:
+            return longer
+        return self._all(grid).counts
+
+    def _longer(self, grid: Grid) -> Counts | None:
+        """The counts of the configured map in longer slots, where these are unions of its own; else None."""
+        own, kind = self._config.grid, grid.slot_kind
+        if kind not in LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
+            return None
+        here = self._all(own).counts
+        return here.merged(here.cell, lengthened(own, here.slot, kind) - OFFSET[kind]).counts
+
+    def _guess(self, grid: Grid) -> Counts:
+        """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
+        here = self._counts(replace(grid, resolution=self._config.grid.resolution))
+        return here.merged(parents_of(here.cell, grid.resolution), here.slot).counts
 
     def _unit(self, request: Request) -> str:
         return unit_label(request.judged, self._config.bound.unit)

@@ -44,6 +44,8 @@ RATIOS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.75, 0.9, 1.0, 1.5, 2.5)
 EFFORT = 2_000
 """Moves of single items tried for a release: half a second for 1,400 bins; more gain 1 to 3 percent."""
 EFFORT_PER_NUMBER = 20
+QUICK = 20_000
+"""Pairs up to which every map is searched as for a release."""
 REMEMBERED_PAIRS = 20_000_000
 """Blocks depend on counts alone, not on epsilon: the last ones found are kept, up to so many pairs in all."""
 
@@ -147,14 +149,21 @@ class BlockAccounting(ByScales):
 
 
 def block_accounting(
-    counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]
+    counts: Counts,
+    bound: ContributionBound,
+    tolerance: Mapping[Statistic, float],
+    *,
+    thorough: bool = True,
 ) -> BlockAccounting:
-    """Return the accounting for the statistics of ``tolerance``, which ``calibrated.in_blocks`` allows."""
+    """Return the accounting for the statistics of ``tolerance``, which ``calibrated.in_blocks`` allows.
+
+    Not ``thorough`` is for maps that are only looked at: see ``blocks_of``.
+    """
     statistics = tuple(statistic for statistic in Statistic if statistic in tolerance)
     means: dict[Statistic, float] = {
         each: tolerance[each] for each in statistics if each is not Statistic.VARIANCE
     }
-    blocks = blocks_of(counts, bound, means)
+    blocks = blocks_of(counts, bound, means, thorough=thorough)
     products = None
     if Statistic.VARIANCE in tolerance:
         products = best_products(blocks, counts, bound, tolerance[Statistic.VARIANCE])
@@ -163,35 +172,56 @@ def block_accounting(
 
 def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, variance: float) -> Products:
     """Return the products to draw beside the means of ``blocks``; ``variance`` is the tolerance of those."""
-    upper, size, items = float(bound.upper), blocks.size, blocks.items
-    sizes = np.bincount(blocks.block)
-    group, owner, which = number_pairs(blocks.block[items.of_entry], items.user, len(sizes), items.users)
-    top, _, second = largest_two(items.cost, which, len(group))
-    d = sizes[group]
-    found = []
+    upper, size, steps = float(bound.upper), blocks.size, float(bound.steps)
+    ways = []
     for ratio in RATIOS:
         by_size = {each: pair_mean(each, ratio) * 2 / (each + 1) for each in np.unique(size).tolist()}
         psi = np.array([by_size[each] for each in size.tolist()])
-        larger = np.maximum(1.0, upper * psi * items.tolerance / variance)
+        larger = np.maximum(1.0, upper * psi * blocks.items.tolerance / variance)
+        # both sums over the first alone: what c U/q as wide noise of W costs beside a scale of 1 for S
+        cost = float(record_price(bound.steps, np.ones(1), np.array([ratio * steps]))[0]) / steps
+        ways.append((ratio, psi, larger, cost))
+    # a user pays between r max(cost, 1) and r max(cost, 1 + 1/(4c)) times its load without products
+    spread = max(
+        float(larger.max() / larger.min()) * max(cost, 1 + 1 / (4 * ratio)) / max(cost, 1.0)
+        for ratio, _, larger, cost in ways
+    )
+    items, there = blocks.items.among(blocks.load * spread * (1 + 1e-9) >= blocks.factor)
+    sizes = np.bincount(blocks.block)
+    group, owner, which = number_pairs(
+        blocks.block[there][items.of_entry], items.user, len(sizes), items.users
+    )
+    top, _, second = largest_two(items.cost, which, len(group))
+    found = []
+    for ratio, psi, larger, cost in ways:
         of_block = np.ones(len(sizes))
         of_block[blocks.block] = larger
-        # both sums over the first alone: what c U/q as wide noise of W costs beside a scale of 1 for S
-        steps = float(bound.steps)
-        cost = float(record_price(bound.steps, np.ones(1), np.array([ratio * steps]))[0]) / steps
         price = np.maximum(top * cost, (second > 0) * (top + second / (4 * ratio)))
-        load = np.bincount(owner, weights=of_block[group] * (d + 1) / 2 * price, minlength=items.users)
-        factor = float(load.max(initial=0.0))
+        paid = of_block[group] * (sizes[group] + 1) / 2 * price
+        factor = float(np.bincount(owner, weights=paid).max(initial=0.0))
         found.append(Products(ratio, upper, factor, 1 / larger, psi, counts.samples_per_bin > 1))
     return min(found, key=lambda products: products.factor)
 
 
-def blocks_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statistic, float]) -> Blocks:
-    """Return the blocks for a release. The same counts give the same blocks, searched for once a process."""
+def blocks_of(
+    counts: Counts,
+    bound: ContributionBound,
+    tolerance: Mapping[Statistic, float],
+    *,
+    thorough: bool = True,
+) -> Blocks:
+    """Return the blocks for a release. The same counts give the same blocks, searched for once a process.
+
+    Not ``thorough``: of more than QUICK pairs blocks are only merged. A release's are no worse than those.
+    """
+    quick = not thorough and counts.pairs > QUICK
     key = _key(counts, bound, tolerance)
-    if key in _remembered:
-        _remembered.move_to_end(key)
-        return _remembered[key]
-    effort = min(EFFORT, EFFORT_PER_NUMBER * counts.bins * len(tolerance))
+    for known in (key, key + b"quick") if quick else (key,):
+        if known in _remembered:
+            _remembered.move_to_end(known)
+            return _remembered[known]
+    effort = 0 if quick else min(EFFORT, EFFORT_PER_NUMBER * counts.bins * len(tolerance))
+    key += b"quick" if quick else b""
     found = best_blocks(counts, bound, tolerance, effort=effort)
     _remembered[key] = found
     while sum(len(each.items.user) for each in _remembered.values()) > REMEMBERED_PAIRS:

@@ -37,12 +37,20 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 SMALL = 8
 """Items up to which all partitions are tried."""
+MANY = 200_000
+"""Entries beyond which light users are left out of the search and small gains are left alone."""
+SCREEN = 0.3
+"""Of MANY entries those of users above this share of the largest load without blocks are searched."""
+GAIN = 0.01
+"""Of MANY entries blocks within this share of the bound do, and none are made within twice it."""
 EFFORT = 40_000
 """Moves of single items that are tried in all (a city of 1,400 bins: about 20 seconds)."""
 LARGE = 5_000
 """Items beyond which merging is the only start; a tenth of it gets finer merging as well."""
 PER_ITEM = 200
 """Most moves tried for every item."""
+MERGING = (20.0, 0.25)
+"""Beta and share of the first start, and the only one without moves."""
 BETAS = (20.0, 40.0, 80.0, 160.0, 320.0)
 SWEEPS = 4
 TRIES = 6
@@ -101,34 +109,61 @@ def best_blocks(
 ) -> Blocks:
     """Return the best blocks found for the means and vehicle means of ``tolerance``, in all bins.
 
-    ``effort`` is the number of single-item moves tried (0: merging only). Never worse than no blocks
+    ``effort`` is the number of single-item moves tried (0: one merging alone). Never worse than no blocks
     at all. Raises UsageError when there is nothing to release or ``effort`` is not in 0..10^9.
     """
     integer_between(0, 10**9, effort=effort)
     items = items_of(counts, bound, tolerance)
-    order, rank = canonical_order(items)
-    canonical = items.take(order, rank)
+    many = len(items.user) > MANY
+    alone = np.bincount(items.user, weights=items.cost, minlength=items.users)
+    largest = float(alone.max(initial=0.0))
+    looked_at = np.ones(items.users, dtype=np.bool_)
+    if many:
+        looked_at = alone > SCREEN * largest
+    while True:
+        block, least = _search_among(items, looked_at, effort, GAIN if many else 0.0)
+        load = loads(items, block)
+        above = load > load[looked_at].max(initial=0.0) * (1 + 1e-12)
+        if not bool(above.any()):
+            return Blocks(items, block, load, least)
+        looked_at |= load > load.max() / 2
+
+
+def _search_among(
+    items: Items, looked_at: npt.NDArray[np.bool_], effort: int, gain: float
+) -> tuple[IntArray, float]:
+    """Return the blocks (I,) that are best for the users that are ``looked_at``, and their lower bound."""
+    some, of = (items, np.arange(items.number)) if bool(looked_at.all()) else items.among(looked_at)
+    order, rank = canonical_order(some)
+    canonical = some.take(order, rank)
     least = lower_bound(canonical)
-    found = _search(canonical, effort, least)
-    block = np.empty(items.number, dtype=np.int64)
-    block[order] = found
+    # who none of them visits stays alone
+    block = np.arange(items.number) + items.number
+    block[of[order]] = _search(canonical, effort, least, gain)
     first, number = np.unique(block, return_index=True, return_inverse=True)[1:]
     renumber = np.empty(len(first), dtype=np.int64)
     renumber[np.argsort(first, kind="stable")] = np.arange(len(first))
-    # the loads in the callers' order of users
-    return Blocks(items, renumber[number], loads(canonical, found)[rank], least)
+    result: IntArray = renumber[number]
+    return result, least
 
 
-def _search(items: Items, effort: int, bound: float) -> IntArray:
+def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
+    """Return the best blocks found; what is within ``gain`` of the bound is good enough."""
     if items.number <= SMALL:
         return _exhaustive(items)
-    starts = _starts(items)
+    alone = np.arange(items.number)
+    if gain and _value(items, alone) <= bound * (1 + 2 * gain):
+        return alone
+    if gain and effort < items.number:
+        # so few moves gain less than one percent: 0.2 of 15,000 items
+        effort = 0
+    starts = _starts(items) if effort else [merge_rounds(items, *MERGING), alone]
     values = [_value(items, block) for block in starts]
     queue = [starts[at] for at in np.argsort(values, kind="stable")]
     values.sort()
     best, value, turn = queue[0], values[0], 0
     effort = min(effort, PER_ITEM * items.number)
-    while effort > 0 and value > bound * (1 + 1e-12):
+    while effort > 0 and value > bound * (1 + max(gain, 1e-12)):
         start = queue[turn] if turn < len(queue) else _shaken(items, best, turn)
         known = values[turn] if turn < len(queue) else _value(items, start)
         found, effort = _improve(items, start, known, BETAS if turn < len(queue) else BETAS[2:], effort)
@@ -142,7 +177,7 @@ def _search(items: Items, effort: int, bound: float) -> IntArray:
 
 def _starts(items: Items) -> list[IntArray]:
     """Partitions to improve, in order of preference on a tie."""
-    merged = [(20.0, 0.25)]
+    merged = [MERGING]
     if items.number <= LARGE:
         merged += [(40.0, 0.25)]
     if items.number <= LARGE // 10:

@@ -53,6 +53,23 @@ class Items:
         rows.check_format()
         return rows
 
+    def among(self, users: npt.NDArray[np.bool_]) -> tuple[Items, IntArray]:
+        """Return what ``users`` (users,) move, with these alone, and which items that are.
+
+        Users are numbered anew, in the same order.
+        """
+        marked = users[self.user]
+        before = np.concatenate([[0], np.cumsum(marked)])[self.start]
+        there = np.flatnonzero(np.diff(before))
+        name = np.cumsum(users) - 1
+        return Items(
+            self.tolerance[there],
+            np.append(before[there], before[-1]),
+            name[self.user[marked]],
+            self.cost[marked],
+            int(np.count_nonzero(users)),
+        ), there
+
     def take(self, order: IntArray, users: IntArray) -> Items:
         """Return the same items in another order and with user u called ``users[u]``."""
         rows = self.rows[order]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.blocks import accounting, blocks
 from trafficdp.mechanisms.blocks.blocks import best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.bound import least_load
-from trafficdp.mechanisms.blocks.items import items_of
+from trafficdp.mechanisms.blocks.items import Items, items_of
 from trafficdp.mechanisms.blocks.partition import Partition, loads
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.statistic import Statistic
@@ -53,17 +56,17 @@ def factor_by_definition(items, block):
 
 
 @pytest.mark.parametrize(
-    ("table", "factor", "blocks"),
+    ("table", "factor", "partition"),
     [
         ([[3, 1, 0], [0, 2, 2], [1, 1, 4]], 65.0, [0, 1, 1]),
         ([[4, 2, 0, 0], [4, 1, 1, 0], [4, 0, 2, 1], [1, 1, 1, 1]], 102.91666666666667, [0, 0, 0, 1]),
         ([[10, 1, 1, 1], [1, 10, 1, 1], [1, 1, 10, 1], [1, 1, 1, 10]], 65.0, [0, 1, 2, 3]),
     ],
 )
-def test_golden_blocks(counts_of, bound_of, table, factor, blocks):
+def test_golden_blocks(counts_of, bound_of, table, factor, partition):
     found = best_blocks(counts_of(table), bound_of(65), {MEAN: 1.0})
     assert found.factor == pytest.approx(factor, rel=1e-12)
-    assert found.block.tolist() == blocks
+    assert found.block.tolist() == partition
 
 
 def test_equal_bins_of_the_same_users_share_one_block(counts_of, bound_of):
@@ -187,3 +190,84 @@ def test_nothing_to_release_is_refused(counts_of, bound_of):
         best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 1.0}, effort=-1)
     with pytest.raises(UsageError, match="blocks are made of means"):
         best_blocks(counts_of([[1]]), bound_of(65), {MEAN: 1.0, VARIANCE: 1.0})
+
+
+@pytest.fixture
+def busy_and_light(counts_of):
+    """24 bins: a few vehicles that are everywhere, in the same bins, and many that pass once."""
+    random = np.random.default_rng(3)
+    busy = np.repeat(random.poisson(3, (6, 5)) + 1, 4, axis=0)
+    return counts_of(np.hstack([busy, random.random((24, 60)) < 0.05]).astype(int))
+
+
+@pytest.mark.parametrize("screen", [0.3, 0.99])
+def test_light_users_that_are_left_out_of_a_search_are_charged_for_all_the_same(
+    monkeypatch, busy_and_light, bound_of, screen
+):
+    monkeypatch.setattr(blocks, "MANY", 0)
+    monkeypatch.setattr(blocks, "SCREEN", screen)
+    searched = []
+    among = Items.among
+    monkeypatch.setattr(Items, "among", lambda self, users: searched.append(users) or among(self, users))
+    found = best_blocks(busy_and_light, bound_of(65), {MEAN: 1.0}, effort=2_000)
+    np.testing.assert_allclose(found.load, loads(found.items, found.block), rtol=1e-12)
+    assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
+    alone = loads(found.items, np.arange(found.items.number))
+    assert np.array_equal(searched[0], alone > screen * alone.max())
+    assert 0 < np.count_nonzero(searched[0]) < busy_and_light.users
+    # nobody who was left out loses more than those who were not
+    assert found.load.argmax() in np.flatnonzero(searched[-1])
+    monkeypatch.setattr(blocks, "MANY", 10**9)
+    whole = best_blocks(busy_and_light, bound_of(65), {MEAN: 1.0}, effort=2_000)
+    assert found.lower_bound == pytest.approx(whole.lower_bound, rel=1e-12)
+    assert whole.lower_bound <= found.factor < 0.9 * alone.max()
+
+
+def test_users_above_those_that_were_searched_are_searched_as_well(monkeypatch, counts_of, bound_of):
+    # the first user alone would put all bins into one block, for which each of the others pays
+    table = np.hstack([np.full((12, 1), 10), np.eye(12, dtype=int) * 30])
+    monkeypatch.setattr(blocks, "MANY", 0)
+    monkeypatch.setattr(blocks, "SCREEN", 0.9)
+    searched, search = [], blocks._search_among
+    monkeypatch.setattr(
+        blocks,
+        "_search_among",
+        lambda items, users, *rest: searched.append(users.sum()) or search(items, users, *rest),
+    )
+    found = best_blocks(counts_of(table), bound_of(65), {MEAN: 1.0}, effort=0)
+    assert searched == [1, 13]
+    assert found.factor == pytest.approx(factor_by_definition(found.items, found.block), rel=1e-12)
+    assert found.factor <= loads(found.items, np.arange(12)).max() * (1 + 1e-12)
+
+
+def test_no_blocks_are_made_where_they_cannot_gain(monkeypatch, counts_of, bound_of):
+    monkeypatch.setattr(blocks, "MANY", 0)
+    monkeypatch.setattr(blocks, "merge_rounds", None)
+    found = best_blocks(counts_of(np.eye(12, dtype=int) * 3 + 0), bound_of(65), {MEAN: 1.0})
+    assert found.block.tolist() == list(range(12))
+
+
+def test_blocks_of_maps_that_are_only_looked_at_are_no_better_than_a_releases(
+    monkeypatch, busy_and_light, bound_of
+):
+    monkeypatch.setattr(accounting, "QUICK", 0)
+    monkeypatch.setattr(accounting, "_remembered", type(accounting._remembered)())
+    bound = bound_of(65)
+    looked_at = accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False)
+    released = accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0})
+    assert released.factor <= looked_at.factor
+    # what a release found is taken from then on
+    assert accounting.blocks_of(busy_and_light, bound, {MEAN: 1.0}, thorough=False) is released
+
+
+@pytest.mark.parametrize("variance", [3.0, 60.0, 2000.0])
+def test_products_are_priced_for_all_users_though_light_ones_are_passed_over(
+    busy_and_light, bound_of, variance
+):
+    bound = bound_of(60)
+    found = best_blocks(busy_and_light, bound, {MEAN: 1.0}, effort=500)
+    everybody = replace(found, load=np.full_like(found.load, found.factor))
+    some = accounting.best_products(found, busy_and_light, bound, variance)
+    all_of_them = accounting.best_products(everybody, busy_and_light, bound, variance)
+    assert some.ratio == all_of_them.ratio
+    assert some.factor == pytest.approx(all_of_them.factor, rel=1e-12)
