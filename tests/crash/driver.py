@@ -30,9 +30,9 @@ from children import die_in, forked, import_everything, outcome_of, wait_for, wa
 
 from trafficdp.cli.main import run as command_line
 from trafficdp.release import curator, publication
-from trafficdp.store import vault_audit, vault_ledger
+from trafficdp.store import vault_ledger
 from trafficdp.store.head import Head
-from trafficdp.store.vault import Vault
+from trafficdp.store.vault import Vault, problems
 
 BUDGET_PICO = 40 * 10**12
 
@@ -201,7 +201,7 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
         door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
         door.check_not_behind()
         assert not door.head.lags(vault_ledger.rows(opened))
-        assert vault_audit.problems(opened) == []
+        assert problems(opened) == []
         for name in seen:
             with tempfile.TemporaryDirectory() as again:
                 publication.place_files(Path(again), door.load(name))

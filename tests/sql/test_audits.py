@@ -5,8 +5,7 @@ import pytest
 
 from trafficdp.errors import StoreDamagedError
 from trafficdp.store.statements import script
-from trafficdp.store.vault import Vault
-from trafficdp.store.vault_audit import audit, problems
+from trafficdp.store.vault import Vault, audit, problems
 
 ONE = "(SELECT min(vehicle_id) FROM vehicle_charges)"
 PLANTED = {

@@ -24,7 +24,7 @@ from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
-from trafficdp.store.connection import connect
+from trafficdp.store.statements import connect
 
 IntArray = npt.NDArray[np.int64]
 

@@ -35,8 +35,7 @@ from trafficdp.store.head import Head, require
 from trafficdp.store.inspection import looked_at, read_through, tables, vault_looked_at
 from trafficdp.store.lock import looking
 from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches
-from trafficdp.store.vault import VAULT_NAME, Vault
-from trafficdp.store.vault_audit import audit
+from trafficdp.store.vault import VAULT_NAME, Vault, audit
 
 BACKUP = "restore the newest complete backup of the store"
 FILES = "restore the files from what was published"

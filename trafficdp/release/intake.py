@@ -15,8 +15,7 @@ from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes
 from trafficdp.store.failures import store_failures
-from trafficdp.store.vault import Vault
-from trafficdp.store.vault_audit import audit
+from trafficdp.store.vault import Vault, audit
 
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 """Asked for a bar per file, which is told of bytes."""

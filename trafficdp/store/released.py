@@ -27,9 +27,8 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
-from trafficdp.store.connection import connect
 from trafficdp.store.failures import store_failures
-from trafficdp.store.statements import number, query, registered, run, script
+from trafficdp.store.statements import connect, number, query, registered, run, script
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
