@@ -1,11 +1,11 @@
-"""What nobody writes by hand: the pages of configuration, command line, architecture; the manifest's schema.
+"""What nobody writes by hand: the pages of configuration, command line, architecture; JSON Schemas.
 
     python pipelines/reference.py
 
 Configuration: keys, defaults and meaning are those of the file that `trafficdp init` writes; what is accepted
 is what the reader of the file says when a value is wrong. Command line: what the commands declare.
-Architecture: the import contracts of pyproject.toml. Schema: the dataclasses of the
-manifest. Needs no data; the same version writes the same pages.
+Architecture: the import contracts of pyproject.toml. Schemas: the dataclasses of the
+manifest and of what commands print. Needs no data; the same version writes the same pages.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from typing import Any
 import typer
 
 from schemas import schema_text
+from trafficdp.cli.commands.audit import AuditFacts
+from trafficdp.cli.commands.compare import ComparisonFacts
+from trafficdp.cli.commands.ledger import LedgerFacts
 from trafficdp.cli.main import COMMANDS, function_of, options
 from trafficdp.config.file import load_config, template
 from trafficdp.errors import ConfigError
@@ -354,13 +358,14 @@ def _page(lines: list[str]) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def manifest_schema() -> str:
-    """Return the JSON Schema of the manifest."""
-    return schema_text(Manifest, "trafficdp release manifest")
-
-
+SCHEMAS = {
+    "export/schemas/manifest": (Manifest, "trafficdp release manifest"),
+    "cli/schemas/audit": (AuditFacts, "trafficdp audit --json"),
+    "cli/schemas/compare": (ComparisonFacts, "trafficdp compare --json"),
+    "cli/schemas/ledger": (LedgerFacts, "trafficdp ledger --json"),
+}
 PAGES: Mapping[str, Callable[[], str]] = {
-    "trafficdp/export/schemas/manifest.schema.json": manifest_schema,
+    **{f"trafficdp/{name}.schema.json": partial(schema_text, *of) for name, of in SCHEMAS.items()},
     "docs/reference/configuration.md": configuration,
     "docs/reference/cli.md": command_line,
     "docs/architecture.md": architecture,

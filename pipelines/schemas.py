@@ -1,6 +1,7 @@
 """The JSON Schema of a dataclass, by its type hints, as ``model.json_codec`` reads and writes it.
 
-`make docs` writes them (reference.py). A description is the docstring; ``Says`` is added as it stands.
+`make docs` writes them (reference.py). A description is the docstring; ``Says``, and ``SAYS`` of a
+class, are added as they stand.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, is_dataclass
+from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from trafficdp.model.json_codec import hinted
@@ -44,6 +46,7 @@ def _dataclass(kind: Hint, found: dict[str, Any]) -> dict[str, Any]:
                 field.name: _schema(_without_none(hint) if field.default is None else hint, found)
                 for field, hint in hinted(kind)
             },
+            **getattr(kind, "SAYS", {}),
         )
     return {"$ref": f"#/$defs/{kind.__name__}"}
 
@@ -79,6 +82,8 @@ def _schema(hint: Hint, found: dict[str, Any]) -> dict[str, Any]:
             "required": [],
             "properties": dict.fromkeys(names["enum"], values),
         }
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return {"enum": [each.value for each in hint]}
     return _dataclass(hint, found) if is_dataclass(hint) else {"type": SCALARS[hint]}
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism
 from trafficdp.audit.wrong import Mistake, mistakes
+from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.json_codec import Says, as_json
 from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PureDP
@@ -60,6 +63,44 @@ class Finding:
         return "REFUTED" if above else "keeps"
 
 
+CLAIMED, MISTAKEN = ["keeps", "refuted"], ["caught", "not_caught"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingFacts:
+    """One audit. ``claim``: the epsilon that is claimed for one bin (of what counts in rho: the epsilon at
+    ``delta`` of the rho that the epsilon asked for implies); 0 where a mechanism declines every bin.
+    ``lower_bound``: epsilon is at least this, with the ``confidence``, by so many ``draws`` on each of the
+    two simulated data sets ``pair``, at the ``event`` whose probabilities differ most."""
+
+    SAYS: ClassVar = Says(
+        {
+            "if": {"properties": {"wrong_on_purpose": {"const": True}}},
+            "then": {"properties": {"verdict": {"enum": MISTAKEN}, "statistic": {"type": "null"}}},
+            "else": {"properties": {"verdict": {"enum": CLAIMED}, "statistic": {"type": "string"}}},
+        }
+    )
+
+    name: MechanismName
+    statistic: Statistic | None
+    claim: Annotated[float, Says(minimum=0)]
+    delta: Annotated[float, Says(minimum=0, exclusiveMaximum=1)]
+    lower_bound: Annotated[float, Says(minimum=0)]
+    draws: Annotated[int, Says(minimum=1)]
+    confidence: Annotated[float, Says(exclusiveMinimum=0, exclusiveMaximum=1)]
+    wrong_on_purpose: bool
+    verdict: Annotated[str, Says(enum=[*CLAIMED, *MISTAKEN])]
+    pair: str
+    event: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditFacts:
+    """Every object is closed: a property that is not named here is an error."""
+
+    findings: Annotated[tuple[FindingFacts, ...], Says(minItems=1)]
+
+
 def audit(
     context: typer.Context,
     mechanism: Annotated[
@@ -82,7 +123,7 @@ def audit(
     for claimant in chosen:
         with settings.output.spinner(f"auditing {_name(claimant)}"):
             findings += _findings(claimant, epsilon, noise, draws, confidence)
-    settings.output.result(audit_facts(findings))
+    settings.output.result(as_json(audit_facts(findings)))
     show(settings.output, findings)
     refuted = [finding.name for finding in findings if finding.verdict == "REFUTED"]
     if refuted:
@@ -141,26 +182,26 @@ def _findings(
     return findings
 
 
-def audit_facts(findings: list[Finding]) -> dict[str, object]:
-    """Return the findings as plain JSON values: audit.schema.json."""
-    return {
-        "findings": [
-            {
-                "name": finding.name,
-                "statistic": finding.statistic or None,
-                "claim": finding.claim,
-                "delta": finding.delta,
-                "lower_bound": finding.found.epsilon,
-                "draws": finding.found.draws,
-                "confidence": finding.found.confidence,
-                "wrong_on_purpose": finding.wrong_on_purpose,
-                "verdict": finding.verdict.lower().replace(" ", "_"),
-                "pair": finding.found.label,
-                "event": finding.found.event,
-            }
+def audit_facts(findings: list[Finding]) -> AuditFacts:
+    """Return the findings as plain values."""
+    return AuditFacts(
+        findings=tuple(
+            FindingFacts(
+                name=finding.name,
+                statistic=Statistic(finding.statistic) if finding.statistic else None,
+                claim=finding.claim,
+                delta=finding.delta,
+                lower_bound=finding.found.epsilon,
+                draws=finding.found.draws,
+                confidence=finding.found.confidence,
+                wrong_on_purpose=finding.wrong_on_purpose,
+                verdict=slug(finding.verdict),
+                pair=finding.found.label,
+                event=finding.found.event,
+            )
             for finding in findings
-        ]
-    }
+        )
+    )
 
 
 def show(output: Output, findings: list[Finding]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
+from trafficdp.cli.words.facts import Loss, MechanismName, Size, Words
 from trafficdp.cli.words.options import EpsilonOption, RhoOption, loss_asked
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_facts import loss_facts
@@ -14,11 +15,13 @@ from trafficdp.cli.words.settings import Settings
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.json_codec import Says, as_json
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
-from trafficdp.privacy.loss import Loss
+from trafficdp.privacy import loss
 from trafficdp.release.outcomes import Plan
 
 SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", None: "none"}
@@ -28,12 +31,82 @@ SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", 
 class Comparison:
     """The choices of a map's statistics; ``seed`` is that of the simulated cities."""
 
-    loss: Loss
+    loss: loss.Loss
     bound: ContributionBound
     counts: Counts
     withheld: int
     choices: tuple[Choice, ...]
     seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferFacts:
+    """What a mechanism offers. ``idealised``: its noise lacks an exact sampler, so it is never chosen.
+    ``unenforced``: the theorem that bounds what one vehicle moves, where it is only claimed. ``split``: how
+    epsilon is split among the bins, the better of the two by ``simulated_error``; null in rho. ``loss``: the
+    largest exact loss of any vehicle, at most the total. ``median_error``, ``worst_error``: over bins, of the
+    expected error, worst case over speeds, from public counts. ``simulated_error``: mean over bins of the
+    absolute error in the worse of two simulated cities. ``unavailable``: why it cannot do it here."""
+
+    SAYS: ClassVar = Says(
+        {
+            "if": {"properties": {"unavailable": {"type": "null"}}},
+            "then": {
+                "properties": {
+                    "loss": {"type": "string"},
+                    "median_error": {"type": "number"},
+                    "worst_error": {"type": "number"},
+                }
+            },
+            "else": {
+                "properties": {
+                    each: {"type": "null"}
+                    for each in ("split", "loss", "median_error", "worst_error", "simulated_error")
+                }
+            },
+        }
+    )
+
+    mechanism: MechanismName
+    idealised: bool
+    unenforced: Words | None
+    split: Split | None
+    loss: Loss | None
+    median_error: Size | None
+    worst_error: Size | None
+    simulated_error: Size | None
+    unavailable: Words | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceFacts:
+    """One statistic: the mechanism that ``auto`` takes, never an idealised one, why, and all of them.
+
+    ``constant_error``: how far a constant in the middle of the range is off at worst."""
+
+    statistic: Statistic
+    auto: MechanismName
+    reason: Words
+    constant_error: Annotated[float, Says(exclusiveMinimum=0)]
+    mechanisms: Annotated[tuple[OfferFacts, ...], Says(minItems=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonFacts:
+    """All errors are expected absolute errors in ``unit``, the speed bound's (squared for the variance).
+
+    Every mechanism spends the whole ``epsilon`` or ``rho`` on one statistic; the other is null. ``bins``
+    would get numbers; ``bins_withheld`` are visited by fewer than min_vehicles vehicles. ``seed``: that of
+    the simulated speeds. Every object is closed: a property that is not named here is an error.
+    """
+
+    epsilon: Loss | None
+    rho: Loss | None
+    unit: SpeedUnit
+    bins: Annotated[int, Says(minimum=1)]
+    bins_withheld: Annotated[int, Says(minimum=0)]
+    seed: Annotated[int, Says(minimum=0)]
+    statistics: Annotated[tuple[ChoiceFacts, ...], Says(minItems=1)]
 
 
 def compare(
@@ -50,7 +123,7 @@ def compare(
     with settings.output.spinner("comparing from public counts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         found = comparison(plan, seed)
-    settings.output.result(comparison_facts(found))
+    settings.output.result(as_json(comparison_facts(found)))
     show(settings.output, found)
 
 
@@ -74,40 +147,40 @@ def comparison(plan: Plan, seed: int) -> Comparison:
     return Comparison(request.loss, request.bound, counts, withheld, choices, seed)
 
 
-def comparison_facts(found: Comparison) -> dict[str, object]:
-    """Return the comparison as plain JSON values: compare.schema.json."""
-    return {
+def comparison_facts(found: Comparison) -> ComparisonFacts:
+    """Return the comparison as plain values."""
+    return ComparisonFacts(
         **loss_facts(found.loss),
-        "unit": found.bound.unit.value,
-        "bins": found.counts.bins,
-        "bins_withheld": found.withheld,
-        "seed": found.seed,
-        "statistics": [
-            {
-                "statistic": choice.statistic.value,
-                "auto": choice.chosen.mechanism,
-                "reason": choice.reason,
-                "constant_error": constant_error(choice.statistic, found.bound),
-                "mechanisms": [_offer_facts(offer) for offer in choice.offers],
-            }
+        unit=found.bound.unit,
+        bins=found.counts.bins,
+        bins_withheld=found.withheld,
+        seed=found.seed,
+        statistics=tuple(
+            ChoiceFacts(
+                statistic=choice.statistic,
+                auto=choice.chosen.mechanism,
+                reason=choice.reason,
+                constant_error=constant_error(choice.statistic, found.bound),
+                mechanisms=tuple(_offer_facts(offer) for offer in choice.offers),
+            )
             for choice in found.choices
-        ],
-    }
+        ),
+    )
 
 
-def _offer_facts(offer: Offer) -> dict[str, object]:
+def _offer_facts(offer: Offer) -> OfferFacts:
     fit = offer.fit
-    return {
-        "mechanism": offer.mechanism,
-        "idealised": offer.idealised,
-        "unenforced": offer.unenforced,
-        "split": None if fit is None or fit.split is None else fit.split.value,
-        "loss": None if fit is None else str(fit.event.loss),
-        "median_error": None if fit is None else offer.median_error,
-        "worst_error": None if fit is None else offer.worst_error,
-        "simulated_error": offer.tried,
-        "unavailable": offer.unavailable,
-    }
+    return OfferFacts(
+        mechanism=offer.mechanism,
+        idealised=offer.idealised,
+        unenforced=offer.unenforced,
+        split=None if fit is None else fit.split,
+        loss=None if fit is None else str(fit.event.loss),
+        median_error=None if fit is None else offer.median_error,
+        worst_error=None if fit is None else offer.worst_error,
+        simulated_error=offer.tried,
+        unavailable=offer.unavailable,
+    )
 
 
 def show(output: Output, found: Comparison) -> None:

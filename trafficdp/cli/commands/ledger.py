@@ -2,14 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
 import typer
 
+from trafficdp.cli.words.facts import Loss, Words
 from trafficdp.cli.words.output import minute
 from trafficdp.cli.words.settings import Settings
+from trafficdp.model.json_codec import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.outcomes import Status
+
+AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00$"
+KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowFacts:
+    """The ceiling of the present year or month."""
+
+    window: Annotated[str, Says(pattern="^in [0-9]{4}(-[0-9]{2})?$")]
+    budget: Loss
+    largest_spent: Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalystFacts:
+    """One analyst: how many questions were charged, the most that a vehicle lost, the sum of the largest."""
+
+    name: Words
+    charges: Annotated[int, Says(minimum=1)]
+    largest_spent: Loss
+    sum_of_maxima: Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryFacts:
+    """One entry. ``epsilon``: the largest loss of any vehicle, of charges and streams only, in the ledger's
+    quantity. ``analyst``: who asked; null for the curator's own releases."""
+
+    SAYS: ClassVar = Says(
+        {
+            "if": {"properties": {"kind": {"enum": ["charge", "stream"]}}},
+            "then": {"properties": {"epsilon": {"type": "string"}}},
+            "else": {"properties": {"epsilon": {"type": "null"}}},
+        }
+    )
+
+    sequence: Annotated[int, Says(minimum=1)]
+    kind: Annotated[str, Says(enum=KINDS)]
+    release: Words
+    at: Annotated[str, Says(format="date-time", pattern=AT)]
+    epsilon: Loss | None
+    analyst: Words | None
+    head_hash: Annotated[str, Says(pattern="^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerFacts:
+    """Losses are exact decimal text. ``budget_per_vehicle``: the ceiling on what any vehicle may spend;
+    ``largest_spent``: what the busiest has spent; ``sum_of_maxima``: the sum over releases of the largest
+    loss; ``delta``: at which epsilon is told where losses are rho, else null. Every object is closed: a
+    property that is not named here is an error. No vehicle's own spending is named."""
+
+    budget_per_vehicle: Loss
+    largest_spent: Loss
+    sum_of_maxima: Loss
+    quantity: Annotated[str, Says(enum=[kind.quantity for kind in LossKind])]
+    delta: Words | None
+    windows: tuple[WindowFacts, ...]
+    analysts: tuple[AnalystFacts, ...]
+    entries: tuple[EntryFacts, ...]
 
 
 def ledger(context: typer.Context) -> None:
@@ -51,43 +117,40 @@ def ledger(context: typer.Context) -> None:
             f"{'question' if each.charges == 1 else 'questions'} whose largest losses sum to "
             f"{each.sum_of_maxima}."
         )
-    settings.output.result(ledger_facts(rows, totals))
+    settings.output.result(as_json(ledger_facts(rows, totals)))
 
 
-def ledger_facts(rows: list[LedgerRow], totals: Status) -> dict[str, object]:
-    """Return the ledger as plain JSON values: ledger.schema.json. No vehicle's own spending is named."""
-    return {
-        "budget_per_vehicle": str(totals.budget),
-        "largest_spent": str(totals.largest_spent),
-        "sum_of_maxima": str(totals.sum_of_maxima),
-        "quantity": totals.quantity,
-        "delta": totals.delta,
-        "windows": [
-            {"window": each.name, "budget": str(each.ceiling), "largest_spent": str(each.largest_spent)}
+def ledger_facts(rows: list[LedgerRow], totals: Status) -> LedgerFacts:
+    """Return the ledger as plain values."""
+
+    def spent(of: Any) -> dict[str, str]:  # noqa: ANN401 - whatever has both
+        return {"largest_spent": str(of.largest_spent), "sum_of_maxima": str(of.sum_of_maxima)}
+
+    return LedgerFacts(
+        budget_per_vehicle=str(totals.budget),
+        **spent(totals),
+        quantity=totals.quantity,
+        delta=totals.delta,
+        windows=tuple(
+            WindowFacts(window=each.name, budget=str(each.ceiling), largest_spent=str(each.largest_spent))
             for each in totals.windows
-        ],
-        "analysts": [
-            {
-                "name": each.name,
-                "charges": each.charges,
-                "largest_spent": str(each.largest_spent),
-                "sum_of_maxima": str(each.sum_of_maxima),
-            }
-            for each in totals.analysts
-        ],
-        "entries": [
-            {
-                "sequence": row.sequence,
-                "kind": row.facts["kind"],
-                "release": row.facts["release"],
-                "at": row.facts["at"],
-                "epsilon": _epsilon(row),
-                "analyst": row.facts.get("analyst"),
-                "head_hash": row.head_hash,
-            }
+        ),
+        analysts=tuple(
+            AnalystFacts(name=each.name, charges=each.charges, **spent(each)) for each in totals.analysts
+        ),
+        entries=tuple(
+            EntryFacts(
+                sequence=row.sequence,
+                kind=str(row.facts["kind"]),
+                release=str(row.facts["release"]),
+                at=str(row.facts["at"]),
+                epsilon=_epsilon(row),
+                analyst=str(row.facts["analyst"]) if "analyst" in row.facts else None,
+                head_hash=row.head_hash,
+            )
             for row in rows
-        ],
-    }
+        ),
+    )
 
 
 def _epsilon(row: LedgerRow) -> str | None:
