@@ -74,6 +74,12 @@ class NumberRead:
     high: str
 
 
+def error_digits(low: float, high: float) -> int:
+    """Return how many decimals an interval carries: those of its half width's first digit."""
+    half = (high - low) / 2
+    return max(0, min(DECIMALS, -math.floor(math.log10(half)))) if half > 0 else 1
+
+
 def read_number(value: float, low: float, high: float, largest: float) -> NumberRead:
     """Return a number with no digit that its interval does not carry; the interval's ends go outwards.
 
@@ -83,8 +89,7 @@ def read_number(value: float, low: float, high: float, largest: float) -> Number
         return NumberRead("withheld", "", "")
     if low <= 0 and high >= largest:
         return NumberRead("unknown", "", "")
-    half = (high - low) / 2
-    digits = max(0, min(DECIMALS, -math.floor(math.log10(half)))) if half > 0 else 1
+    digits = error_digits(low, high)
     unit = 10**digits
     # published ends have DECIMALS digits: what floating point adds to them is no reason to go outwards
     down, up = math.floor(low * unit + 1e-6) / unit, math.ceil(high * unit - 1e-6) / unit

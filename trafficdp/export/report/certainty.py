@@ -17,6 +17,9 @@ range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An en
 that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
 items are independent only given their block, has a bound of its own there.
 
+A variance is shown as standard deviation: the root of an interval's ends holds the root of what it holds, and
+keeps the order. Its average is the root of the average variance.
+
 All ends are rounded outward to the decimals that are shown before anything is compared, so that a claim can
 be checked by eye.
 """
@@ -40,7 +43,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Certain:
-    """Numbers of the bins ``rows`` (positions in the release) with simultaneous intervals, display unit."""
+    """Numbers of the bins ``rows`` (positions in the release) with simultaneous intervals, as shown."""
 
     rows: IntArray
     value: FloatArray
@@ -82,17 +85,17 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
         # published intervals may lie around other numbers
         low, high, wider = value, value, half
     largest = statistic.largest(release.bound.upper) * factor
-    digits = decimals(statistic, release.display_unit)
+    digits = decimals(release.display_unit)
     return Certain(
         rows,
-        value,
-        outward_down(np.maximum(low - wider, 0.0), digits),
-        outward_up(np.minimum(high + wider, largest), digits),
+        as_shown(value, statistic),
+        outward_down(as_shown(low - wider, statistic), digits),
+        outward_up(as_shown(np.minimum(high + wider, largest), statistic), digits),
     )
 
 
 def average(release: Release, statistic: Statistic, certain: Certain, error: float) -> Interval | None:
-    """Return the average over the compared bins, each counting once; it misses with at most ``error``.
+    """Return the average over the compared bins, each counting once, as shown; it misses with ``error``.
 
     ... beyond the error of ``certain``, on whose intervals it may fall back. None without bins or law.
     """
@@ -102,12 +105,13 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
     law = law.at(certain.rows)
     lowest, highest = unclamped(release, statistic, certain.rows)
     half = average_half_width([law], error)
-    digits = decimals(statistic, release.display_unit)
-    low = max(float(lowest.mean()) - half, float(certain.low.mean()))
-    high = min(float(highest.mean()) + half, float(certain.high.mean()))
-    value = float(certain.value.mean())
+    digits, power = decimals(release.display_unit), statistic.power
+    low = np.maximum(lowest.mean() - half, (certain.low**power).mean())
+    high = np.minimum(highest.mean() + half, (certain.high**power).mean())
     return Interval(
-        value, float(outward_down(np.array(low), digits)), float(outward_up(np.array(high), digits))
+        float(as_shown((certain.value**power).mean(), statistic)),
+        float(outward_down(as_shown(low, statistic), digits)),
+        float(outward_up(as_shown(high, statistic), digits)),
     )
 
 
@@ -126,9 +130,14 @@ def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[F
     )
 
 
-def decimals(statistic: Statistic, unit: SpeedUnit) -> int:
-    """Return how many decimals a report shows: two for means in m/s, else one."""
-    return 2 if unit is SpeedUnit.METRES_PER_SECOND and statistic.power == 1 else 1
+def as_shown(numbers: FloatArray, statistic: Statistic) -> FloatArray:
+    """Return ``numbers`` of ``statistic`` as a report shows them: a variance as standard deviation."""
+    return np.asarray(np.maximum(numbers, 0.0) ** (1 / statistic.power))
+
+
+def decimals(unit: SpeedUnit) -> int:
+    """Return how many decimals the ends of a report's intervals have: two in m/s, else one."""
+    return 2 if unit is SpeedUnit.METRES_PER_SECOND else 1
 
 
 def outward_down(ends: FloatArray, digits: int) -> FloatArray:

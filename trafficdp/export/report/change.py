@@ -14,6 +14,10 @@ Where r or r' is known only to lie beyond the end of its range (``certainty.uncl
 one end only and the other two, with t and t' in [0, R], the other. The interval is the intersection; it
 always holds the published difference. H is narrower than the sum of two intervals: for equal scales b at
 e = 0.001 it is 8.7 b, where two intervals at e/2 take 15.2 b. Over the K common bins each gets e = a/K.
+
+Of variances the change of the standard deviation d = sqrt(t) - sqrt(t') is shown. With t - t' >= l, t in
+[a, b] and t' in [a', b']: d >= sqrt(a) - sqrt(b'), d >= l / (sqrt(b) + sqrt(b')) if l > 0, and if not
+d >= -sqrt(-l); likewise above. The average is then that of the bins, between the averages of their ends.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import (
     Interval,
+    as_shown,
     compared_rows,
     decimals,
     outward_down,
@@ -48,7 +53,7 @@ _SHARE_OF_DIFFERENCE = 0.9
 
 @dataclass(frozen=True)
 class Changes:
-    """Later minus earlier for the common bins ``rows`` (positions in the later release), display unit."""
+    """Later minus earlier for the common bins ``rows`` (positions in the later release), as shown."""
 
     rows: IntArray
     value: FloatArray
@@ -117,17 +122,22 @@ def changes(
     half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
     to_unit = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
     reach = statistic.largest(release.bound.upper) * to_unit
-    lowest = np.maximum(
-        low - old_high - half, np.maximum(low - own, 0.0) - np.minimum(old_high + others, reach)
-    )
-    highest = np.minimum(
-        high - old_low + half, np.minimum(high + own, reach) - np.maximum(old_low - others, 0.0)
-    )
-    value = _values(release, statistic, rows) - _values(earlier, statistic, old_rows) * factor
-    digits = decimals(statistic, release.display_unit)
-    spread = average_half_width([law, old], average_error)
-    average_low = max(float((low - old_high).mean()) - spread, float(lowest.mean()))
-    average_high = min(float((high - old_low).mean()) + spread, float(highest.mean()))
+    ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
+    old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, reach)
+    lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
+    highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
+    values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
+    value = as_shown(values[0], statistic) - as_shown(values[1], statistic)
+    digits = decimals(release.display_unit)
+    if statistic.power == 2:
+        both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
+        lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
+        highest = np.minimum(-_root(-highest, both), np.sqrt(ends[1]) - np.sqrt(old_ends[0]))
+        average_low, average_high = float(lowest.mean()), float(highest.mean())
+    else:
+        spread = average_half_width([law, old], average_error)
+        average_low = max(float((low - old_high).mean()) - spread, float(lowest.mean()))
+        average_high = min(float((high - old_low).mean()) + spread, float(highest.mean()))
     return Changes(
         rows,
         value,
@@ -139,6 +149,11 @@ def changes(
             float(outward_up(np.array(average_high), digits)),
         ),
     )
+
+
+def _root(least: FloatArray, both: FloatArray) -> FloatArray:
+    """Return the least difference of roots that add up to ``both`` at most, of squares ``least`` apart."""
+    return np.where(least > 0, least / np.where(both > 0, both, 1.0), -np.sqrt(np.maximum(-least, 0.0)))
 
 
 def _facts(release: Release) -> dict[str, object]:

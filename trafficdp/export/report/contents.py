@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trafficdp.errors import DataError
-from trafficdp.export.files.classes import hatch_limit
 from trafficdp.export.files.disclosure import bin_numbers
+from trafficdp.export.files.shown import shown_hatch_limit
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import decimals
 from trafficdp.export.report.change import common_rows
@@ -57,8 +57,8 @@ class Contents:
         times = times_of(release, first, atlas, [(cell, marks[cell][0]) for cell in cells])
         change = self._change()
         messages = [*self._messages(first), *(change.sentences[:2] if change else ())]
-        words, unit = WORDS[first.statistic], self.lists.unit(first.statistic)
-        limit = format(hatch_limit(first.statistic, release.bound, release.display_unit), "g")
+        words, unit = WORDS[first.statistic], self.lists.unit
+        limit = format(shown_hatch_limit(first.statistic, release.bound, release.display_unit), "g")
         bound = float(release.bound.upper * release.bound.unit.factor_to(release.display_unit))
         return Page(
             title=sentences.title(disclosed.coverage.place),
@@ -97,16 +97,16 @@ class Contents:
         if each.certain is None or each.order is None:
             silent = not bins.released
             return [*messages, sentences.nothing_informative(words) if silent else sentences.NO_NOISE_LAW]
-        number, digits = len(each.certain.rows), decimals(each.statistic, release.display_unit)
+        number, digits = len(each.certain.rows), decimals(release.display_unit)
         if each.average is not None:
-            unit = self.lists.unit(each.statistic)
+            unit = self.lists.unit
             messages.append(
                 sentences.average_is(words, self.lists.things, number, each.average, unit, digits)
             )
         return [*messages, sentences.order_in_words(words, self.lists.things, each.order)]
 
     def _section(self, heading: str, each: StatisticFindings, marks: Marks) -> Section:
-        statistic, words, unit = each.statistic, WORDS[each.statistic], self.lists.unit(each.statistic)
+        statistic, words, unit = each.statistic, WORDS[each.statistic], self.lists.unit
         slot = self.lists.slot_shown(statistic)
         when = self.release.slots[slot].label if self.lists.several else None
         caption = sentences.map_caption(words, unit, when)
@@ -115,7 +115,7 @@ class Contents:
             caption = f"{caption} {sentences.marks_in_words(words, diagrams)}"
         return Section(
             heading=heading,
-            sentences=(sentences.what_it_is(statistic.description, unit),),
+            sentences=(sentences.what_it_is(statistic, unit),),
             figure=self.atlas.figure(statistic, slot, caption, marks, small=False),
             legend=legend(self.release, statistic, self.lists.level, self.lists.several),
             tables=self.lists.tables(each),
@@ -143,8 +143,8 @@ class Contents:
             common = len(common_rows(self.release, earlier, statistic)[0])
             why = sentences.NO_NOISE_LAW if common else sentences.nothing_in_common(name)
             return Section(heading, (why,), None, (), ())
-        words, unit = WORDS[statistic], self.lists.unit(statistic)
-        digits = decimals(statistic, self.release.display_unit)
+        words, unit = WORDS[statistic], self.lists.unit
+        digits = decimals(self.release.display_unit)
         fell, rose = changed_rows(changes.low, changes.high)
         number = len(changes.rows)
         said = (

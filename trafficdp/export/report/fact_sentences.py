@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 FACTS: Mapping[str, str] = MappingProxyType(
@@ -27,11 +27,10 @@ def sum_of_releases(loss_sum: str, budget: str, quantity: str = "epsilon") -> st
     return f"With this release, all so far add up to {quantity} {loss_sum}; no vehicle may pass {budget}."
 
 
-def noise_in_words(mechanism: str, distribution: str, low: str | None, high: str | None, unit: str) -> str:
-    """What noise a statistic carries."""
-    if low is None or high is None:
-        return f"{mechanism}: {distribution}"
-    return f"{mechanism}: {distribution}, scale {low if low == high else f'{low} to {high}'} {unit}"
+def noise_in_words(claims: Collection[str]) -> str:
+    """How the noise came, for readers; ``claims`` are theorems that are only claimed, or empty."""
+    said = "added to every number before it left the store; manifest.json says how it was drawn"
+    return said + "".join(sorted(claims))
 
 
 def clipping_in_words(bound: str, step: str, unit: str) -> str:

@@ -6,7 +6,6 @@ from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.report import fact_sentences as sentences
 from trafficdp.export.report.page import Promise
 from trafficdp.export.report.phrases import listed
-from trafficdp.privacy.disclosure import MechanismStated
 from trafficdp.privacy.release import Release
 
 
@@ -44,8 +43,8 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
             guarantee.definition, guarantee.in_short, disclosed.unit.neighbouring_relation
         ),
     }
-    noise = [(f"{sentences.FACTS['noise']}, {each.statistic}", _noise(each)) for each in disclosed.mechanisms]
     rest = {
+        "noise": sentences.noise_in_words({each.claim for each in disclosed.mechanisms}),
         "budget": sentences.budget_in_words(
             accounting.sum_of_maxima_before,
             accounting.sum_of_maxima_after,
@@ -59,13 +58,4 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
         "ledger": f"{release.ledger.sequence}, {release.ledger.head_hash}",
         "check": sentences.verify_with(release.id),
     }
-    before, after = ([(sentences.FACTS[name], text) for name, text in each.items()] for each in (facts, rest))
-    return (*before, *noise, *after)
-
-
-def _noise(stated: MechanismStated) -> str:
-    low, high = (
-        None if each is None else f"{each:g}" for each in (stated.noise_scale_min, stated.noise_scale_max)
-    )
-    words = sentences.noise_in_words(stated.mechanism, stated.distribution, low, high, stated.unit)
-    return words + stated.claim
+    return tuple((sentences.FACTS[name], text) for name, text in (facts | rest).items())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trafficdp.export.files.columns import unit_label
+from trafficdp.export.files.shown import error_digits, read_number, shown_largest
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import Certain, decimals
 from trafficdp.export.report.change import Changes
@@ -46,9 +46,10 @@ class Lists:
         """What is compared."""
         return AREAS_AND_TIMES if self.several else AREAS
 
-    def unit(self, statistic: Statistic) -> str:
-        """The unit of ``statistic`` as people write it."""
-        return unit_label(statistic, self.release.display_unit)
+    @property
+    def unit(self) -> str:
+        """The unit of all that is shown."""
+        return self.release.display_unit.label
 
     def slot_shown(self, statistic: Statistic) -> int:
         """The slot with most numbers to compare, the earliest of several: counts alone decide."""
@@ -91,8 +92,8 @@ class Lists:
         if order.silent:
             few = self.few(each)
             return (self._all_of(each, certain, few),) if few else ()
-        words, unit = WORDS[each.statistic], self.unit(each.statistic)
-        digits = decimals(each.statistic, self.release.display_unit)
+        words, unit = WORDS[each.statistic], self.unit
+        digits = decimals(self.release.display_unit)
         tables = []
         for (standings, names, lowest), told in zip(self._lists(each), (order.low, order.high), strict=True):
             rows = []
@@ -102,8 +103,7 @@ class Lists:
                     (
                         name,
                         *self._where(int(certain.rows[at])),
-                        f"{certain.value[at]:,.{digits}f}",
-                        span(float(certain.low[at]), float(certain.high[at]), digits),
+                        *self._number(each.statistic, certain, at, digits),
                         sentences.others(standing.others, order.compared),
                         self._cell(int(certain.rows[at])),
                     )
@@ -131,21 +131,27 @@ class Lists:
         return found
 
     def _all_of(self, each: StatisticFindings, certain: Certain, rows: list[int]) -> Table:
-        digits = decimals(each.statistic, self.release.display_unit)
+        digits = decimals(self.release.display_unit)
         at = {int(row): place for place, row in enumerate(certain.rows.tolist())}
         lines = tuple(
             (
                 name,
                 *self._where(row),
-                f"{certain.value[at[row]]:,.{digits}f}",
-                span(float(certain.low[at[row]]), float(certain.high[at[row]]), digits),
+                *self._number(each.statistic, certain, at[row], digits),
                 self._cell(row),
             )
             for row, name in zip(rows, LONGEST_NAMES, strict=False)
         )
-        value = sentences.value_and_unit(WORDS[each.statistic], self.unit(each.statistic))
+        value = sentences.value_and_unit(WORDS[each.statistic], self.unit)
         columns = (*self._where_columns(), value, sentences.COLUMNS["interval"], sentences.COLUMNS["cell"])
         return Table(sentences.all_caption(self.things, len(lines)), columns, lines, "")
+
+    def _number(self, statistic: Statistic, certain: Certain, at: int, digits: int) -> tuple[str, str]:
+        """Return a number with no digit that its interval does not carry, and the interval."""
+        value, low, high = (float(each[at]) for each in (certain.value, certain.low, certain.high))
+        largest = shown_largest(statistic, self.release.bound, self.release.display_unit)
+        read = read_number(value, low, high, largest)
+        return read.value, span(low, high, digits) if read.low else ""
 
     def _where(self, row: int) -> tuple[str, ...]:
         place = self.atlas.place(row)
@@ -160,12 +166,14 @@ class Lists:
 
     def changed(self, changes: Changes, rows: list[int], statistic: Statistic, fell: bool) -> Table:
         """Return the list of the first of ``rows`` (positions in ``changes``), which fell or rose."""
-        words, unit = WORDS[statistic], self.unit(statistic)
-        digits = decimals(statistic, self.release.display_unit)
+        words, unit = WORDS[statistic], self.unit
+        digits = decimals(self.release.display_unit)
         lines = tuple(
             (
                 *self._where(int(changes.rows[row])),
-                signed(float(changes.value[row]), digits),
+                signed(
+                    float(changes.value[row]), min(digits, error_digits(changes.low[row], changes.high[row]))
+                ),
                 signed_span(float(changes.low[row]), float(changes.high[row]), digits),
                 self._cell(int(changes.rows[row])),
             )

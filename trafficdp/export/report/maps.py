@@ -16,12 +16,11 @@ from trafficdp.export.files.classes import (
     PLAIN,
     UNINFORMATIVE,
     WITHHELD,
-    breaks_of,
-    hatch_limit,
     letters_of,
 )
-from trafficdp.export.files.columns import unit_label, withheld_because
+from trafficdp.export.files.columns import withheld_because
 from trafficdp.export.files.frame import unique_polygons
+from trafficdp.export.files.shown import shown_breaks, shown_hatch_limit, shown_numbers
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.picture import FELL, ROSE, UNSURE, Picture, draw, swatch
 from trafficdp.export.map.places import Centres, centres_of
@@ -80,12 +79,10 @@ class Atlas:
         """Return the look of every cell at ``slot``, shape (C,): classes of the published numbers."""
         release, unit = self.release, self.release.display_unit
         rows = np.flatnonzero(release.slot == slot)
-        table = self.table
-        column = statistic.column(unit)
-        value, low, high = (table[column + end].to_numpy()[rows] for end in ("", "_low", "_high"))
-        status = table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
-        breaks = breaks_of(statistic, release.bound, unit)
-        limit = hatch_limit(statistic, release.bound, unit)
+        value, low, high = (each[rows] for each in shown_numbers(self.table, statistic, unit))
+        status = self.table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
+        breaks = shown_breaks(statistic, release.bound, unit)
+        limit = shown_hatch_limit(statistic, release.bound, unit)
         letters = np.full(len(self.paths), ABSENT)
         letters[self.position[rows]] = letters_of(value, low, high, status, breaks, limit)
         return letters
@@ -138,13 +135,13 @@ def described(letters: npt.NDArray[np.str_]) -> str:
 def legend(release: Release, statistic: Statistic, level: str, several: bool) -> tuple[LegendLine, ...]:
     """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
     unit, bound = release.display_unit, release.bound
-    breaks = [format(each, "g") for each in breaks_of(statistic, bound, unit)]
+    breaks = [format(each, "g") for each in shown_breaks(statistic, bound, unit)]
     texts = [sentences.class_limits(None, breaks[0])]
     texts += [sentences.class_limits(low, high) for low, high in pairwise(breaks)]
     texts += [sentences.class_limits(breaks[-1], None)]
-    limit = format(hatch_limit(statistic, bound, unit), "g")
+    limit = format(shown_hatch_limit(statistic, bound, unit), "g")
     lines = [LegendLine(swatch(letter), text) for letter, text in zip(PLAIN, texts, strict=True)]
-    hatched = sentences.legend_hatched(level, limit, unit_label(statistic, unit))
+    hatched = sentences.legend_hatched(level, limit, unit.label)
     lines.append(LegendLine(swatch(HATCHED[len(HATCHED) // 2]), hatched))
     lines.append(LegendLine(swatch(WITHHELD), withheld_because(release)))
     lines.append(LegendLine(swatch(UNINFORMATIVE), sentences.legend_noisy()))

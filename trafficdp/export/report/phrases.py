@@ -28,7 +28,7 @@ WORDS: Mapping[Statistic, Words] = MappingProxyType(
     {
         Statistic.MEAN: Words("mean speed", "slower", "faster"),
         Statistic.VEHICLE_MEAN: Words("mean speed of the vehicles", "slower", "faster"),
-        Statistic.VARIANCE: Words("variance of speed", "steadier", "more varied"),
+        Statistic.VARIANCE: Words("standard deviation of speed", "steadier", "more varied"),
     }
 )
 

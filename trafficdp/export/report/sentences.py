@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from types import MappingProxyType
 
+from trafficdp.export.files.shown import error_digits
 from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order
 from trafficdp.export.report.phrases import (
@@ -24,6 +25,7 @@ from trafficdp.export.report.phrases import (
     signed_span,
     span,
 )
+from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.coverage import BinNumbers
 
 HEADINGS: Mapping[str, str] = MappingProxyType(
@@ -46,7 +48,7 @@ HEADINGS: Mapping[str, str] = MappingProxyType(
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "mark": "Mark",
-        "where": "From the middle of the map",
+        "where": "Where",
         "when": "When",
         "cell": "Cell (H3)",
         "interval": "Interval",
@@ -118,7 +120,8 @@ def nothing_informative(words: Words) -> str:
 def average_is(words: Words, things: Things, number: int, found: Interval, unit: str, digits: int) -> str:
     """One figure for the city, with its interval."""
     over = f"Averaged over these {things.count(number)}, each counting once, the" if number > 1 else "The"
-    return f"{over} {words.noun} is {found.value:,.{digits}f} {unit} ({span(found.low, found.high, digits)})."
+    value = f"{found.value:,.{min(digits, error_digits(found.low, found.high))}f}"
+    return f"{over} {words.noun} is {value} {unit} ({span(found.low, found.high, digits)})."
 
 
 def order_in_words(words: Words, things: Things, order: Order) -> str:
@@ -338,9 +341,14 @@ def panel_title(words: Words, name: str) -> str:
     return f"{capital(words.noun)} by time, {name}"
 
 
-def what_it_is(description: str, unit: str) -> str:
+def what_it_is(statistic: Statistic, unit: str) -> str:
     """What a number is."""
-    return f"Each number is the {description}, in {unit}."
+    if statistic is Statistic.VARIANCE:
+        return (
+            "Each number is the standard deviation of speed over GPS records: how far speeds usually lie "
+            f"from their mean, in {unit}. The files hold its square, the variance."
+        )
+    return f"Each number is the {statistic.description}, in {unit}."
 
 
 def value_and_unit(words: Words, unit: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trafficdp.export.files.columns import unit_label
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import Certain, decimals
 from trafficdp.export.report.findings import StatisticFindings, extreme_times
@@ -47,7 +46,7 @@ def times_of(
 
     None where no slot has a number to show.
     """
-    words, unit = WORDS[each.statistic], unit_label(each.statistic, release.display_unit)
+    words, unit = WORDS[each.statistic], release.display_unit.label
     something = bool(np.any(release.estimates[each.statistic].status == BinStatus.RELEASED.value))
     drawable = len(atlas.slots) <= MOST_SLOTS and len(atlas.slots) * len(atlas.paths) <= MOST_SHAPES
     maps = (
@@ -92,11 +91,11 @@ def _panel(
     numbers[:, place] = certain.value[mine], certain.low[mine], certain.high[mine]
     labels = [release.slots[slot].label for slot in atlas.slots]
     found = extreme_times(numbers[1], numbers[2])
-    words, unit = WORDS[statistic], unit_label(statistic, release.display_unit)
+    words, unit = WORDS[statistic], release.display_unit.label
     sentence = sentences.times_not_told()
     if found is not None:
         lowest, highest, gap = found
-        digits = decimals(statistic, release.display_unit)
+        digits = decimals(release.display_unit)
         gap = np.floor(gap * 10**digits + 1e-6) / 10**digits
         sentence = sentences.times_told(words, labels[lowest], labels[highest], gap, unit, digits)
     name = sentences.panel_name(mark, atlas.place(int(certain.rows[mine[0]])))

@@ -198,15 +198,15 @@ def test_the_law_is_that_of_the_calibrated(world):
 
 def test_averages_and_changes_of_variances_from_products_hold(world):
     noise, missed, runs = SimulatedNoise(14), 0, 60
-    truth = world.truth(world.contributions, VARIANCE)
-    change = world.truth(world.later, VARIANCE) - truth
+    truth = np.sqrt(world.truth(world.contributions, VARIANCE))
+    change = np.sqrt(world.truth(world.later, VARIANCE)) - truth
     for _ in range(runs):
         draw = world.laplace_release(noise, world.contributions, 0.2)
         later = world.laplace_release(noise, world.later, 0.2, name="R0002")
         certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 4)
         moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
-        wrong = not found.low <= truth.mean() <= found.high
+        wrong = not found.low <= np.sqrt((truth**2).mean()) <= found.high
         wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
         missed += wrong or not moved.average.low <= change.mean() <= moved.average.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
@@ -214,12 +214,12 @@ def test_averages_and_changes_of_variances_from_products_hold(world):
 
 def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world):
     noise, missed, runs = SimulatedNoise(15), 0, 60
-    truth = world.truth(world.contributions, VARIANCE)
+    truth = np.sqrt(world.truth(world.contributions, VARIANCE))
     for _ in range(runs):
         draw = world.block_release(noise, world.contributions)
         certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 2)
-        missed += _misses(certain, truth) or not found.low <= truth.mean() <= found.high
+        missed += _misses(certain, truth) or not found.low <= np.sqrt((truth**2).mean()) <= found.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
     law = law_of(draw, VARIANCE)
     assert isinstance(law, MomentBlockLaw)
