@@ -96,7 +96,8 @@ class InsufficientBudgetError(TrafficdpError):
             )
         if window is None:
             return (
-                f"release with a smaller {self.quantity} or fewer bins; budget that is spent never comes back"
+                f"release with a smaller {self.quantity} (--within-budget: the largest that all can pay) or "
+                "fewer bins; budget that is spent never comes back"
             )
         return "release with a smaller epsilon or fewer bins, or in a later period"
 

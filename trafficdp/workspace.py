@@ -40,12 +40,18 @@ from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
-from trafficdp.release.holdings import occasion_of, status_of, summaries, version_to_plan
+from trafficdp.release.holdings import (
+    earlier_release,
+    occasion_of,
+    status_of,
+    summaries,
+    version_to_plan,
+)
 from trafficdp.release.intake import Intake, Progress
 from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import same_question, specify
+from trafficdp.release.publishing_facts import specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import DEFAULT_WAIT
@@ -158,6 +164,7 @@ class Workspace:
         search_maps: bool | LookedAt = False,
         within_budget: bool = False,
         save: str | None = None,
+        saved: str | None = None,
     ) -> Plan:
         """Return what a release would cost and give, from public counts. Nothing is spent.
 
@@ -167,18 +174,22 @@ class Workspace:
         "median" or "every" bin; with ``search_maps`` too (True, or a
         function that is told of every map that is tried), of the finest map that is so precise at ``loss``.
         ``within_budget`` takes the largest loss that every vehicle on the map can pay, if that is less.
-        ``save`` keeps the plan, frozen, for ``release(plan=...)``. See ``planning`` for what is raised.
+        ``save`` keeps the plan, frozen, for ``release(plan=...)``; ``saved`` names one that was kept. See
+        ``planning`` for what is raised.
         """
         searched = search_maps is not False
         if isinstance(max_half_width, str):
             statistics = self.config.map.statistics
             max_half_width, said = half_width_of(max_half_width, self.config.bound, statistics)
             reach = reach if said is None else said
-        question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, save=save)
+        question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, saved, save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self._loss(loss)
         with self._curator("plan") as curator:
-            return self._planning(curator, looked_at).plan(asked, question)[0]
+            plan = self._planning(curator, looked_at).plan(asked, question)[0]
+            version = vault_fixes.data_version(curator.vault)
+            earlier = earlier_release(curator, self.config, version, plan.grid, plan.allocation)
+            return replace(plan, earlier=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
@@ -194,6 +205,7 @@ class Workspace:
         within_budget: bool = False,
         plan: str | None = None,
         allow_idealised_noise: str | None = None,
+        again: bool = False,
     ) -> ReleasedMap:
         """Charge, draw and publish a release. See ``Curator.release`` for what may be refused.
 
@@ -202,12 +214,13 @@ class Workspace:
         ``allow_idealised_noise`` names a mechanism whose noise has no exact sampler: it then releases the
         statistics that it knows, and the manifest says so. Nothing else ever uses such a mechanism.
 
-        When an earlier process died in the middle of just this release, it is finished and returned: the
-        command that was interrupted can be repeated, and is charged once.
+        The same question of the same data is answered by the release that answered it before, for nothing,
+        unless ``again``. When an earlier process died in the middle of just this release, it is finished and
+        returned: the command that was interrupted can be repeated, and is charged once.
         """
         if allow_idealised_noise is not None:
-            return self._idealised(allow_idealised_noise).release(
-                loss, force=force, within_budget=within_budget, plan=plan
+            return self.with_idealised_noise(allow_idealised_noise).release(
+                loss, force=force, within_budget=within_budget, plan=plan, again=again
             )
         key = VehicleKey.load(self.key_file)
         with self._curator("release", recover=False) as curator:
@@ -215,15 +228,20 @@ class Workspace:
             finished = curator.recover()
             question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self._loss(loss), question)
+            version = vault_fixes.data_version(curator.vault)
+            earlier = earlier_release(curator, self.config, version, planned.grid, planned.allocation)
+            if earlier is not None and (earlier in finished or not again):
+                found, folder = curator.load(earlier), folder_of(self.store, earlier)
+                return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)
+            occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
+            contributions = curator.contributions(planned.grid, self.config.bound, version)
+            # what cannot be paid is said first: no other map of this loss would help
+            loss_per_user = planned.allocation.event.loss_per_user
+            vault_ledger.require_budget(
+                curator.vault, contributions.vehicle, loss_per_user, self.config.policy, occasion.created_at
+            )
             if planned.verdict.refused and not force:
                 raise refusal(planned)
-            version = vault_fixes.data_version(curator.vault)
-            occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
-            for name in finished:
-                specification = curator.specification_of(name)
-                if same_question(specification, occasion, planned.allocation):
-                    return ReleasedMap(curator.load(name), folder_of(self.store, name))
-            contributions = curator.contributions(planned.grid, self.config.bound, version)
             release = curator.release(
                 planned.allocation,
                 contributions,
@@ -231,9 +249,9 @@ class Workspace:
                 lambda name, before: specify(occasion, planned.allocation, counts, name, before),
                 force=force,
             )
-            return ReleasedMap(release, folder_of(self.store, release.id))
+            return ReleasedMap(release, folder_of(self.store, release.id), planned.left_after)
 
-    def _idealised(self, mechanism: str) -> Workspace:
+    def with_idealised_noise(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
         settings = self.config.map
         known = mechanism_named(mechanism, self.config.kind).statistics

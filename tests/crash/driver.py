@@ -42,7 +42,7 @@ def prepare(folder):
     city = small_city.City(folder / "template", budget=40)
     workspace = city.open()
     workspace.ingest([city.days[1]])
-    workspace.release()
+    workspace.release(again=True)
     return city.folder
 
 
@@ -51,7 +51,7 @@ def ingest(workspace, city):
 
 
 def release(workspace, city):
-    workspace.release()
+    workspace.release(again=True)
 
 
 def withdraw(workspace, city):
@@ -61,9 +61,9 @@ def withdraw(workspace, city):
 def everything(workspace, city):
     """The whole sequence whose random instants are tried."""
     workspace.ingest([city.days[2]])
-    workspace.release()
+    workspace.release(again=True)
     workspace.withdraw("r0001")
-    workspace.release()
+    workspace.release(again=True)
 
 
 def at_boundary(name, command):
@@ -229,7 +229,7 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     if not lives_on:
         return
     # another release is possible, and charged
-    workspace.release()
+    workspace.release(again=True)
     assert len(small_city.ledger_entries(city)) == len(entries) + 2
 
 
@@ -347,7 +347,7 @@ def limited(limit, arguments):
 
 def limits(template):
     findings = []
-    for name, arguments in (("ingest", ("day2.csv",)), ("release", ()), ("withdraw", ("r0001",))):
+    for name, arguments in (("ingest", ("day2.csv",)), ("release", ("--again",)), ("withdraw", ("r0001",))):
         for limit in LIMITS:
             folder = template.parent / "limited"
             shutil.copytree(template, folder)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -32,6 +33,9 @@ from trafficdp.store.lock import DEFAULT_WAIT
 
 INTERRUPTED = 130
 BUG = 1
+_FLAGS, _VALUED = {"--json", "--quiet"}, {"--config", "--store", "--wait"}
+_COMPLETING = "_TRAFFICDP_COMPLETE"
+"""What a shell sets that asks how a half-typed line may go on."""
 
 _WRONG_PATH = {
     errno.ENAMETOOLONG,
@@ -123,15 +127,38 @@ def _app(arguments: list[str]) -> typer.Typer:
             "5 refused as uninformative, 6 store unavailable, 130 interrupted."
         ),
         no_args_is_help=False,
-        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     app.callback()(options)
+    typed = (
+        {*arguments, *os.environ.get("COMP_WORDS", "").split()} if _COMPLETING in os.environ else {*arguments}
+    )
     for name, short_help in COMMANDS.items():
-        function = function_of(name) if name in arguments else _never_called
+        function = function_of(name) if name in typed else _never_called
         app.command(name, short_help=short_help)(function)
     return app
+
+
+def _globals_first(arguments: list[str]) -> list[str]:
+    """Return ``arguments`` with the global options before the command, wherever they were typed.
+
+    No command has an option of these names. What follows ``--`` stays where it is.
+    """
+    first, rest = [], []
+    left = iter(arguments)
+    for each in left:
+        name, _, value = each.partition("=")
+        if each == "--":
+            rest += [each, *left]
+        elif each in _FLAGS or (name in _VALUED and value):
+            first.append(each)
+        elif each in _VALUED:
+            first += [each, *islice(left, 1)]
+        else:
+            rest.append(each)
+    return first + rest
 
 
 def function_of(name: str) -> Callable[..., None]:
@@ -147,13 +174,14 @@ def _never_called() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Nothing escapes, nothing sensitive is printed."""
     output = Output(as_json=False, quiet=False)
-    if not arguments:
+    if not arguments and _COMPLETING not in os.environ:
         # a newcomer wants the help, a script with an empty variable the exit code
         with redirect_stdout(sys.stderr):
             run(["--help"])
         return UsageError.exit_code
     with _interrupts() as interrupted:
         try:
+            arguments = _globals_first(arguments)
             code = get_command(_app(arguments))(arguments, prog_name="trafficdp", standalone_mode=False)
             _flush()
             # typer turns Ctrl-C into an exit code of its own

@@ -31,6 +31,17 @@ _RENDER: Mapping[str, Callable[[Release], bytes]] = {
 }
 FORMATS = tuple(_RENDER)
 """What ``export`` can write."""
+_ENDINGS = {
+    "geojson": "geojson",
+    "json": "geojson",
+    "csv": "csv",
+    "parquet": "geoparquet",
+    "gpkg": "gpkg",
+    "html": "html",
+    "yaml": "registry",
+    "yml": "registry",
+}
+"""What a file is whose format nobody names."""
 MECHANISM = "mechanism.parquet"
 _FILES = {
     "map.geojson": "geojson",
@@ -97,6 +108,19 @@ def export(release: Release, format: str, path: Path) -> None:
     render = _RENDER[one_of(FORMATS, format=format)]
     require_folder_of(path)
     replace_file(path, render(release))
+
+
+def format_of(path: Path) -> str:
+    """Return which of FORMATS a file's name means; raise UsageError where it means none."""
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in _ENDINGS:
+        raise UsageError(
+            "the file's name does not say its format",
+            got=path.name,
+            expected="one that ends in ." + ", .".join(_ENDINGS),
+            todo="name it so, or add --to FORMAT",
+        )
+    return _ENDINGS[ending]
 
 
 def _facts(name: str, content: bytes, columns: tuple[ColumnFacts, ...]) -> FileFacts:

@@ -18,12 +18,12 @@ from trafficdp.query.filter import without_restriction
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
 from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.holdings import earlier_release
 from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning
 from trafficdp.release.planning import Question as PlanQuestion
-from trafficdp.release.publishing_facts import Occasion, same_question, specify
-from trafficdp.release.specification import Specification
-from trafficdp.store import vault_analysts, vault_releases
+from trafficdp.release.publishing_facts import Occasion, specify
+from trafficdp.store import vault_analysts, vault_ledger
 
 NOTHING = PureDP(0)
 LARGEST_STEP = 2
@@ -117,7 +117,9 @@ class _Answering:
         self._require_bins(self.planning.contributions().counts)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
         plan, counts = self.planning.plan(self.question.options.epsilon, plan_question)
-        earlier = self._earlier(plan)
+        earlier = earlier_release(
+            self.curator, self.there, self.occasion.data_version, self.there.grid, plan.allocation
+        )
         if self.question.explain:
             return self._explained(counts, plan, earlier)
         if earlier is not None:
@@ -164,33 +166,20 @@ class _Answering:
         text = replace(self.question, explain=False).to_sql(self.asking.config)
         return explained(text, selection, counts, plan, earlier, remaining, unit)
 
-    def _earlier(self, plan: Plan) -> str | None:
-        """Return the newest published release of just this allocation on this data, None without one."""
-        grid = self.there.grid
-        # specifications are long: a search for their words first
-        words = (
-            self.occasion.data_version.name,
-            f'"resolution":{grid.resolution},',
-            f'"slot_kind":"{grid.slot_kind.value}"',
-        )
-        vault = self.curator.vault
-        for stored in reversed(vault_releases.all_releases(vault)):
-            if stored.withdrawn or not stored.published:
-                continue
-            allocation = vault_releases.allocation_of(vault, stored.release_id)
-            if not all(each in allocation for each in words):
-                continue
-            if same_question(Specification.from_json(allocation), self.occasion, plan.allocation):
-                return stored.release_id
-        return None
-
     def _charged(self, plan: Plan, counts: Counts) -> Release:
         force = self.question.options.force
+        contributions = self.planning.contributions()
+        # what cannot be paid is said first: no other wording would help
+        at, loss = self.occasion.created_at, plan.allocation.event.loss_per_user
+        vault = self.curator.vault
+        vault_ledger.require_budget(vault, contributions.vehicle, loss, self.there.policy, at)
+        if self.analyst is not None:
+            vault_analysts.require_budget(vault, contributions.vehicle, loss, self.analyst)
         if plan.verdict.refused and not force:
             raise self._too_little(plan)
         return self.curator.release(
             plan.allocation,
-            self.planning.contributions(),
+            contributions,
             self.there.policy,
             lambda name, before: specify(self.occasion, plan.allocation, counts, name, before),
             force=force,

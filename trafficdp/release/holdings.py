@@ -11,13 +11,15 @@ from trafficdp.config.file import Config
 from trafficdp.context.read import read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
+from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.curator import Curator
 from trafficdp.release.outcomes import ReleaseSummary, Status, WindowSpending
 from trafficdp.release.publication import folder_of
-from trafficdp.release.publishing_facts import Occasion
+from trafficdp.release.publishing_facts import Occasion, same_question
+from trafficdp.release.specification import Specification
 from trafficdp.release.stated import source_facts
 from trafficdp.store import vault_analysts, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
@@ -108,6 +110,29 @@ def occasion_of(
         sources=sources,
         created_at=at.replace(microsecond=0),
     )
+
+
+def earlier_release(
+    curator: Curator, config: Config, version: vault_fixes.DataVersion, grid: Grid, allocation: Allocation
+) -> str | None:
+    """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
+    # specifications are long: a search for their words first
+    words = (version.name, f'"resolution":{grid.resolution},', f'"slot_kind":"{grid.slot_kind.value}"')
+    for stored in reversed(vault_releases.all_releases(curator.vault)):
+        if stored.withdrawn or not stored.published:
+            continue
+        frozen = vault_releases.allocation_of(curator.vault, stored.release_id)
+        if not all(each in frozen for each in words):
+            continue
+        specification = Specification.from_json(frozen)
+        if (
+            specification.data_version == version.name
+            and specification.display_unit is config.map.display_unit
+            and specification.publish_counts == config.map.publish_counts
+            and same_question(specification, grid, allocation)
+        ):
+            return stored.release_id
+    return None
 
 
 def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:

@@ -46,10 +46,16 @@ class IngestedFile:
 
 @dataclass(frozen=True, repr=False)
 class ReleasedMap:
-    """A published release: its numbers, and where its files are. A notebook shows its map and promise."""
+    """A published release: its numbers, and where its files are. A notebook shows its map and promise.
+
+    ``left`` is what every vehicle on the map has left after it, where it was just asked for. ``earlier``: it
+    answers a question that was asked again, and nothing was charged.
+    """
 
     release: Release
     folder: Path
+    left: Loss | None = None
+    earlier: bool = False
 
     @property
     def id(self) -> str:
@@ -124,16 +130,19 @@ class Plan:
 
     Its ``repr`` names no vehicle's count, loss or account.
 
-    ``budget_left`` is what every vehicle on the map has left, ``affordable`` who can pay. ``grid`` is the
+    ``budget_left`` is what every vehicle on the map has left, ``left_after`` what each would still have after
+    the release (0 where it cannot be paid), ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
     grow when it is refused, or when it takes more than is left. ``answer`` only when a half width was asked,
-    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho.
+    ``adaptive`` only for a map of several resolutions, ``in_epsilon`` only where losses are rho. ``earlier``
+    names a release that is just this on the same data: released again, it costs nothing.
     """
 
     allocation: Allocation
     verdict: Verdict
     suggestions: Suggestions | None
     budget_left: Loss
+    left_after: Loss
     grid: Grid
     precision: Precision
     affordable: Affordable
@@ -142,6 +151,7 @@ class Plan:
     asked: Loss | None = None
     adaptive: AdaptiveMap | None = None
     in_epsilon: InEpsilon | None = None
+    earlier: str | None = None
 
     @property
     def loss(self) -> Loss:

@@ -170,12 +170,17 @@ class Planning:
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
-        paying = allocation.event.loss_per_user > 0
+        cost = allocation.event.loss_per_user
+        paying = cost > 0
+        before = remainders[paying].min(initial=self._config.budget.pico)
+        after = (remainders - cost)[paying].min(initial=self._config.budget.pico)
+        loss_of = LOSSES[request.kind]
         return Plan(
             allocation=allocation,
             verdict=verdict,
             suggestions=suggest(grid, request, self._counts, self._guess) if advised else None,
-            budget_left=LOSSES[request.kind](int(remainders[paying].min(initial=self._config.budget.pico))),
+            budget_left=loss_of(int(before)),
+            left_after=loss_of(max(0, int(after))),
             grid=grid,
             precision=precision(allocation),
             affordable=able,

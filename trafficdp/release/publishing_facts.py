@@ -166,21 +166,15 @@ def _composition(allocation: Allocation) -> str:
     return COMPOSITION[kind if kind in COMPOSITION else allocation.chosen.name]
 
 
-def same_question(specification: Specification, occasion: Occasion, allocation: Allocation) -> bool:
-    """Return whether ``specification`` asks the same data for the same numbers with the same noise.
-
-    True when what ``specify`` would freeze now differs in name, instant and spending before alone.
-    """
+def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:
+    """Return whether ``specification`` asks for the numbers of ``allocation`` on ``grid``, with its noise."""
     request, kept = allocation.request, allocation.counts
     asked = (
-        specification.data_version == occasion.data_version.name
-        and specification.grid.key == occasion.grid.key
+        specification.grid.key == grid.key
         and specification.bound == request.bound
         and (specification.min_vehicles, specification.interval_level)
         == (request.min_vehicles, request.interval_level)
         and specification.uninformative_above == request.refuse_above
-        and specification.display_unit is occasion.display_unit
-        and specification.publish_counts == occasion.publish_counts
     )
     return (
         asked

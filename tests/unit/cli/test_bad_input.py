@@ -197,7 +197,7 @@ def test_no_damage_to_a_file_is_a_bug(empty, capfd, data):
 EVERY = [
     ("status",),
     ("plan",),
-    ("release",),
+    ("release", "--again"),
     ("releases",),
     ("ledger",),
     ("ingest", "day1.csv.gz"),
@@ -255,7 +255,9 @@ def test_another_key_or_none_is_exit_6(released, refusal):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("release",), ("ingest", "new.csv"), ("withdraw", "r0001")], ids=lambda value: value[0]
+    "arguments",
+    [("release", "--again"), ("ingest", "new.csv"), ("withdraw", "r0001")],
+    ids=lambda value: value[0],
 )
 def test_a_store_that_may_not_be_written_is_exit_6(released, refusal, monkeypatch, arguments):
     released.write("new.csv", [GOOD])

@@ -347,3 +347,37 @@ def test_hidden_files_of_a_failed_call_do_not_stay(released, refusal):
     refusal(2, "export", "r0001", "--to", "nonsense", "out.csv")
     refusal(2, "--store", "x" * 300, "init")
     assert sorted(os.listdir(released.folder)) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("plan", "--json"), ("--json", "plan")),
+        (("plan", "--quiet", "--epsilon", "2"), ("--quiet", "plan", "--epsilon", "2")),
+        (("status", "--config=trafficdp.toml", "--json"), ("--config=trafficdp.toml", "--json", "status")),
+        (("status", "--store", "city.store", "--json"), ("--store", "city.store", "--json", "status")),
+        (("sql", "--json", "SELECT 1 AS a"), ("--json", "sql", "SELECT 1 AS a")),
+    ],
+)
+def test_global_options_mean_the_same_after_the_command(released, command, typed, meant):
+    assert command(*typed) == command(*meant)
+    assert command(*typed).code == 0
+
+
+def test_what_follows_two_dashes_is_no_option(released, refusal):
+    assert "SQL" in refusal(2, "sql", "--", "--json") or "statement" in refusal(2, "sql", "--", "--json")
+
+
+def test_help_has_a_short_name(command):
+    assert command("-h").out == command("--help").out
+    assert "--resolution" in command("plan", "-h").out
+
+
+def test_a_shell_completes_commands_and_their_options(process):
+    def completed(*words):
+        asked = {**os.environ, "_TRAFFICDP_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words))}
+        asked["COMP_WORDS"] = " ".join(("trafficdp", *words))
+        return process(env=asked, capture_output=True, text=True).stdout.split()
+
+    assert completed("rel") == ["release", "releases"]
+    assert "--within-budget" in completed("plan", "--wi")

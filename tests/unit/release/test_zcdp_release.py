@@ -43,7 +43,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
 def fill(city, released):
     configure(city).ingest([city.days[1]])
     if released:
-        workspace.open_workspace(city.config).release()
+        workspace.open_workspace(city.config).release(again=True)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def read(path):
 def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, small_city):
     here = workspace.open_workspace(concentrated.config)
     planned = here.plan()
-    done = here.release()
+    done = here.release(again=True)
     assert failed(concentrated) == {}
     charges = small_city.charges_by_plate_order(concentrated)
     largest = max(each[1] for each in charges.values())
@@ -270,8 +270,8 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
     with monkeypatch.context() as patched:
         patched.setattr(curator, "reached", die)
         with pytest.raises(KeyboardInterrupt):
-            here.release()
-    again = here.release() if boundary != "published" else here.map("r0001")
+            here.release(again=True)
+    again = here.release(again=True) if boundary != "published" else here.map("r0001")
     assert again.id == "r0001"
     assert [row.facts["kind"] for row in here.ledger()] == ["charge", "publication"]
     assert failed(concentrated) == {}
@@ -280,7 +280,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
 @pytest.mark.parametrize("format", ["geojson", "csv", "geoparquet", "gpkg", "html", "registry"])
 def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.release()
+    here.release(again=True)
     path = here.export("r0001", format, tmp_path / f"map.{format}")
     assert path.stat().st_size > 0
     if format == "geojson":
@@ -291,7 +291,7 @@ def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
 
 def test_the_page_for_the_city_says_rho_and_never_adds_epsilons(concentrated, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.release()
+    here.release(again=True)
     page = here.city_report("r0001", tmp_path / "page.html").read_text(encoding="utf-8")
     assert "add up to rho" in page
     assert "add up to epsilon" not in page

@@ -10,7 +10,7 @@ import typer
 from trafficdp.cli.words.options import ReleaseArgument
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.settings import Settings
-from trafficdp.export.write import FORMATS
+from trafficdp.export.write import FORMATS, format_of
 
 
 def export(
@@ -18,11 +18,18 @@ def export(
     release: ReleaseArgument,
     out: Annotated[Path, typer.Argument(help="File to write.")],
     to: Annotated[
-        str, typer.Option("--to", metavar="<format>", help=" | ".join(FORMATS), show_default=False)
-    ],
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="<format>",
+            help=" | ".join(FORMATS) + "; without it, what the file is named.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write a release as one file. What was released is free to use: this costs no budget."""
     settings: Settings = context.obj
+    to = to or format_of(out)
     settings.workspace().export(release, to, out)
     settings.output.say(f"wrote {shorten(out)}")
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption, loss_asked
+from trafficdp._validate import one_of
+from trafficdp.cli.words.options import (
+    EpsilonOption,
+    MinVehiclesOption,
+    ResolutionOption,
+    RhoOption,
+    SlotOption,
+    WithinBudgetOption,
+    loss_asked,
+)
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show, unit_in_words
 from trafficdp.cli.words.settings import Settings
@@ -41,6 +50,9 @@ def plan(
     context: typer.Context,
     epsilon: EpsilonOption = None,
     rho: RhoOption = None,
+    resolution: ResolutionOption = None,
+    slot: SlotOption = None,
+    min_vehicles: MinVehiclesOption = None,
     max_half_width: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +82,11 @@ def plan(
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
-    workspace = settings.workspace()
+    workspace = settings.workspace().with_map(
+        resolution=resolution, slot_kind=slot, min_vehicles=min_vehicles
+    )
+    if chart is not None:
+        one_of(("svg",), chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = loss_asked(epsilon, rho)
     with output.steps("planning from public counts") as step:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import EpsilonOption, RhoOption, WithinBudgetOption, loss_asked
+from trafficdp.cli.words.options import (
+    EpsilonOption,
+    MinVehiclesOption,
+    ResolutionOption,
+    RhoOption,
+    SlotOption,
+    WithinBudgetOption,
+    loss_asked,
+)
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.settings import Settings
+from trafficdp.errors import UsageError
 from trafficdp.privacy.release import BinStatus
+from trafficdp.release.outcomes import Plan
 
 
 def release(
     context: typer.Context,
     epsilon: EpsilonOption = None,
     rho: RhoOption = None,
+    resolution: ResolutionOption = None,
+    slot: SlotOption = None,
+    min_vehicles: MinVehiclesOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
     ] = False,
@@ -30,26 +44,61 @@ def release(
             help="Release by a mechanism whose noise has no exact sampler; the manifest records it.",
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Charge and draw anew what an earlier release answers for nothing."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Charge without asking: for scripts.")] = False,
 ) -> None:
-    """Charge every vehicle its loss, draw the noise and publish the map."""
+    """Charge every vehicle its loss, draw the noise and publish the map.
+
+    On a terminal it asks first. The same release of the same data again costs nothing.
+    """
     settings: Settings = context.obj
-    workspace = settings.workspace()
+    workspace = settings.workspace().with_map(
+        resolution=resolution, slot_kind=slot, min_vehicles=min_vehicles
+    )
+    loss = loss_asked(epsilon, rho)
+    if not yes and _somebody_is_there():
+        noisy = workspace
+        if allow_idealised_noise is not None:
+            noisy = workspace.with_idealised_noise(allow_idealised_noise)
+        with settings.output.spinner("planning"):
+            planned = noisy.plan(loss, suggestions=False, within_budget=within_budget, saved=plan)
+        refused = planned.affordable.short or (planned.verdict.refused and not force)
+        # what is refused anyway, or free, needs no answer
+        if (
+            not refused
+            and (again or planned.earlier is None)
+            and not typer.confirm(_price(planned), err=True)
+        ):
+            settings.output.warn("Nothing was charged.")
+            raise typer.Exit(UsageError.exit_code)
     with settings.output.spinner("releasing"):
         done = workspace.release(
-            loss_asked(epsilon, rho),
+            loss,
             force=force,
             within_budget=within_budget,
             plan=plan,
             allow_idealised_noise=allow_idealised_noise,
+            again=again,
         )
     guarantee = done.release.disclosure.guarantee
     files = sorted(path.name for path in done.folder.iterdir())
     published = done.release
     numbers = int((published.status != BinStatus.WITHHELD.value).sum())
-    settings.output.say(
-        f"released {done.id} for {guarantee.in_short}: {numbers} bins with numbers, "
-        f"{published.bins - numbers} withheld"
-    )
+    bins = f"{numbers} bins with numbers, {published.bins - numbers} withheld"
+    if done.earlier:
+        settings.output.say(
+            f"release {done.id} answers this question of this data already, so nothing was charged: {bins}"
+        )
+        settings.output.say("  (--again charges every vehicle once more and draws new noise)")
+    else:
+        settings.output.say(f"released {done.id} for {guarantee.in_short}: {bins}")
+    if done.left is not None:
+        settings.output.say(
+            f"  every vehicle on this map has at least {done.left.kind.quantity} {done.left} left"
+        )
     marked = int((published.status == BinStatus.UNINFORMATIVE.value).sum())
     if marked:
         settings.output.say(f"  {marked} of the numbers say too little and are marked so")
@@ -60,7 +109,21 @@ def release(
             "release": done.id,
             "epsilon": guarantee.epsilon,
             **guarantee.concentrated,
+            "charged": not done.earlier,
+            "left": None if done.left is None else str(done.left),
             "folder": str(done.folder),
             "files": files,
         }
+    )
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _price(planned: Plan) -> str:
+    quantity = planned.loss.kind.quantity
+    return (
+        f"This charges {planned.affordable.paying} vehicles, each at most {quantity} {planned.loss}. Every one "
+        f"then has at least {quantity} {planned.left_after} left. What is spent never comes back. Release?"
     )

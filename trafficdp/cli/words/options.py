@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.errors import UsageError
+from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.loss import ZCDP, Loss, PureDP
 
 EpsilonOption = Annotated[
@@ -20,6 +21,20 @@ RhoOption = Annotated[
 ]
 WithinBudgetOption = Annotated[
     bool, typer.Option("--within-budget", help="Take the largest epsilon or rho that all vehicles can pay.")
+]
+ResolutionOption = Annotated[
+    int | None,
+    typer.Option("--resolution", metavar="<number>", help="H3 resolution instead of the configured one."),
+]
+SlotOption = Annotated[
+    str | None,
+    typer.Option("--slot", metavar="<kind>", help=" | ".join(kind.value for kind in SlotKind)),
+]
+MinVehiclesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--min-vehicles", metavar="<number>", help="Vehicles that a bin needs, instead of those configured."
+    ),
 ]
 ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release, such as r0001.")]
 

@@ -61,6 +61,8 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "slot": result.suggestions.slot_kind.value if result.suggestions.slot_kind else None,
         },
         "budget_left": str(result.budget_left),
+        "left_after": str(result.left_after),
+        "earlier": result.earlier,
         "affordable": {
             "vehicles_charged": result.affordable.paying,
             "vehicles_short": result.affordable.short,

@@ -29,6 +29,8 @@ MEANING = {
 
 def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurves | None = None) -> None:
     """Print the plan for people."""
+    if result.affordable.short:
+        _show_shortage(output, result)
     if result.answer is not None:
         _show_answer(output, result, result.answer)
     if result.allocation.accountings:
@@ -219,24 +221,30 @@ def _show_price(output: Output, result: Plan) -> None:
         )
     if result.asked is not None:
         output.say(f"It is planned for that, the most that all can pay, not for {result.asked} as asked.")
-    if able.short:
+    if not able.short and result.earlier is None:
+        output.say(f"After it, every one has at least {result.left_after} left.")
+    if result.earlier is not None:
         output.say(
-            f"{able.short} of the {able.paying} vehicles it charges have less left than it would cost "
-            "them: `trafficdp release` is refused, with exit code 3."
+            f"Release {result.earlier} is just this, of the same data: `trafficdp release` shows it again "
+            "and charges nothing."
         )
-        if able.loss is not None:
-            output.say(
-                f"Each paying its own loss, all of them can pay for {quantity} {able.loss} "
-                "(--within-budget plans and releases that)."
-            )
-        else:
-            output.say(
-                f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
-                f"{able.bins_without_empty} of the "
-                f"{result.allocation.counts.bins} bins are visited by none of those."
-            )
-    elif loss > left:
-        output.say("The vehicle that has least left loses less than that: all can pay.")
+
+
+def _show_shortage(output: Output, result: Plan) -> None:
+    able, quantity = result.affordable, _quantity(result)
+    output.say(
+        f"The budget does not allow this. {able.short} of the {able.paying} vehicles that it charges have "
+        "less left than it would cost them, so `trafficdp release` is refused, with exit code 3."
+    )
+    if able.loss is not None:
+        output.say(f"All of them can pay for {quantity} {able.loss}: add --within-budget.")
+    else:
+        output.say(
+            f"{able.empty} of them {'has' if able.empty == 1 else 'have'} nothing left: "
+            f"{able.bins_without_empty} of the "
+            f"{result.allocation.counts.bins} bins are visited by none of those."
+        )
+    output.say("")
 
 
 def _show_verdict(output: Output, result: Plan) -> None:

@@ -3,6 +3,11 @@
 import copy
 import csv
 import json
+import os
+import pty
+import re
+import subprocess
+from contextlib import suppress
 from importlib import resources
 
 import geopandas
@@ -77,6 +82,103 @@ def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, comm
     withheld = sum(row["status"] == "withheld" for row in rows)
     assert withheld > 0
     assert said.endswith(f": {len(rows) - withheld} bins with numbers, {withheld} withheld")
+
+
+def test_the_same_release_again_is_the_one_there_is_and_costs_nothing_unless_that_is_asked(filled, command):
+    assert "at least epsilon 6 left" in command("release").out
+    before = command("--json", "ledger").json
+    said = command("plan").out
+    assert "Release r0001 is just this, of the same data" in said
+    again = command("release")
+    assert "release r0001 answers this question of this data already, so nothing was charged" in again.out
+    assert "at least epsilon 6 left" in again.out
+    facts = command("--json", "release").json
+    assert (facts["release"], facts["charged"], facts["left"]) == ("r0001", False, "6")
+    assert command("--json", "ledger").json == before
+    facts = command("--json", "release", "--again").json
+    assert (facts["release"], facts["charged"], facts["left"]) == ("r0002", True, "0")
+
+
+@pytest.mark.parametrize("spoil", ["withdrawn", "new data", "another map"])
+def test_what_is_not_the_same_is_charged(filled, command, feed, spoil):
+    assert command("--quiet", "release").code == 0
+    if spoil == "withdrawn":
+        assert command("--quiet", "withdraw", "r0001").code == 0
+    elif spoil == "new data":
+        row = feed("2026-03-03")[0].replace("T06:", "T09:")
+        assert command("--quiet", "ingest", filled.write("more.csv", [row])).code == 0
+    more = ("--resolution", "5") if spoil == "another map" else ()
+    assert command("--json", "release", *more).json["release"] == "r0002"
+
+
+def test_the_map_that_was_suggested_is_released_without_editing_a_file(weak, command, refusal):
+    refusal(5, "release")
+    refused = command("--json", "plan").json["suggestions"]
+    assert refused["epsilon"] is not None
+    before = weak.config.read_text()
+    options = ("--resolution", "4", "--slot", "day", "--min-vehicles", "7", "--epsilon", "2")
+    planned = command("--json", "plan", *options).json
+    assert planned["map"] == {"resolution": 4, "slot": "day", "min_vehicles": 7}
+    assert planned["epsilon"] == "2"
+    done = command("--json", "release", *options).json
+    manifest = json.loads((weak.store / "releases" / done["release"] / "manifest.json").read_text())
+    assert manifest["coverage"]["resolution"] == 4
+    assert weak.config.read_text() == before
+    assert "resolution" in refusal(2, "plan", "--resolution", "16")
+    assert "whole_period" in refusal(2, "plan", "--slot", "hourly")
+
+
+def test_when_the_budget_is_the_obstacle_it_is_said_first(filled, command, refusal):
+    assert command("--quiet", "release", "--epsilon", "11.999").code == 0
+    # so little is left that what could be paid would say too little as well
+    assert "privacy budget exceeded" in refusal(3, "release", "--epsilon", "0.01")
+    assert "--within-budget" in refusal(3, "release", "--epsilon", "0.01")
+    assert command("plan", "--epsilon", "0.01").out.startswith("The budget does not allow this. ")
+
+
+@pytest.fixture
+def typed(script):
+    """``typed(answer, *arguments)``: (code, what a terminal shows) of a command whose question is answered."""
+
+    def typed(answer, *arguments):
+        leader, follower = pty.openpty()
+        with subprocess.Popen(
+            [script, *arguments], stdin=follower, stdout=follower, stderr=follower
+        ) as child:
+            os.close(follower)
+            os.write(leader, answer)
+            shown = b""
+            with suppress(OSError):
+                while part := os.read(leader, 65536):
+                    shown += part
+            os.close(leader)
+        return child.returncode, " ".join(re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode().split())
+
+    return typed
+
+
+def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(filled, command, typed):
+    code, shown = typed(b"n\n", "release")
+    assert (code, "Nothing was charged." in shown) == (2, True)
+    assert (
+        "This charges 40 vehicles, each at most epsilon 6. Every one then has at least epsilon 6 left."
+        in shown
+    )
+    assert command("--json", "releases").json["releases"] == []
+    code, shown = typed(b"y\n", "release")
+    assert (code, "released r0001" in shown) == (0, True)
+    # what costs nothing is not asked
+    code, shown = typed(b"", "release")
+    assert (code, "[y/N]" in shown, "nothing was charged" in shown) == (0, False, True)
+    code, shown = typed(b"", "release", "--again", "--yes")
+    assert (code, "[y/N]" in shown, "released r0002" in shown) == (0, False, True)
+
+
+def test_a_file_is_written_in_the_format_that_it_is_named_for(released, command, refusal):
+    for name, format in (("a.gpkg", "gpkg"), ("a.PARQUET", "geoparquet"), ("a.yaml", "registry")):
+        assert command("--json", "export", "r0001", name).json["format"] == format
+    assert command("--json", "export", "r0001", "b.csv", "--to", "html").json["format"] == "html"
+    assert "add --to FORMAT" in refusal(2, "export", "r0001", "map.kml")
 
 
 def test_every_format_is_written_and_read_back(released, command):
