@@ -92,7 +92,7 @@ def test_the_command_and_the_module_are_one(script):
         (["ingest", "--dry-run"], "Missing argument"),
         (["withdraw"], "Missing argument"),
         (["verify", "a", "b"], "b"),
-        (["export", "r0001", "out.csv"], "--to"),
+        (["export", "r0001", "out.kml"], "--to"),
         (["export", "r0001", "--to"], "--to"),
         (["--wait", "-1", "plan"], "--wait is not a time; got --wait -1; expected a number of seconds, 0 or"),
         (["--wait", "nan", "plan"], "got --wait nan"),

@@ -124,6 +124,7 @@ def _somebody_is_there() -> bool:
 def _price(planned: Plan) -> str:
     quantity = planned.loss.kind.quantity
     return (
-        f"This charges {planned.affordable.paying} vehicles, each at most {quantity} {planned.loss}. Every one "
-        f"then has at least {quantity} {planned.left_after} left. What is spent never comes back. Release?"
+        f"This charges {planned.affordable.paying} vehicles, each at most {quantity} {planned.loss}. Every "
+        f"one then has at least {quantity} {planned.left_after} left. "
+        "What is spent never comes back. Release?"
     )

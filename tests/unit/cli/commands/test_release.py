@@ -138,7 +138,7 @@ def test_when_the_budget_is_the_obstacle_it_is_said_first(filled, command, refus
 
 @pytest.fixture
 def typed(script):
-    """``typed(answer, *arguments)``: (code, what a terminal shows) of a command whose question is answered."""
+    """``typed(answer, *arguments)``: (code, what a terminal shows) of a command that is answered."""
 
     def typed(answer, *arguments):
         leader, follower = pty.openpty()
