@@ -215,8 +215,9 @@ def command_line() -> str:
         "# Command line",
         WRITTEN.format(source="the commands in `trafficdp/cli`"),
         "`trafficdp [options] command [options]`. The exit codes are in the "
-        "[README](../../README.md#the-main-job-in-five-commands).",
-        "## Before the command",
+        "[README](../../README.md#the-main-job-in-five-commands). `trafficdp --install-completion` lets your "
+        "shell complete commands and options.",
+        "## Before or after the command",
         *_table(options),
     ]
     for name in COMMANDS:

@@ -8,6 +8,7 @@ import pytest
 import reference as script
 from trafficdp.cli.main import COMMANDS, run
 
+BY_TYPER = {"--help", "--install-completion", "--show-completion"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,8 +20,8 @@ def test_the_committed_page_is_the_one_that_make_docs_writes(name):
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_the_page_has_the_options_that_the_help_tells(command, capsys):
     assert run([*command.split(), "--help"]) == 0
-    told = set(re.findall(r"(?m)^ +(--[a-z][a-z-]*)", capsys.readouterr().out)) - {"--help"}
-    title = f"`trafficdp {command}" if command else "Before the command"
+    told = set(re.findall(r"(?m)^ +(--[a-z][a-z-]*)", capsys.readouterr().out)) - BY_TYPER
+    title = f"`trafficdp {command}" if command else "Before or after the command"
     section = re.search(rf"(?ms)^## {title}\b.*?(?=^## |\Z)", script.command_line()).group(0)
     assert set(re.findall(r"(?m)^\| `(--[a-z][a-z-]*)", section)) == told
 
