@@ -48,7 +48,7 @@ def release(
         bool,
         typer.Option("--again", help="Charge and draw anew what an earlier release answers for nothing."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Charge without asking: for scripts.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Charge without asking: for scripts.")] = False,
 ) -> None:
     """Charge every vehicle its loss, draw the noise and publish the map.
 
