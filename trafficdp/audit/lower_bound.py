@@ -24,7 +24,8 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource, SimulatedNoise
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
 

@@ -33,7 +33,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import smooth_gaussian
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.samples import Samples
 

@@ -33,7 +33,7 @@ from trafficdp.live.files import Arrival, Reader, in_order_of_time
 from trafficdp.live.placing import place_newest, placed
 from trafficdp.live.specification import StreamSpecification, release_of
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.noise.source import NoiseSource, SecureNoise
+from trafficdp.noise.source import SecureNoise
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
@@ -193,7 +193,7 @@ class LiveStream:
             self._place(curator)
             return self._progress(curator)
 
-    def _noise(self) -> NoiseSource:
+    def _noise(self) -> SecureNoise:
         return SecureNoise()
 
     @property

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block, Law
-from trafficdp.measurement.support import LARGEST_SUM, IntArray, Support, as_integers
+from trafficdp.measurement.support import IntArray, Support, as_integers, shifted_move
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,3 @@ class Box:
         """Return what every vehicle pays in units of 1/s, shape (users,): ``loss`` before s is known."""
         move = shifted_move(self.high, shift[self.support.coordinate])
         return law.largest(self.support, law.units(self.support, move))
-
-
-def shifted_move(move: IntArray, shift: IntArray) -> IntArray:
-    """Return how far ``move`` carries a sum that is multiplied by 2^``shift``, or floored, elementwise."""
-    far = int(np.abs(shift).max(initial=0)) > 62
-    if far or float(np.ldexp(move.astype(np.float64), shift).max(initial=0.0)) >= LARGEST_SUM:
-        raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
-    # rounded up: right shifts of negative numbers floor
-    down = -np.right_shift(-move, np.maximum(-shift, 0))
-    return np.where(shift < 0, down, np.left_shift(move, np.maximum(shift, 0))).astype(np.int64)
-
-
-def shifted_sum(sums: IntArray, shift: IntArray) -> IntArray:
-    """Return ``sums`` times 2^``shift``, floored where that is no whole number, elementwise."""
-    return np.right_shift(np.left_shift(sums, np.maximum(shift, 0)), np.maximum(-shift, 0))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.support import IntArray, Support
 from trafficdp.model.stable_order import number_pairs
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.privacy.loss_kind import LossKind
 

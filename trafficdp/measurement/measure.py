@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.ball import Ball, HiddenBall
-from trafficdp.measurement.box import Box, shifted_sum
+from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Law
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray
-from trafficdp.noise.source import NoiseSource
+from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, shifted_sum
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.entries import Entries, Handed
 

@@ -31,9 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.box import shifted_move
 from trafficdp.measurement.laws import Block, FloatArray, Laplace, Law
-from trafficdp.measurement.support import IntArray, Support, as_integers
+from trafficdp.measurement.support import IntArray, Support, as_integers, shifted_move
 from trafficdp.model.stable_order import number_pairs, stable_order
 from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
 

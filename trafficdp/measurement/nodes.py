@@ -32,7 +32,7 @@ from trafficdp._validate import integer_between
 from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.privacy.loss_kind import LossKind
 

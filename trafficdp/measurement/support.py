@@ -1,4 +1,4 @@
-"""Which vehicle has which coordinate: public where counts are."""
+"""Which vehicle has which coordinate: public where counts are; and sums in multiples of powers of two."""
 
 from __future__ import annotations
 
@@ -64,3 +64,18 @@ def as_integers(values: npt.NDArray[Any], size: int) -> IntArray:
     found = np.zeros(size, dtype=np.int64)
     found[: len(flat)] = flat.astype(np.int64)
     return found
+
+
+def shifted_move(move: IntArray, shift: IntArray) -> IntArray:
+    """Return how far ``move`` carries a sum that is multiplied by 2^``shift``, or floored, elementwise."""
+    far = int(np.abs(shift).max(initial=0)) > 62
+    if far or float(np.ldexp(move.astype(np.float64), shift).max(initial=0.0)) >= LARGEST_SUM:
+        raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
+    # rounded up: right shifts of negative numbers floor
+    down = -np.right_shift(-move, np.maximum(-shift, 0))
+    return np.where(shift < 0, down, np.left_shift(move, np.maximum(shift, 0))).astype(np.int64)
+
+
+def shifted_sum(sums: IntArray, shift: IntArray) -> IntArray:
+    """Return ``sums`` times 2^``shift``, floored where that is no whole number, elementwise."""
+    return np.right_shift(np.left_shift(sums, np.maximum(shift, 0)), np.maximum(-shift, 0))

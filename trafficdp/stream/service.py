@@ -31,7 +31,7 @@ from trafficdp.bounding.rank import rank_within
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.nodes import SignedCounterBank, append
 from trafficdp.measurement.support import Support
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.numbering import Numbering, pack, unpack

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

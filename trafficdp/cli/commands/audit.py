@@ -22,7 +22,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.json_codec import Says, as_json
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.loss_kind import LossKind

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import UsageError
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.withhold import Elements, WithholdRelease
 
 FloatArray = npt.NDArray[np.float64]

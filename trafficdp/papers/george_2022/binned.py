@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import in_range, integer_between
 from trafficdp.errors import UsageError
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.factor import contiguous_squared_norm, toeplitz_coefficients
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.binned import BinnedFactor
 from trafficdp.papers.george_2022.doubling import doubling_means

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.full import full_means
 from trafficdp.papers.george_2022.levels import LevelPlan, doubling_epsilon

@@ -35,7 +35,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import ZCDP, round_up
 
 FloatArray = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.levelled import Centre, levelled_means
 from trafficdp.papers.george_2022.levels import LevelPlan

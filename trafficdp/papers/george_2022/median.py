@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.interval import Partition
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.stream.tree import bit_length
 

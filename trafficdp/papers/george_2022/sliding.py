@@ -26,7 +26,7 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.scales import laplace_scale
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import loss_upper_bound, sum_per_user, to_pico
 from trafficdp.stream.tree import Tree, TreeKind
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between, positive
 from trafficdp.mechanisms.scales import laplace_scale
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.doubling import relabelled
 from trafficdp.papers.george_2022.levelled import means_with_noise

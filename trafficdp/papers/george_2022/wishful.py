@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import in_range
 from trafficdp.mechanisms.scales import laplace_scale
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.levelled import Centre, truncate
 from trafficdp.stream.tree import BINARY, Tree

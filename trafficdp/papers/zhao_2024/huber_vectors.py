@@ -30,7 +30,7 @@ from trafficdp._validate import in_range, positive
 from trafficdp.bounding import huber_weights
 from trafficdp.errors import UsageError
 from trafficdp.noise import smooth_gaussian, student_t
-from trafficdp.noise.source import NoiseSource
+from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.aumuller_2023.vectors import clip_to_length
 from trafficdp.papers.zhao_2024 import smooth_gaussian_vectors
 from trafficdp.papers.zhao_2024.vector_smooth_sensitivity import (
