@@ -6,10 +6,10 @@ A seeded sample of EACH changes of every room of ROOMS, and the NAMED ones. Cosm
 because its operators turn text into text: what is changed can be listed, sampled and read.
 
 In a copy of the repository, a process that has loaded the libraries forks for every mutant; the child runs
-tests up to the first failure: the file that mirrors the module, then files that import it, then those that
-import what imports it. What was found is appended to FILE, so that a run may be stopped and continued. Where
-nothing was noticed, the last column of the table is written by hand: why the change costs no privacy and
-nothing that is promised. It is kept when the table is written anew.
+tests up to the first failure: the file that mirrors the module, its folder, then files that import the
+module, or import what imports it. What was found is appended to FILE, so that a run may be stopped and
+continued. Where nothing was noticed, the last column of the table is written by hand: why the change costs
+no privacy and nothing that is promised. It is kept when the table is written anew.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
@@ -138,7 +139,9 @@ LIBRARIES = (
 )
 FOLDERS = ("unit", "contract", "golden", "distribution", "audit")
 FARTHEST = 3
-NOTHING, TIME = "nothing", "the time limit"
+RINGS = 2 + FARTHEST
+PATIENCE = 60
+"""Seconds of computing after which a test is said not to end."""
 HEAD = """# One line changed at a time, and the test that notices
 
 Written by `make mutants`: {each} changes of every room of {rooms},
@@ -230,29 +233,25 @@ def _difference(old: str, new: str) -> tuple[str, str]:
 
 
 def nearest_tests(root: Path, file: str) -> list[list[str]]:
-    """Return tests that may notice a change of ``file``: its mirror, then FARTHEST rings around it."""
+    """Return tests that may notice a change of ``file``: its mirror, that one's folder, what imports it."""
     imports = {
         path.relative_to(root).as_posix(): _imports(path)
         for top in ("trafficdp", *(f"tests/{folder}" for folder in FOLDERS))
         for path in (root / top).rglob("*.py")
     }
-    module = file.removeprefix("trafficdp/").removesuffix(".py")
-    mirror = f"tests/unit/{Path(module).parent}/test_{Path(module).name}.py"
-    reached, ring = {file, mirror}, {file}
-    rings = [[mirror] if mirror in imports else []]
+    module = Path(file.removeprefix("trafficdp/"))
+    folder, mirror = f"tests/unit/{module.parent}/", f"tests/unit/{module.parent}/test_{module.name}"
+    ring, rings = {file}, [{mirror} & imports.keys(), {each for each in imports if each.startswith(folder)}]
     for _ in range(FARTHEST):
         names = {each.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for each in ring}
-        ring = {each for each, named in imports.items() if names & named} - reached
-        reached |= ring
-        tests = {each for each in ring if Path(each).name.startswith("test_")}
-        rings.append(sorted(tests, key=lambda test: _order(root, module, test)))
-    return rings
-
-
-def _order(root: Path, module: str, test: str) -> tuple[int, int]:
-    """Files of the same room first, then small ones."""
-    own = (f"tests/unit/{Path(module).parent}/", f"tests/unit/{module.split('/')[0]}/")
-    return -sum(test.startswith(folder) for folder in own), (root / test).stat().st_size
+        ring = {each for each, named in imports.items() if names & named}
+        rings.append(ring)
+    found, seen = [], set[str]()
+    for ring in rings:
+        tests = {each for each in ring - seen if Path(each).name.startswith("test_")}
+        seen |= ring
+        found.append(sorted(tests, key=lambda test: (root / test).stat().st_size))
+    return found
 
 
 @cache
@@ -267,27 +266,37 @@ def _imports(path: Path) -> set[str]:
 
 
 class First:
-    """A plugin of pytest that keeps the first test that failed."""
+    """A plugin of pytest that tells of the first test that fails, or does not end, and then is done."""
 
-    found = ""
+    def __init__(self, told: int) -> None:
+        self._told, self._runs = told, ""
+        signal.signal(signal.SIGPROF, lambda *_: self.tell(self._runs))
 
-    def pytest_collectreport(self, report: object) -> None:
-        """Keep a file that cannot be read any more."""
-        self._keep(report, "import of ")
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Start the clock of a test."""
+        self._runs = nodeid
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
 
-    def pytest_runtest_logreport(self, report: object) -> None:
-        """Keep a test."""
-        self._keep(report, "")
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Tell of a file that cannot be read any more."""
+        if report.failed:
+            self.tell(f"import of {report.nodeid}")
 
-    def _keep(self, report: object, how: str) -> None:
-        if getattr(report, "failed", False) and not self.found:
-            self.found = how + str(getattr(report, "nodeid", "")).split("[")[0]
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell of a test."""
+        if report.failed:
+            self.tell(report.nodeid)
+
+    def tell(self, what: str) -> None:
+        """Say what noticed the mutant, and end."""
+        os.write(self._told, what.split("[")[0].encode())
+        os._exit(0)
 
 
 def noticed(root: Path, tests: list[str], limit: int) -> str:
     """Return the first of ``tests`` that fails in the tree ``root``, "" if none; run in a forked process.
 
-    A run of more than ``limit`` seconds of computing is ended, and called TIME.
+    After ``limit`` seconds of computing the others are left out.
     """
     if not tests:
         return ""
@@ -295,7 +304,8 @@ def noticed(root: Path, tests: list[str], limit: int) -> str:
     child = os.fork()
     if not child:
         try:
-            os.write(told, _first_failure(root, tests, limit).encode())
+            os.close(said)
+            _run(root, tests, limit, First(told))
         finally:
             # nothing of the parent is unwound here
             os._exit(0)
@@ -308,10 +318,10 @@ def noticed(root: Path, tests: list[str], limit: int) -> str:
         os.killpg(child, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    return "" if found == NOTHING else found or TIME
+    return found
 
 
-def _first_failure(root: Path, tests: list[str], limit: int) -> str:
+def _run(root: Path, tests: list[str], limit: int, first: First) -> None:
     os.setsid()
     with open(os.devnull, "r+b") as quiet:
         for stream in (0, 1, 2):
@@ -320,15 +330,13 @@ def _first_failure(root: Path, tests: list[str], limit: int) -> str:
     os.chdir(root)
     sys.path[:0] = [str(root)]
     os.environ.update(PYTHONPATH=str(root))
-    import pytest
-
-    first = First()
     marks = "not prove and not browser and not real"
-    options = ["-x", "-q", "-m", marks, "-p", "no:cacheprovider"]
+    options = ["-q", "-m", marks, "-p", "no:cacheprovider", f"--basetemp={root.parent / 'scratch'}"]
     # a library that is loaded already
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    code = pytest.main([*options, f"--basetemp={root.parent / 'scratch'}", *tests], plugins=[first])
-    return first.found or (NOTHING if code in (0, 5) else f"pytest ends with {code}")
+    code = pytest.main([*options, *tests], plugins=[first])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        first.tell(f"pytest, which ends with {code}")
 
 
 def examine(tree: Path, mutant: Mutant, rings: slice, limit: int, age: int) -> str:
@@ -394,18 +402,20 @@ def main() -> None:
     )
     parser.add_argument("--into", type=Path, default=TABLE, help="file to write")
     parser.add_argument("--limit", type=int, default=300, help="seconds of computing a ring of tests")
-    parser.add_argument("--far", type=int, default=FARTHEST + 1, help="how many rings of tests to ask")
+    parser.add_argument("--far", type=int, default=RINGS, help="how many rings of tests to ask")
     parser.add_argument("--only", default="", help="only mutants of files whose path contains this")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     given.results.touch()
     known = [json.loads(line) for line in given.results.read_text(encoding="utf-8").splitlines()]
     results = {tuple(each["key"]): each["noticed"] for each in known}
-    looked = {tuple(each["key"]): FARTHEST + 1 if each["noticed"] else each["far"] for each in known}
+    looked = {tuple(each["key"]): RINGS if each["noticed"] else each["far"] for each in known}
     mutants = list(sample(ROOT))
     left = [x for x in mutants if looked.get(x.key, 0) < given.far and given.only in x.file]
     # a run that is stopped has seen some of every room
-    left.sort(key=lambda mutant: hashlib.sha256(repr(mutant.key).encode()).hexdigest())
+    left.sort(
+        key=lambda mutant: ("/release/" in mutant.file, hashlib.sha256(repr(mutant.key).encode()).hexdigest())
+    )
     for name in LIBRARIES:
         import_module(name)
     with tempfile.TemporaryDirectory() as scratch:
@@ -420,9 +430,7 @@ def main() -> None:
                 f"{age + 1}/{len(left)} {mutant.file}: {results[mutant.key] or 'SURVIVES: ' + mutant.after}",
                 flush=True,
             )
-        killers = sorted(
-            {each.removeprefix("import of ") for each in results.values() if each not in ("", TIME)}
-        )
+        killers = sorted({each for each in results.values() if "::" in each})
         if found := noticed(tree, killers, 100 * given.limit):
             raise SystemExit(
                 f"{found} fails on sound code: what it noticed means nothing; mend it, and run again"

@@ -52,14 +52,14 @@ with tempfile.TemporaryDirectory() as scratch:
     tree = mutants.copied(Path(scratch))
     (wrong,) = [each for each in mutants.sample(tree, ()) if each.file.endswith("akmv.py")]
     sound = (tree / wrong.file).read_text(encoding="utf-8")
-    for age, source in enumerate((wrong.source, sound, "while True: pass")):
-        print(mutants.examine(tree, replace(wrong, source=source), slice(0, 1), 60 if age < 2 else 3, age))
+    for age, source in enumerate((wrong.source, sound, sound + " def")):
+        print(mutants.examine(tree, replace(wrong, source=source), slice(0, 1), 100, age))
     assert (tree / wrong.file).read_text(encoding="utf-8") == sound
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "pipelines", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    noticed, sound, hangs = done.stdout.splitlines()
+    noticed, sound, unreadable = done.stdout.splitlines()
     assert noticed.startswith("tests/unit/mechanisms/clipping/test_akmv.py::test_")
-    assert (sound, hangs) == ("", "the time limit")
+    assert (sound, unreadable) == ("", "import of tests/unit/mechanisms/clipping/test_akmv.py")

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.ball import GRAINS, Ball
@@ -12,7 +14,8 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import Metered, Step, plain
-from trafficdp.measurement.moments import Moments, largest_two
+from trafficdp.measurement.moments import Moments, largest_two, record_price
+from trafficdp.measurement.nodes import exact_price
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -220,6 +223,20 @@ def test_what_cannot_be_priced_is_refused():
         Box(entries, numbers(2**62))
     with pytest.raises(UsageError):
         Step(ClaimedSums(entries, numbers(3), "none"), Laplace(np.ones(1)), numbers(1))
+
+
+@pytest.mark.parametrize("counts", [(0, 2), (2, 0), (-1, 2)])
+def test_pairs_of_a_vehicle_without_records_are_refused(counts):
+    entries = support((0, 0), (0, 1), users=2, coordinates=1)
+    with pytest.raises(UsageError, match="no such counts"):
+        Moments(entries, numbers(*counts), 3, np.array([True]))
+
+
+@given(steps=st.integers(1, 70_000), first=st.floats(1e-3, 1e9), second=st.floats(1e-3, 1e12))
+def test_the_price_of_a_record_is_never_below_the_exact_one_and_hardly_above(steps, first, second):
+    price = Fraction(float(record_price(steps, np.array([first]), np.array([second]))[0]))
+    exact = exact_price(steps, Fraction(first), Fraction(second))
+    assert exact <= price <= exact * (1 + Fraction(1, 10**12))
 
 
 def test_vehicles_in_one_bin_of_a_block_do_not_pay_for_two():
