@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -32,11 +33,31 @@ class Context(t.Table):
             description="a file beside the configuration, such as streets.gpkg, or a folder of static GTFS"
         ),
     ]
-    kind: Annotated[ContextKind, t.choice(ContextKind)]
+    kind: Annotated[ContextKind, t.choice(each for each in ContextKind if each is not ContextKind.TILES)]
     name: Annotated[str | None, t.text("the name of a column with names")] = None
     attribution: Annotated[str, t.text("who made the layer, as its licence wants it to be said")]
 
 
+_TILES = re.compile(r"https://[\w.-]+(:\d+)?/[\w.~%/{}?=&@-]*", re.ASCII)
+
+
+def _address(value: object) -> str | None:
+    address = t.line(value) or ""
+    places = sorted(re.findall(r"{.*?}", address))
+    return address if _TILES.fullmatch(address) and places == ["{x}", "{y}", "{z}"] else None
+
+
+class Tiles(t.Table):
+    """A server of map tiles that the page asks, unlike for all else."""
+
+    url: Annotated[
+        str, t.Reads(_address, 'an address such as "https://tiles.example.org/{z}/{x}/{y}.png", with https')
+    ]
+    attribution: Annotated[str, t.text("who made the tiles, as their licence wants it to be said")]
+
+
+TILES = t.Built(Tiles, lambda each: ContextFile(each.url, ContextKind.TILES, None, each.attribution))
+"""Tiles under the hexagons."""
 CONTEXT = t.Built(
     Context, lambda each: ContextFile(each.file, each.kind, each.name, each.attribution)
 )  # fmt: skip

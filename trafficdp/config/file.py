@@ -200,7 +200,7 @@ class Document(Places):
             store=store,
             analysts=self.analysts,
             areas=dict(self.areas),
-            context=self.context,
+            context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
             stream=self.stream,
         )
 

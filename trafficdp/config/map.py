@@ -11,7 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp._validate import did_you_mean, one_of
 from trafficdp.config import table as t
+from trafficdp.config.context import TILES
 from trafficdp.config.reading import exact_number
+from trafficdp.context.read import ContextFile
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import BY_NAME
 from trafficdp.mechanisms.registry import mechanisms_of, require_releasable
@@ -164,6 +166,7 @@ class Map(t.Table):
         ),
     ] = Mechanisms()
     accounting: Annotated[str, t.choice(("best", *BY_NAME))] = "best"
+    tiles: Annotated[ContextFile | None, TILES] = None
     day_parts: Annotated[
         tuple[Annotated[DayPart, t.Built(Part, lambda part: DayPart(**dict(part)))], ...],
         Field(min_length=1, description='a list such as [ { name = "night", from = 22, to = 6 }, ... ]'),

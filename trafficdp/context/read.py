@@ -44,71 +44,79 @@ _OPENSTREETMAP = {
 
 @dataclass(frozen=True)
 class ContextFile:
-    """A layer as the configuration names it. ``name`` is the column with names (None: the usual one)."""
+    """A layer as the configuration names it. ``name`` is the column with names (None: the usual one).
 
-    path: Path
+    ``path`` is the address of a server for TILES, as text.
+    """
+
+    path: Path | str
     kind: ContextKind
     name: str | None
     attribution: str
 
 
 def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[ContextLayer, ...]:
-    """Return the layers as the page of ``area`` shows them, without those that have nothing there.
+    """Return the layers as the page of ``area`` shows them, without files that have nothing there.
 
     The same files give the same layers. Raises ConfigError for a file that is not there or cannot be read,
     has no such column, or no coordinate system.
     """
-    return tuple(layer for file in files if (layer := _read(file, area)).shapes)
+    layers = (_read(file, file.path, area) for file in files)
+    return tuple(layer for layer in layers if layer.shapes or layer.kind is ContextKind.TILES)
 
 
-def _read(file: ContextFile, area: StudyArea) -> ContextLayer:
-    name = file.path.name
-    if not file.path.exists():
-        raise ConfigError(f"the context layer {name} does not exist", got=str(file.path), todo="correct file")
-    if is_gtfs(file.path):
-        shapes, names, digest = read_gtfs(file.path, file.kind)
+def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
+    if isinstance(path, str):
+        return ContextLayer(
+            file.kind, path, hashlib.sha256(path.encode()).hexdigest(), file.attribution, (), ()
+        )
+    name = path.name
+    if not path.exists():
+        raise ConfigError(f"the context layer {name} does not exist", got=str(path), todo="correct file")
+    if is_gtfs(path):
+        shapes, names, digest = read_gtfs(path, file.kind)
     else:
         if not name.lower().endswith(ENDINGS):
             raise ConfigError(f"the context layer {name} cannot be read", expected=", ".join(ENDINGS))
-        with file.path.open("rb") as stream:
+        with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        shapes, names = _read_tables(file, area)
+        shapes, names = _read_tables(file, path, area)
     shapes, names = simplified(shapes, names, area.geometry)
     return ContextLayer(file.kind, name, digest, file.attribution, tuple(names), tuple(shapes))
 
 
-def _read_tables(file: ContextFile, area: StudyArea) -> tuple[Shapes, Names]:
-    extract = file.path.name.lower().endswith(".osm.pbf")
+def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes, Names]:
+    extract = path.name.lower().endswith(".osm.pbf")
     try:
-        wanted: Any = (
-            _OPENSTREETMAP[file.kind] if extract else ((pyogrio.list_layers(file.path)[0, 0], None),)
-        )
-        tables = [_read_table(file, area, table, where) for table, where in wanted]
+        wanted: Any = _OPENSTREETMAP[file.kind] if extract else ((pyogrio.list_layers(path)[0, 0], None),)
+        tables = [_read_table(path, file.name, area, table, where) for table, where in wanted]
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, IndexError) as error:
         raise ConfigError(
-            f"the context layer {file.path.name} cannot be read",
+            f"the context layer {path.name} cannot be read",
             expected="GeoPackage, GeoJSON, Shapefile, FlatGeobuf, an OpenStreetMap extract or static GTFS",
         ) from error
     return np.concatenate([shapes for shapes, _ in tables]), np.concatenate([names for _, names in tables])
 
 
-def _read_table(file: ContextFile, area: StudyArea, table: str, where: str | None) -> tuple[Shapes, Names]:
-    about = pyogrio.read_info(file.path, layer=table)
+def _read_table(
+    path: Path, name: str | None, area: StudyArea, table: str, where: str | None
+) -> tuple[Shapes, Names]:
+    about = pyogrio.read_info(path, layer=table)
     if about["crs"] is None:
         raise ConfigError(
-            f"the context layer {file.path.name} does not say in which coordinate system it is",
+            f"the context layer {path.name} does not say in which coordinate system it is",
             todo="write it anew with one, such as EPSG:4326",
         )
     known = list(about["fields"])
-    column = file.name or ("name" if "name" in known else None)
+    column = name or ("name" if "name" in known else None)
     if column is not None and column not in known:
         raise ConfigError(
-            f"the context layer {file.path.name} has no column {column}", expected=", ".join(known) or None
+            f"the context layer {path.name} has no column {column}", expected=", ".join(known) or None
         )
     to_file = pyproj.Transformer.from_crs(WGS84, about["crs"], always_xy=True)
     box = to_file.transform_bounds(*area.geometry.bounds)
     _, _, packed, columns = pyogrio.raw.read(
-        file.path, layer=table, columns=[column] if column else [], bbox=box, where=where, force_2d=True
+        path, layer=table, columns=[column] if column else [], bbox=box, where=where, force_2d=True
     )
     shapes = _degrees(shapely.from_wkb(packed), to_file)
     names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)

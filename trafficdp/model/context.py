@@ -22,6 +22,7 @@ class ContextKind(StrEnum):
     BOUNDARY = "boundary"
     PLACE = "place"
     TRANSIT = "transit"
+    TILES = "tiles"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class ContextLayer:
 
     ``shapes`` are in degrees, longitude first; ``names`` has one text for each, "" for none. ``file`` is the
     file's name and ``sha256`` its hash (hexadecimal); ``attribution`` must be shown wherever the layer is.
+    TILES have no shapes: ``file`` is the address of their server, and ``sha256`` the hash of that.
     """
 
     kind: ContextKind

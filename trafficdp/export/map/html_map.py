@@ -34,7 +34,7 @@ from trafficdp.export.files.shown import (
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.library import LIBRARY
 from trafficdp.export.map.payload import lines_of_text, pack, thousandths
-from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources
+from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
 from trafficdp.export.map.templating import fill_template
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
@@ -100,8 +100,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
 
     Leaflet (``library``), a part of the page, draws hexagons and the public layers around them on canvas:
     shapes, names and numbers are packed columns (``payload``). Without JavaScript there is a table. With
-    ``live_seconds`` the page asks for ``live.geojson`` beside it that often, and for nothing else; without
-    it, it asks for nothing at all. Raises DataError without bins.
+    ``live_seconds`` the page asks for ``live.geojson`` beside it that often; with a layer of tiles it asks
+    their server for pictures; for nothing else ever. Raises DataError without bins.
     """
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
@@ -157,12 +157,16 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     }
     if live_seconds is not None:
         data["live"] = live_seconds
+    tiles = tile_server(release.grid.context)
+    if tiles is not None:
+        data["tiles"] = tiles.url
     text = fill_template(
         "map.html",
         withheld=withheld_because(release),
         groups=release.disclosure,
         library=LIBRARY,
         sources=sources(release.grid.context),
+        tiles=tiles,
         plain=_plain_rows(release, table, views[0]),
         statistics=views,
         slots=data["slots"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +13,19 @@ import shapely
 from trafficdp.export.map.drawing import Rings
 from trafficdp.export.map.payload import lines_of_text
 from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextLayer
+from trafficdp.model.context import ContextKind, ContextLayer
 
 AROUND = {"west": 0.0, "north": 0.0, "units": 100_000, "squeeze": 1, "margin": 0}
 """How the script finds degrees again: x = 100,000 longitude, y = -100,000 latitude."""
 Columns = dict[str, tuple[str, npt.ArrayLike]]
+
+
+@dataclass(frozen=True, slots=True)
+class TileServer:
+    """Where tiles come from: the address with {z}, {x} and {y}, and its ``host``."""
+
+    url: str
+    host: str
 
 
 def context_columns(context: Sequence[ContextLayer], cut: float) -> Columns:
@@ -34,6 +44,12 @@ def area_columns(area: StudyArea, cut: float) -> Columns:
 def sources(context: Sequence[ContextLayer]) -> str:
     """Return who made the layers, each once: what must stand beside the map."""
     return "; ".join(dict.fromkeys(layer.attribution for layer in context))
+
+
+def tile_server(context: Sequence[ContextLayer]) -> TileServer | None:
+    """Return the server of tiles that the page asks, if there is one."""
+    layer = next((each for each in context if each.kind is ContextKind.TILES), None)
+    return None if layer is None else TileServer(layer.file, urlsplit(layer.file).netloc)
 
 
 def _moved(positions: npt.NDArray[np.float64], cut: float) -> npt.NDArray[np.float64]:

@@ -38,7 +38,7 @@
     letters = [];
     hexagons = shapes.map(function (rings, cell) {
       var made = L.polygon(rings, {
-        pane: "cells", renderer: sheet("cells"), color: "#595959", weight: 0.6, fillOpacity: 1, noClip: true, smoothFactor: 0
+        pane: "cells", renderer: sheet("cells"), color: "#595959", weight: 0.6, fillOpacity: data.tiles ? 0.8 : 1, noClip: true, smoothFactor: 0
       });
       made.cell = cell;
       return made.addTo(group);

@@ -56,6 +56,9 @@
       pane.style.pointerEvents = "none";
     });
     var at = 0, known = [];
+    if (data.tiles) {
+      L.tileLayer(data.tiles, { referrerPolicy: "no-referrer", maxNativeZoom: 18, maxZoom: 30 }).addTo(map);
+    }
     data.context.forEach(function (layer) {
       var style = KINDS[layer.kind];
       for (var end = at + layer.shapes; at < end; at += 1) {

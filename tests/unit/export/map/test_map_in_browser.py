@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.server
+import io
 import json
+import re
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import h3
@@ -26,6 +29,7 @@ from trafficdp.export.files.shown import (
     shown_width_breaks,
 )
 from trafficdp.export.map.html_map import LOOKS, html_bytes
+from trafficdp.model.context import ContextKind, ContextLayer
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.published import published_frame
 
@@ -400,3 +404,31 @@ def test_a_live_map_takes_up_what_arrives_and_asks_for_nothing_else(city, chromi
         assert set(page.asked) == {f"{address}/live.html", f"{address}/live.geojson"}
         assert page.complaints == []
         page.page.close()
+
+
+def test_tiles_are_asked_of_their_server_alone_and_lie_under_the_hexagons(city, chromium, map_page, tmp_path):
+    layer = ContextLayer(
+        ContextKind.TILES, "https://tiles.example.org/{z}/{x}/{y}.png", "0" * 64, "Example City", (), ()
+    )
+    release = replace(city, grid=replace(city.grid, context=(layer,)))
+    (tmp_path / "map.html").write_bytes(html_bytes(release))
+    picture = io.BytesIO()
+    Image.new("RGB", (256, 256), "#ff0000").save(picture, "png")
+    page = map_page(chromium.new_page(viewport={"width": 1440, "height": 900}))
+    page.page.route(
+        "**/*.png", lambda route: route.fulfill(body=picture.getvalue(), content_type="image/png")
+    )
+    page.go((tmp_path / "map.html").as_uri())
+    page.wait("#map:not(:has(img.leaflet-tile:not(.leaflet-tile-loaded))):has(img.leaflet-tile)")
+    page.settle()
+    asked = [each for each in page.asked if not each.startswith("file:")]
+    assert asked
+    assert all(re.fullmatch(r"https://tiles\.example\.org/\d+/\d+/\d+\.png", each) for each in asked)
+    assert page.complaints == []
+    assert "Example City" in page.text("#sources")
+    assert "tiles.example.org, which so learns who looks where" in page.text("#sources")
+    pixels = np.asarray(Image.open(io.BytesIO(page.page.locator("#map").screenshot())).convert("RGB"))
+    # red around the hexagons, and nowhere red alone where they lie
+    assert (pixels == [255, 0, 0]).all(axis=2).mean() > 0.1
+    page.page.screenshot(path=tmp_path / "tiles.png")
+    page.page.close()
