@@ -68,10 +68,7 @@ def test_an_openstreetmap_extract_gives_what_belongs_to_the_kind(tmp_path):
     )
     found = {}
     for kind in (ContextKind.ROADS, ContextKind.PLACE, ContextKind.WATER):
-        parts = [
-            _read_table(file_of(path, kind, None), AREA, table, where)
-            for table, where in _OPENSTREETMAP[kind]
-        ]
+        parts = [_read_table(path, None, AREA, table, where) for table, where in _OPENSTREETMAP[kind]]
         found[kind] = [name for _, names in parts for name in names]
     assert found == {
         ContextKind.ROADS: ["A Road"], ContextKind.PLACE: ["Old City"], ContextKind.WATER: ["A River"],
