@@ -182,8 +182,12 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
         shapes = geopandas.GeoSeries(list(layer.shapes), crs=CRS)
         lines = shapes[shapes.geom_type.isin(["LineString", "MultiLineString"])]
         if len(lines):
-            for colour, line in ((_WHITE, 1.6), (_INK, 0.6)):
+            for colour, line in ((_WHITE, 1.2), (_INK, 0.5)):
                 lines.plot(ax=axes, color=colour, linewidth=line)
+    # streets and rivers go on where the hexagons end
+    west, south, east, north = hexagons.total_bounds
+    edge = 0.05 * max(east - west, north - south)
+    axes.set(xlim=(west - edge, east + edge), ylim=(south - edge, north + edge))
     drawn: Any = plt.cm.ScalarMappable(norm=norm, cmap=colours)
     axes.figure.colorbar(drawn, ax=axes, label=label, ticks=edges, format="%g", spacing="uniform", shrink=0.8)
     when = f", {release.slots[number].label}" if len(release.slots) > 1 else ""

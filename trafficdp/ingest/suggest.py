@@ -24,14 +24,15 @@ ROWS = 100
 NAMES = {
     "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
     r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?|id",
-    "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|fecha|hora|heure|horodatage|observed|"
-    r"recorded|gps)([ _.-]?(at|time|utc|stamp))?|ts",
+    "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|zeitpunkt|uhrzeit|datum|fecha|hora|heure|"
+    r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|ts",
     "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
     "longitude": r"lon(gitude)?|lng|l[aä]nge(ngrad)?|longitud|x",
     "speed": r"(gps[ _.-]?)?(speed|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
     r"([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
 }
-"""What columns are called: the whole name, in any case."""
+"""What columns are called: the whole name, in any case, but for a unit in brackets at its end."""
+_UNIT_AT_END = re.compile(r"\s*[\[(].*[\])]\s*$")
 UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
 ENCODINGS = ("utf-8", "cp1252")
 
@@ -107,7 +108,8 @@ def _of_columns(
 ) -> Suggestion:
     columns: dict[str, str | None] = {}
     for ours, pattern in NAMES.items():
-        fits = (name for name in header if re.fullmatch(pattern, name.strip(), re.IGNORECASE))
+        bare = ((name, _UNIT_AT_END.sub("", name).strip()) for name in header)
+        fits = (name for name, said in bare if re.fullmatch(pattern, said, re.IGNORECASE))
         columns[ours] = next((name for name in fits if name not in columns.values()), None)
     speed, time = columns["speed"], columns["time"]
     unit = next(

@@ -125,6 +125,18 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path):
     ("header", "row", "form", "offset"),
     [
         ("vehicle_id,timestamp,lat,lon,speed", "1,2026-01-31T10:00:00Z,1.5,2.5,3", "iso8601", True),
+        (
+            "License_Plate,observationDateTime,lat,lon,Speed (mph)",
+            "1,2026-01-31T10:00:00Z,1.5,2.5,3",
+            "iso8601",
+            True,
+        ),
+        (
+            "Kennzeichen,Zeitpunkt,Breite,Länge,Geschwindigkeit [mph]",
+            "1,31.01.2026 10:00:00,1.5,2.5,3",
+            "%d.%m.%Y %H:%M:%S",
+            False,
+        ),
         ("plate,ts,y,x,velocity", "1,1769853600,1.5,2.5,3", "epoch_s", True),
         ("id,time,latitude,lng,speed_mph", "1,1769853600000,1.5,2.5,3", "epoch_ms", True),
         ("bus,date_time,lat,lon,speed", "1,2026-01-31 10:00:00,1.5,2.5,3", "iso8601", False),
