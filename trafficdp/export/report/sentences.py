@@ -346,7 +346,7 @@ def what_it_is(statistic: Statistic, unit: str) -> str:
     if statistic is Statistic.VARIANCE:
         return (
             "Each number is the standard deviation of speed over GPS records: how far speeds usually lie "
-            f"from their mean, in {unit}. The files hold its square, the variance."
+            f"from their mean, in {unit}. The files hold its square, the variance; averages are of that."
         )
     return f"Each number is the {statistic.description}, in {unit}."
 

@@ -335,6 +335,9 @@ def test_without_javascript_there_is_a_table(rush_hours, chromium, tmp_path):
     row = published_frame(rush_hours).iloc[0]
     assert row["h3"] in lines.first.inner_text()
     assert row["place"] in lines.first.inner_text()
+    # nothing that only a script can use stands before it
+    assert not page.locator("select, button, input, #map").filter(visible=True).count()
+    assert lines.first.bounding_box()["y"] < 300
     page.close()
 
 
