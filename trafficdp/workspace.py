@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
+from trafficdp.release.forgetting import Forgotten, forget
 from trafficdp.release.holdings import (
     earlier_release,
     occasion_of,
@@ -317,6 +318,11 @@ class Workspace:
         """Take a release back. Its files and rows go; its charge stays: budget never comes back."""
         with self._curator("withdraw") as curator:
             curator.withdraw(release_id, datetime.now(UTC))
+
+    def forget(self, identifiers: Sequence[str]) -> Forgotten:
+        """Take vehicles out of the vault for good; see ``release.forgetting``. What is published stays."""
+        namespaces = [each.namespace for each in self.config.sources]
+        return forget(self.store, self.key_file, identifiers, namespaces, datetime.now(UTC), wait=self._wait)
 
     def verify(self, release_id: str) -> list[Check]:
         """Return every check of a release or a stream; see ``verification``, ``live.verification``."""

@@ -4,6 +4,7 @@
     python driver.py renames FOLDER               die before every rename of the same
     python driver.py random FOLDER COUNT SEED     die COUNT times between random boundaries of a sequence
     python driver.py limits FOLDER                no file may grow beyond one limit after another
+    python driver.py forgetting FOLDER            die at any instant of forgetting a vehicle
 
 Prints one JSON list: for every death, what died and what was found wrong afterwards. The parent has imported
 everything and has released once; children are forked, so that a death costs no start-up.
@@ -29,7 +30,8 @@ import small_city
 from children import die_in, forked, import_everything, outcome_of, wait_for, was_killed
 
 from trafficdp.cli.main import run as command_line
-from trafficdp.release import curator, publication
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.release import curator, forgetting, publication
 from trafficdp.store import vault_ledger
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault, problems
@@ -374,6 +376,79 @@ def limits(template):
     return findings
 
 
+def forget(workspace, city):
+    workspace.forget([small_city.PLATES[2]])
+
+
+def after(seconds, command):
+    """Return a child's work: run ``command`` and die after ``seconds``, at the latest when it is over."""
+
+    def work(city):
+        workspace = city.open()
+        die_in(seconds)
+        command(workspace, city)
+        die_in(0)
+
+    return work
+
+
+def of_vehicle(city):
+    """Return what the vault holds of the vehicle: its number if its pseudonym is there, fixes, contributions.
+
+    And the number of entries that say that somebody was forgotten.
+    """
+    secret = VehicleKey.load(city.key).pseudonyms([small_city.PLATES[2]], "")[0].as_py()
+    numbers = city.sql("SELECT vehicle_id FROM vehicles WHERE hmac = ?", [secret])
+    rows = [
+        city.sql(f"SELECT count(*) FROM {table} WHERE vehicle_id = ?", [city.number])[0][0]
+        for table in ("fixes", "contributions")
+    ]
+    entries = [each for each in small_city.ledger_entries(city) if each["kind"] == "forgetting"]
+    return [number for (number,) in numbers], *rows, len(entries)
+
+
+def forgotten_or_not(city, untouched):
+    """Recover, and raise AssertionError unless the vehicle is there as before or gone altogether."""
+    workspace = city.open()
+    workspace.releases()
+    found = of_vehicle(city)
+    assert found in (untouched, ([], 0, 0, 1)), found
+    top = {path.name for path in city.store.iterdir()}
+    assert top <= {".lock", "vault.duckdb", "released.duckdb", "releases"}, top
+    # the command that was interrupted can be repeated
+    workspace.forget([small_city.PLATES[2]])
+    assert of_vehicle(city) == ([], 0, 0, 1)
+    with Vault.open(city.store) as opened:
+        door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
+        door.check_not_behind(whole=True)
+        assert not door.head.lags(vault_ledger.rows(opened))
+        assert problems(opened) == []
+    workspace.release()
+    assert all(check.passed for check in workspace.verify("r0002"))
+
+
+def forgettings(template):
+    deaths = [(name, at_boundary(name, forget)) for name in forgetting.BOUNDARIES]
+    deaths += [(f"before rename {number}", at_rename(number, forget)) for number in (1, 2)]
+    deaths += [(f"after {seconds} s", after(seconds, forget)) for seconds in (0.02, 0.05, 0.1, 0.2, 0.4)]
+    findings = []
+    for name, work in deaths:
+        folder = template.parent / f"trial{len(findings)}"
+        shutil.copytree(template, folder)
+        city = small_city.at(folder)
+        secret = VehicleKey.load(city.key).pseudonyms([small_city.PLATES[2]], "")[0].as_py()
+        ((city.number,),) = city.sql("SELECT vehicle_id FROM vehicles WHERE hmac = ?", [secret])
+        untouched = of_vehicle(city)
+        status = outcome_of(lambda city=city, work=work: work(city))
+        left = of_vehicle(city)
+        verdict = outcome_of(lambda city=city, before=untouched: forgotten_or_not(city, before))
+        findings.append(
+            {"name": name, "killed": was_killed(status), "gone": left[3] == 1, "sound": verdict == 0}
+        )
+        shutil.rmtree(folder)
+    return findings
+
+
 def main(arguments):
     import_everything()
     mode, folder = arguments[0], Path(arguments[1])
@@ -387,6 +462,8 @@ def main(arguments):
         findings = boundaries(template)
     elif mode == "renames":
         findings = renames(template)
+    elif mode == "forgetting":
+        findings = forgettings(template)
     elif mode == "limits":
         findings = limits(template)
     else:

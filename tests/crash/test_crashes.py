@@ -86,3 +86,15 @@ def test_files_that_may_not_grow_cost_nothing_or_are_mended(tmp_path):
     assert all(codes[command, code] >= 1 for command in ("ingest", "release", "withdraw") for code in (0, 6))
     # a disk that fills up after the charge: the next command finished the release
     assert sum(each["charged"] and each["code"] == 6 for each in findings) >= 2
+
+
+@pytest.mark.slow
+def test_a_vehicle_is_forgotten_whole_or_not_at_all_wherever_the_command_dies(tmp_path):
+    findings = findings_of(tmp_path, mode="forgetting")
+    assert all(each["killed"] for each in findings)
+    gone = {each["name"]: each["gone"] for each in findings}
+    # the vault's rename decides, the head's only remembers
+    assert not gone["vault rewritten"]
+    assert not gone["before rename 1"]
+    assert gone["vault swapped"]
+    assert gone["before rename 2"]

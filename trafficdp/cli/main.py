@@ -59,6 +59,7 @@ COMMANDS = {
     "stream": "Follow arriving files; one epsilon for all of it.",
     "releases": "List the releases.",
     "withdraw": "Take a release back; its budget stays spent.",
+    "forget": "Take vehicles out of the store, for good.",
     "export": "Write a release as one file. It is free.",
     "report": "Write a page on a release: what can be told apart.",
     "sql": "Ask the released maps anything in SQL. It is free.",

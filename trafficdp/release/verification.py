@@ -29,6 +29,7 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import epsilon_of, ledger_reference
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
@@ -91,7 +92,7 @@ class _ExaminedRelease(Examined):
     def _data_version(self) -> str | None:
         vault, pinned = self._curator.vault, self._specification
         if name_of_version(vault, pinned.ingest_id) != pinned.data_version:
-            return "other data than was charged"
+            return self._forgotten() or "other data than was charged"
         if history_of(vault, pinned.ingest_id) != stated_history(vault, pinned.ingest_id):
             return "other files, or another number of records, than were ingested"
         return None
@@ -159,13 +160,26 @@ class _ExaminedRelease(Examined):
         return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
+        forgotten = self._forgotten()
+        if forgotten is not None:
+            return forgotten
         _, recomputed = self._recomputed_losses()
         vehicle, charged = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
         account = dict(zip(vehicle.tolist(), charged.tolist(), strict=True))
         undercharged = sum(loss > account.get(name, 0) for name, loss in recomputed.items())
         return f"{undercharged} vehicles lose more than they were charged" if undercharged else None
 
+    def _forgotten(self) -> str | None:
+        """Why the losses cannot be recomputed, where vehicles left the data that was charged."""
+        name = name_of_version(self._curator.vault, self._specification.ingest_id)
+        if name == self._specification.data_version:
+            return None
+        return forgotten_since(self._ledger, self._charge.sequence)
+
     def _epsilon(self) -> str | None:
+        forgotten = self._forgotten()
+        if forgotten is not None:
+            return forgotten
         _, recomputed = self._recomputed_losses()
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest()["guarantee"])

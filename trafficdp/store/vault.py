@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import (
@@ -20,13 +21,20 @@ from trafficdp.errors import (
 )
 from trafficdp.store.failures import from_duckdb, store_failures
 from trafficdp.store.folder import owner_only
-from trafficdp.store.statements import connect, first, run, script
+from trafficdp.store.statements import connect, first, registered, run, script
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "3"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
+_OF_OTHERS = " WHERE vehicle_id NOT IN (SELECT vehicle_id FROM forgotten_vehicles)"
+_KEPT = {
+    **dict.fromkeys(("vehicles", "fixes", "contributions", "stream_counts"), _OF_OTHERS),
+    # exact sums that nobody can be taken out of; streams that are over need them no more
+    "stream_state": " WHERE release_id NOT IN (SELECT release_id FROM whole.streams WHERE ended)",
+}
+"""What a vault keeps of its tables when vehicles are forgotten; of all others everything."""
 
 
 class Vault:
@@ -95,6 +103,7 @@ class Vault:
                 raise PermissionError(13, "Permission denied")
             for file in (path, path.with_name(path.name + ".wal")):
                 require_regular(file)
+            _remove_half_rewritten(path)
             # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
             shutil.rmtree(spill, ignore_errors=True)
             with suppress(OSError):
@@ -181,6 +190,78 @@ class Vault:
                 expected=f"schema version {SCHEMA_VERSION}",
                 todo="use the version that made it, or ingest the files into a new store",
             )
+
+
+@contextmanager
+def rewritten(
+    folder: Path, without: Sequence[int], nobody: Callable[[], str], ready: Callable[[], None]
+) -> Iterator[Vault]:
+    """Copy the vault of ``folder`` without what it holds of some vehicles, and put the copy in its place.
+
+    ``without`` are their numbers. They keep these, and their charges: each gets the pseudonym ``nobody()``,
+    64 hexadecimal digits that no identifier leads to. The block may change the copy. Then it is checked,
+    ``ready`` is called, and one rename makes it the vault: whoever dies before has changed nothing. The rows
+    are never written to the copy, and the file that held them is gone.
+
+    Call it under ``store_lock``, with the vault closed. Takes as much disk again as the vault has.
+    """
+    path = database_in(folder)
+    copy = _half_rewritten(path)
+    with store_failures("rewriting the vault"):
+        if path.with_name(path.name + ".wal").exists():
+            raise StoreDamagedError("the vault's log is not empty", todo="close what else has it open")
+        _remove_half_rewritten(path)
+        with owner_only():
+            connection = connect(str(copy), memory_limit=MEMORY_LIMIT)
+        try:
+            _copy_without(connection, path, without, nobody)
+            vault = Vault(connection, copy)
+            yield vault
+            audit(vault)
+            run(connection, "CHECKPOINT")
+        finally:
+            connection.close()
+        with copy.open("rb") as file:
+            os.fsync(file.fileno())
+        ready()
+        os.replace(copy, path)
+        sync_folder(folder)
+
+
+def _copy_without(
+    connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int], nobody: Callable[[], str]
+) -> None:
+    run(connection, f"ATTACH {_quoted(str(path))} AS whole (READ_ONLY)")
+    there = {
+        str(name)
+        for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'")
+    }
+    run(connection, script("tables/vault"))
+    if "streams" in there:
+        run(connection, script("tables/stream"))
+    numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})
+    with registered(connection, "forgotten_vehicles", numbers):
+        for table in sorted(there):
+            run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
+    run(connection, "DETACH whole")
+    for number in without:
+        run(connection, "INSERT INTO vehicles VALUES (?, ?)", [number, bytes.fromhex(nobody())])
+
+
+def _half_rewritten(path: Path) -> Path:
+    return path.with_name(f".{path.name}.rewritten")
+
+
+def _remove_half_rewritten(path: Path) -> None:
+    """Remove what a rewriting that died left: its rows are the vault's."""
+    copy = _half_rewritten(path)
+    shutil.rmtree(copy.with_name(copy.name + ".tmp"), ignore_errors=True)
+    for file in (copy, copy.with_name(copy.name + ".wal")):
+        file.unlink(missing_ok=True)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _spill_folder(path: Path) -> Path:

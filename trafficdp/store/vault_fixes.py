@@ -7,6 +7,7 @@ from the records would let whoever knows all but one of them find that one by tr
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -99,6 +100,46 @@ def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray
         )
     numbers = known.column("vehicle_id").to_numpy().astype(np.int64)
     return np.asarray(numbers[pseudonyms.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
+
+
+def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
+    """Return the vault's numbers of those of ``pseudonyms`` (pa.binary(32)) that it knows, rising."""
+    with registered(vault.connection, "wanted_vehicles", pa.table({"hmac": pseudonyms})):
+        rows = run(
+            vault.connection,
+            "SELECT vehicle_id FROM vehicles SEMI JOIN wanted_vehicles "
+            "ON vehicles.hmac = CAST(wanted_vehicles.hmac AS BLOB) ORDER BY vehicle_id",
+        )
+    return [int(number) for (number,) in rows]
+
+
+def first_ingest_of(vault: Vault, vehicles: Sequence[int]) -> int | None:
+    """Return the first file that brought a fix of ``vehicles``; None when none did."""
+    row = first(
+        vault.connection,
+        "SELECT min(ingest_id) FROM fixes WHERE list_contains(CAST(? AS INTEGER[]), vehicle_id)",
+        [list(vehicles)],
+    )
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def rename_versions(vault: Vault, first_ingest: int) -> None:
+    """Give the data of file ``first_ingest`` and of all later ones new names, and histories as it is now."""
+    history = stated_history(vault, first_ingest - 1)
+    for ingest_id, digest, declaration, added in run(
+        vault.connection,
+        "SELECT ingest_id, file_digest, declaration, count(fixes.ingest_id) FROM ingests "
+        "LEFT JOIN fixes USING (ingest_id) WHERE ingest_id >= ? "
+        "GROUP BY ingest_id, file_digest, declaration ORDER BY ingest_id",
+        [first_ingest],
+    ):
+        name = new_token()
+        history = _next_history(history, name, str(digest), str(declaration), int(added))
+        run(
+            vault.connection,
+            "UPDATE ingests SET data_version = ?, history = ? WHERE ingest_id = ?",
+            [name, history, ingest_id],
+        )
 
 
 class Incoming:

@@ -17,7 +17,7 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.outcomes import Status
 
 AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00$"
-KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end"]
+KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end", "forgetting"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,8 @@ class AnalystFacts:
 @dataclass(frozen=True, kw_only=True)
 class EntryFacts:
     """One entry. ``epsilon``: the largest loss of any vehicle, of charges and streams only, in the ledger's
-    quantity. ``analyst``: who asked; null for the curator's own releases."""
+    quantity. ``analyst``: who asked; null for the curator's own releases. ``release``: null where vehicles
+    were forgotten."""
 
     SAYS: ClassVar = Says(
         {
@@ -54,7 +55,7 @@ class EntryFacts:
 
     sequence: Annotated[int, Says(minimum=1)]
     kind: Annotated[str, Says(enum=KINDS)]
-    release: Words
+    release: Words | None
     at: Annotated[str, Says(format="date-time", pattern=AT)]
     epsilon: Loss | None
     analyst: Words | None
@@ -91,7 +92,7 @@ def ledger(context: typer.Context) -> None:
             [
                 row.sequence,
                 str(row.facts["kind"]),
-                str(row.facts["release"]),
+                str(row.facts.get("release", "")),
                 _epsilon(row) or "",
                 *([str(row.facts.get("analyst", ""))] if named else []),
                 minute(str(row.facts["at"])),
@@ -142,7 +143,7 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> LedgerFacts:
             EntryFacts(
                 sequence=row.sequence,
                 kind=str(row.facts["kind"]),
-                release=str(row.facts["release"]),
+                release=str(row.facts["release"]) if "release" in row.facts else None,
                 at=str(row.facts["at"]),
                 epsilon=_epsilon(row),
                 analyst=str(row.facts["analyst"]) if "analyst" in row.facts else None,
