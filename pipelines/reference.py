@@ -234,7 +234,7 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, inspect.Paramet
     found = []
     for parameter in inspect.signature(function).parameters.values():
         info = next(iter(getattr(hints[parameter.name], "__metadata__", ())), None)
-        if info is None:
+        if info is None or info.hidden:
             continue
         kind = typing.get_args(hints[parameter.name])[0]
         value = info.metavar or _value(kind)

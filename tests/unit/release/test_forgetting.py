@@ -150,6 +150,7 @@ def test_another_key_forgets_nobody(released, plate, tmp_path):
 def test_a_store_from_a_backup_forgets_nobody(released, plate):
     backup = released.vault.read_bytes()
     workspace = released.open()
+    workspace.ingest([released.days[2]])
     workspace.release()
     released.vault.write_bytes(backup)
     with pytest.raises(StoreBehindError):
