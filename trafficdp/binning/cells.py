@@ -25,12 +25,14 @@ from h3 import H3BaseException
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import DataError, UsageError
+from trafficdp.model.area import StudyArea
 from trafficdp.model.mosaic import resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
 
 _POSITIONS_A_THREAD = 25_000
+_KILOMETRES_A_DEGREE = 111.195
 # bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
 _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
 
@@ -126,6 +128,27 @@ def boundary_of(cells: CellArray) -> Boundaries:
         cell_index=np.repeat(np.arange(len(rings), dtype=np.int64), lengths),
         cells=len(rings),
     )
+
+
+def resolution_holding(area: StudyArea) -> int | None:
+    """Return the finest resolution at which one hexagon holds the whole ``area``; None where none does.
+
+    A cell has no holes, so it holds what its boundary encloses: the boundary is sampled every hundredth of
+    an edge, of the area widened by a fiftieth of one, which is more than an edge bends between two samples.
+    """
+    west, south, east, north = area.geometry.bounds
+    for resolution in range(15, -1, -1):
+        edge = h3.average_hexagon_edge_length(resolution, unit="km") / _KILOMETRES_A_DEGREE
+        if north - south > 2 * edge or (east - west) * np.cos(np.radians((north + south) / 2)) > 2 * edge:
+            # (boxes across the antimeridian seem to go all round: a coarser cell then, or none)
+            continue
+        widened = area.geometry.buffer(edge / 50, join_style="mitre")
+        line = shapely.get_coordinates(shapely.segmentize(widened.boundary, edge / 100))
+        longitude = (line[:, 0] + 180) % 360 - 180
+        cells = cells_of(np.clip(line[:, 1], -90, 90), longitude, resolution)
+        if bool(np.all(cells == cells[0])):
+            return resolution
+    return None
 
 
 def polygons_of(cells: CellArray) -> npt.NDArray[np.object_]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.period import Period, zone_of
+from trafficdp.model.selection import DAYS
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.release import SlotFacts
 
@@ -127,8 +128,10 @@ def _slots_of_starts(
     hour: IntArray = local // _HOUR_SECONDS % 24
     if kind is SlotKind.HOUR_OF_DAY:
         return hour
+    weekday: IntArray = (local // _DAY_SECONDS + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
+    if kind is SlotKind.WEEKDAY:
+        return weekday
     if kind is SlotKind.WEEKDAY_WEEKEND_HOUR:
-        weekday = (local // _DAY_SECONDS + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
         return np.where(weekday >= 5, hour + 24, hour)
     part_of_hour = np.zeros(24, dtype=np.int64)
     for index, part in enumerate(day_parts):
@@ -193,6 +196,7 @@ def slot_facts(
         SlotKind.WHOLE_PERIOD: 1,
         SlotKind.HOUR_OF_DAY: 24,
         SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
+        SlotKind.WEEKDAY: 7,
         SlotKind.DAY_PART: len(day_parts),
     }.get(kind)
     if most is not None and not all(0 <= number < most for number in numbers):
@@ -201,6 +205,7 @@ def slot_facts(
         SlotKind.WHOLE_PERIOD: lambda slot: _whole_period(period, zone),
         SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
         SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
+        SlotKind.WEEKDAY: lambda slot: SlotFacts(DAYS[slot], None, None),
         SlotKind.DAY_PART: lambda slot: _day_part(day_parts[slot]),
         SlotKind.DAY: lambda slot: _day(slot, zone),
         SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),

@@ -34,7 +34,12 @@ from trafficdp.store.failures import store_failures
 
 PART_ROWS = 1 << 23
 """Records that DuckDB groups at once, where they do not fit 63 bits."""
-_RECURRING = {SlotKind.WHOLE_PERIOD: 1, SlotKind.HOUR_OF_DAY: 24, SlotKind.WEEKDAY_WEEKEND_HOUR: 48}
+_RECURRING = {
+    SlotKind.WHOLE_PERIOD: 1,
+    SlotKind.HOUR_OF_DAY: 24,
+    SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
+    SlotKind.WEEKDAY: 7,
+}
 
 
 def reduce_fixes(

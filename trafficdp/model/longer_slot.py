@@ -22,6 +22,7 @@ LONGER = {
     SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD),
     SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD),
     SlotKind.DAY_PART: (SlotKind.WHOLE_PERIOD,),
+    SlotKind.WEEKDAY: (SlotKind.WHOLE_PERIOD,),
     SlotKind.DAY: (SlotKind.WHOLE_PERIOD,),
     SlotKind.CALENDAR_HOUR: (SlotKind.DAY, SlotKind.WHOLE_PERIOD),
 }

@@ -13,25 +13,32 @@ class SlotKind(StrEnum):
     HOUR_OF_DAY          0..23, the local clock hour
     WEEKDAY_WEEKEND_HOUR 0..23 on Monday to Friday, 24..47 on Saturday and Sunday
     DAY_PART             index into the declared day parts
+    WEEKDAY              0 for Monday to 6 for Sunday
     DAY                  UTC epoch second at which the local day starts
     CALENDAR_HOUR        UTC epoch second at which the local clock hour starts (a repeated hour of a
                          clock change counts as two)
     ===================  ==========================================================================
 
-    The first four recur or span the period; DAY and CALENDAR_HOUR are points on the calendar.
+    The first five recur or span the period; DAY and CALENDAR_HOUR are points on the calendar.
     """
 
     WHOLE_PERIOD = "whole_period"
     HOUR_OF_DAY = "hour_of_day"
     WEEKDAY_WEEKEND_HOUR = "weekday_weekend_hour"
     DAY_PART = "day_part"
+    WEEKDAY = "weekday"
     DAY = "day"
     CALENDAR_HOUR = "calendar_hour"
 
     @property
     def recurs(self) -> bool:
         """Whether one slot gathers many stretches of time (so that it has no single start)."""
-        return self in (SlotKind.HOUR_OF_DAY, SlotKind.WEEKDAY_WEEKEND_HOUR, SlotKind.DAY_PART)
+        return self in (
+            SlotKind.HOUR_OF_DAY,
+            SlotKind.WEEKDAY_WEEKEND_HOUR,
+            SlotKind.DAY_PART,
+            SlotKind.WEEKDAY,
+        )
 
     @property
     def longer(self) -> tuple[SlotKind, ...]:
@@ -45,5 +52,6 @@ _LONGER = {
     SlotKind.WEEKDAY_WEEKEND_HOUR: (SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART),
     SlotKind.HOUR_OF_DAY: (SlotKind.DAY_PART,),
     SlotKind.DAY_PART: (),
+    SlotKind.WEEKDAY: (),
     SlotKind.WHOLE_PERIOD: (),
 }

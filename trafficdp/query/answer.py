@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from trafficdp.binning.cells import cell_text
 from trafficdp.binning.slots import slot_facts
+from trafficdp.context.names import place_names
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
@@ -23,7 +24,7 @@ from trafficdp.query.question import Question
 
 COUNTED = "counted"
 """Status of a bin in an answer that holds counts alone."""
-_TEXTS = (Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STATUS)
+_TEXTS = (Kind.PLACE, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STATUS)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,13 @@ def rows_of(
     frame = _counted(grid, counts) if release is None else published_frame(release)
     arrays = [_array(column, frame, counts, unit) for column in question.columns]
     table = pa.table(arrays, names=[column.name for column in question.columns])
+    if question.having is not None:
+        looked_at = {
+            each: _array(Column(each.kind, each.end, "", each.digits), frame, counts, unit)
+            for each in question.having.meanings()
+        }
+        # a row of which it is unknown is left out, as in SQL
+        table = table.filter(question.having.meets(looked_at))
     if question.order:
         keys = [
             (table.column_names[place - 1], "descending" if down else "ascending")
@@ -79,6 +87,7 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "h3": pd.Series(cell_text(counts.cell), dtype="str"),
+            "place": pd.Series(place_names(counts.cell, grid.context), dtype="str"),
             "slot": counts.slot,
             "slot_label": pd.Series([each.label for each in labels], dtype="str"),
             "slot_start": pd.Series([each.start for each in labels], dtype="str"),
@@ -93,6 +102,8 @@ def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit)
     if kind is Kind.CELL or kind in _TEXTS:
         texts = frame["h3" if kind is Kind.CELL else kind.value]
         return pa.array([None if pd.isna(text) else str(text) for text in texts], pa.string())
+    if kind.of_clock:
+        return pa.array([_clock(kind, label) for label in frame["slot_label"].tolist()])
     if kind is Kind.SLOT:
         return pa.array(frame["slot"].to_numpy(dtype=np.int64))
     if kind is Kind.FIXES:
@@ -102,7 +113,31 @@ def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit)
     statistic = kind.statistic
     stem = "" if statistic is None else statistic.column(unit)
     numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)
-    return pa.array(_root(numbers, column.end) if kind is Kind.STDDEV else numbers, from_pandas=True)
+    if kind is Kind.STDDEV:
+        numbers = _root(numbers, column.end)
+    if column.digits is None:
+        return pa.array(numbers, from_pandas=True)
+    shown = pa.array(_rounded(numbers, column.end, column.digits), from_pandas=True)
+    return shown if column.digits else shown.cast(pa.int64())
+
+
+def _clock(kind: Kind, label: str) -> int | str:
+    """Return the part of the local time that a slot's label tells: "2026-03-02 07:00 +01:00", "07:00-08:00"."""
+    if kind is Kind.HOUR:
+        return int(label[11:13] if label[4] == "-" else label[:2])
+    return label[:10] if kind is Kind.DATE else label.lower()
+
+
+def _rounded(numbers: npt.NDArray[np.float64], end: End, digits: int) -> npt.NDArray[np.float64]:
+    """Return numbers of DECIMALS decimals with ``digits``: values to nearest, ends of intervals outward."""
+    if digits >= DECIMALS:
+        return numbers
+    scale = 10.0**digits
+    # what is published has DECIMALS decimals: a hair less than half of the last cannot change the step
+    hair = 0.1 ** (DECIMALS + 1) * scale
+    if end is End.VALUE:
+        return np.round(numbers * scale) / scale
+    return (np.floor(numbers * scale + hair) if end is End.LOW else np.ceil(numbers * scale - hair)) / scale
 
 
 def _root(variance: npt.NDArray[np.float64], end: End) -> npt.NDArray[np.float64]:

@@ -14,7 +14,7 @@ from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
 from trafficdp.query.answer import Answered, rows_of
 from trafficdp.query.explanation import Explanation, explained
-from trafficdp.query.filter import without_restriction
+from trafficdp.query.problems import WORKS
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
 from trafficdp.release.curator import Curator, too_little
@@ -26,8 +26,6 @@ from trafficdp.release.publishing_facts import Occasion, specify
 from trafficdp.store import vault_analysts, vault_ledger
 
 NOTHING = PureDP(0)
-LARGEST_STEP = 2
-"""Resolutions that a refused question is offered at most, before longer slots are: 49 hexagons in one."""
 COUNTS_NOTE = (
     "counts are exact: how many records and vehicles are where is public by assumption (counts_public)"
 )
@@ -138,21 +136,25 @@ class _Answering:
             return
         if most:
             options = replace(self.question.options, min_vehicles=most)
-            offered = replace(self.question, options=options)
-            what, got = "no hexagon has so many vehicles", f"at most {most}, where {fewest} are needed"
-        else:
-            period = self.asking.config.grid.period
-            offered = replace(self.question, filter=without_restriction(period))
-            what, got = "no record meets the conditions", self.there.grid.selection.in_words()
-        line = _offer(offered, self.asking.config)
-        raise UsageError(what, got=got, todo=f"this would work: {line}")
+            line = _offer(replace(self.question, options=options), self.asking.config)
+            raise UsageError(
+                "no hexagon has so many vehicles",
+                got=f"at most {most}, where {fewest} are needed",
+                todo=f"this would work: {line}",
+            )
+        raise UsageError(
+            "no record meets the conditions",
+            got=self.there.grid.selection.in_words(),
+            todo="ask for more hours, days or places; nothing was charged",
+        )
 
     def _counts(self) -> Answered | Explanation:
         counts = self.planning.contributions().counts
         if self.question.explain:
             return self._explained(counts, None, None)
-        rows = rows_of(self.question, self.there.grid, counts, None, self.there.map.display_unit)
-        return Answered(rows, None, NOTHING, False, (f"{COUNTS_NOTE}; nothing was charged",))
+        rows = rows_of(self.question, self.occasion.grid, counts, None, self.there.map.display_unit)
+        notes = (*self.question.remarks, f"{COUNTS_NOTE}; nothing was charged")
+        return Answered(rows, None, NOTHING, False, notes)
 
     def _explained(self, counts: Counts, plan: Plan | None, earlier: str | None) -> Explanation:
         remaining = None
@@ -188,7 +190,9 @@ class _Answering:
 
     def _answered(self, release: Release, counts: Counts, charged: Loss, note: str) -> Answered:
         rows = rows_of(self.question, self.there.grid, counts, release, self.there.map.display_unit)
-        notes = [note]
+        notes = [note, *self.question.remarks]
+        if not self.question.by_cell:
+            notes.append("one number for the whole city: for the hexagon that holds all of it")
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())
         if withheld:
             bins = "1 bin is" if withheld == 1 else f"{withheld} bins are"
@@ -198,26 +202,24 @@ class _Answering:
         return Answered(rows, release, charged, charged == NOTHING, tuple(notes))
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
-        """The refusal of an answer that would say too little, with the line that would be answered."""
-        todo = f"this would work: {_offer(self._mildest(plan), self.asking.config)}"
-        return too_little(plan.verdict, plan.allocation.request.bound, todo, what="answer")
+        """The refusal of an answer that would say too little, with the same question that would be answered.
 
-    def _mildest(self, plan: Plan) -> Question:
-        """Return the question with the mildest change that passes; forced when nothing else does."""
+        The same question takes more epsilon, or force where not every vehicle can pay that. What other maps
+        would pass for this epsilon is told in words.
+        """
         found, question = plan.suggestions, self.question
-        options = question.options
-        forced = replace(question, options=replace(options, force=True))
-        if found is None:
-            return forced
-        coarser = found.resolution
-        if coarser is not None and question.resolution - coarser <= LARGEST_STEP:
-            return replace(question, resolution=coarser)
-        if found.slot_kind is not None:
-            return replace(question, slot_kind=found.slot_kind)
-        if found.min_vehicles is not None:
-            return replace(question, options=replace(options, min_vehicles=found.min_vehicles))
-        if coarser is not None:
-            return replace(question, resolution=coarser)
-        if found.epsilon is not None:
-            return replace(question, options=replace(options, epsilon=PureDP.of(f"{found.epsilon:.12f}")))
-        return forced
+        options = replace(question.options, force=True)
+        if found is not None and found.epsilon is not None:
+            needed = PureDP.of(f"{found.epsilon:.12f}")
+            if needed <= plan.budget_left:
+                options = replace(question.options, epsilon=needed)
+        line = _offer(replace(question, options=options), self.asking.config)
+        others = []
+        if found is not None and question.by_cell and found.resolution is not None:
+            others.append(f"h3({found.resolution})")
+        if found is not None and found.slot_kind is not None:
+            others.append(f"slot('{found.slot_kind.value}')")
+        if found is not None and found.min_vehicles is not None:
+            others.append(f"min_vehicles = {found.min_vehicles}")
+        told = f"; or, for this epsilon, another question: {' or '.join(others)}" if others else ""
+        return too_little(plan.verdict, plan.allocation.request.bound, f"{WORKS}{line}{told}", what="answer")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
+from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 
@@ -20,6 +22,10 @@ class Kind(StrEnum):
     SLOT_LABEL = "slot_label"
     SLOT_START = "slot_start"
     SLOT_END = "slot_end"
+    HOUR = "hour"
+    WEEKDAY = "weekday"
+    DATE = "date"
+    PLACE = "place"
     STATUS = "status"
     FIXES = "COUNT(*)"
     VEHICLES = "COUNT(DISTINCT vehicle)"
@@ -36,7 +42,17 @@ class Kind(StrEnum):
     @property
     def of_slot(self) -> bool:
         """Whether it belongs to the slot, which must then be grouped by."""
-        return self in (Kind.SLOT, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END)
+        return self in (Kind.SLOT, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END) or self.of_clock
+
+    @property
+    def of_clock(self) -> bool:
+        """Whether it is a part of the local time, which says what slots there are."""
+        return self in (Kind.HOUR, Kind.WEEKDAY, Kind.DATE)
+
+    @property
+    def of_place(self) -> bool:
+        """Whether it belongs to the hexagon, which must then be grouped by."""
+        return self in (Kind.CELL, Kind.PLACE)
 
     @property
     def counts(self) -> bool:
@@ -63,28 +79,59 @@ _STATISTICS = {
     Kind.STDDEV: Statistic.VARIANCE,
     Kind.VEHICLE_MEAN: Statistic.VEHICLE_MEAN,
 }
+SLOTS_BY_CLOCK = {
+    SlotKind.HOUR_OF_DAY: {Kind.HOUR},
+    SlotKind.WEEKDAY: {Kind.WEEKDAY},
+    SlotKind.DAY: {Kind.DATE},
+    SlotKind.CALENDAR_HOUR: {Kind.DATE, Kind.HOUR},
+}
+"""Which parts of the local time a slot of each kind has one of."""
 RESERVED = {
     "cell": Kind.CELL,
     "h3": Kind.CELL,
     "hex_id": Kind.CELL,
     **{kind.value: kind for kind in Kind if kind.of_slot},
+    "place": Kind.PLACE,
     "status": Kind.STATUS,
 }
 """Names that only a column of their kind may bear."""
 
 
+class Meaning(NamedTuple):
+    """What a column shows: see Column."""
+
+    kind: Kind
+    end: End = End.VALUE
+    digits: int | None = None
+
+    def expression(self, cell: str = "cell", slot: str = "slot") -> str:
+        """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
+        inner = {Kind.CELL: cell, Kind.SLOT: slot}.get(self.kind, self.kind.value)
+        shown = inner if self.end is End.VALUE else f"DP_INTERVAL{self.end.upper()}({inner})"
+        return shown if self.digits is None else f"ROUND({shown}, {self.digits})"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the answer; ``name`` is how the answer calls it."""
+    """One column of the answer; ``name`` is how the answer calls it.
+
+    ``digits`` are the decimals that it is rounded to; None: as it was released. Values are rounded to the
+    nearest, ends of intervals outward.
+    """
 
     kind: Kind
     end: End
     name: str
+    digits: int | None = None
+
+    @property
+    def meaning(self) -> Meaning:
+        """What it shows, whatever its name."""
+        return Meaning(self.kind, self.end, self.digits)
 
     def expression(self, cell: str, slot: str) -> str:
         """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
-        inner = {Kind.CELL: cell, Kind.SLOT: slot}.get(self.kind, self.kind.value)
-        return inner if self.end is End.VALUE else f"DP_INTERVAL{self.end.upper()}({inner})"
+        return self.meaning.expression(cell, slot)
 
 
 def default_name(kind: Kind, unit: SpeedUnit) -> str:

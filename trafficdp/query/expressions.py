@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from trafficdp.model.slot import SlotKind
-from trafficdp.query.columns import End, Kind
+from trafficdp.query.columns import End, Kind, Meaning
 from trafficdp.query.literals import call_of, integer_of, name_of, string_of, text_of, unwrapped
 from trafficdp.query.problems import Problem, UnreadableError
 
-Meaning = tuple[Kind, End]
-
 SHOWN = (
-    "cell, h3(resolution), slot, slot('hour_of_day'), slot_label, slot_start, slot_end, status, COUNT(*), "
+    "cell, place, h3(resolution), hour, weekday, date, slot, slot('hour_of_day'), slot_label, slot_start, "
+    "slot_end, status, COUNT(*), "
     "COUNT(DISTINCT vehicle), AVG(speed), VAR_POP(speed), STDDEV_POP(speed), VEHICLE_AVG(speed), "
-    "DP_INTERVAL_LOW(x) and DP_INTERVAL_HIGH(x)"
+    "DP_INTERVAL_LOW(x), DP_INTERVAL_HIGH(x) and ROUND(x, digits)"
 )
 _SLOTS = "one of " + ", ".join(f"slot('{kind.value}')" for kind in SlotKind)
 _NAMED = {
@@ -27,9 +26,21 @@ _NAMED = {
         Kind.SLOT_LABEL,
         Kind.SLOT_START,
         Kind.SLOT_END,
+        Kind.HOUR,
+        Kind.WEEKDAY,
+        Kind.DATE,
+        Kind.PLACE,
         Kind.STATUS,
     )
 }
+_MOST_DIGITS = 3
+_WHOLE = (
+    exp.DataType.Type.TINYINT,
+    exp.DataType.Type.SMALLINT,
+    exp.DataType.Type.INT,
+    exp.DataType.Type.BIGINT,
+)
+_FLOATING = (exp.DataType.Type.FLOAT, exp.DataType.Type.DOUBLE)
 _AGGREGATES: dict[type[exp.Expr], Kind] = {
     exp.Avg: Kind.MEAN,
     exp.VariancePop: Kind.VARIANCE,
@@ -56,6 +67,7 @@ class GridWords:
     slot_kinds: list[SlotKind] = field(default_factory=list)
     bare_cell: bool = False
     bare_slot: bool = False
+    clock: set[Kind] = field(default_factory=set)
 
 
 def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) -> Meaning:
@@ -71,11 +83,13 @@ def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) ->
     if call is not None:
         return _called(call[0], call[1], node, aliases, words)
     kind = type(node)
+    if isinstance(node, (exp.Round, exp.Cast)):
+        return _rounded(node, aliases, words)
     if isinstance(node, exp.Count):
         return _count(node)
     if kind in _AGGREGATES:
-        _needs_speed(node, (_AGGREGATES[kind], End.VALUE))
-        return _AGGREGATES[kind], End.VALUE
+        _needs_speed(node, Meaning(_AGGREGATES[kind]))
+        return Meaning(_AGGREGATES[kind])
     if kind in _SAMPLE:
         instead = _SAMPLE[kind]
         raise _refused("variances are those of all records, not of a sample", node, instead.value, instead)
@@ -85,7 +99,9 @@ def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) ->
 def _refused(
     what: str, node: exp.Expr, expected: str, instead: Kind | None, end: End = End.VALUE
 ) -> RefusedError:
-    return RefusedError(Problem(what, text_of(node), expected), None if instead is None else (instead, end))
+    return RefusedError(
+        Problem(what, text_of(node), expected), None if instead is None else Meaning(instead, end)
+    )
 
 
 def _inner(node: exp.Expr) -> Kind | None:
@@ -112,7 +128,9 @@ def _named(name: str, node: exp.Expr, aliases: dict[str, Meaning], words: GridWo
     kind = _NAMED[name]
     words.bare_cell |= kind is Kind.CELL
     words.bare_slot |= kind.of_slot
-    return kind, End.VALUE
+    if kind.of_clock:
+        words.clock.add(kind)
+    return Meaning(kind)
 
 
 def _called(
@@ -128,20 +146,20 @@ def _called(
         try:
             words.resolutions.append(integer_of(arguments[0], 0, 15, "a resolution"))
         except UnreadableError as error:
-            raise RefusedError(error.problem, (Kind.CELL, End.VALUE)) from None
-        return Kind.CELL, End.VALUE
+            raise RefusedError(error.problem, Meaning(Kind.CELL)) from None
+        return Meaning(Kind.CELL)
     if name == "slot":
         if len(arguments) != 1:
             raise _refused("slot takes the kind of slot", node, _SLOTS, Kind.SLOT)
         try:
             words.slot_kinds.append(_slot_kind(arguments[0]))
         except UnreadableError as error:
-            raise RefusedError(error.problem, (Kind.SLOT, End.VALUE)) from None
-        return Kind.SLOT, End.VALUE
+            raise RefusedError(error.problem, Meaning(Kind.SLOT)) from None
+        return Meaning(Kind.SLOT)
     if name == "vehicle_avg":
         if len(arguments) != 1 or name_of(arguments[0]) != "speed":
             raise _refused("statistics are those of speed", node, Kind.VEHICLE_MEAN.value, Kind.VEHICLE_MEAN)
-        return Kind.VEHICLE_MEAN, End.VALUE
+        return Meaning(Kind.VEHICLE_MEAN)
     ends = {"dp_interval_low": End.LOW, "dp_interval_high": End.HIGH}
     if name not in ends:
         raise _refused("this cannot be asked of the vault", node, SHOWN, _inner(node))
@@ -149,13 +167,41 @@ def _called(
     if len(arguments) != 1:
         raise _refused("an interval is that of one column", node, f"{name}(AVG(speed))", Kind.MEAN, end)
     try:
-        kind, inner_end = meaning_of(arguments[0], aliases, words)
+        kind, inner_end, digits = meaning_of(arguments[0], aliases, words)
     except RefusedError as error:
         instead = error.instead[0] if error.instead else Kind.MEAN
-        raise RefusedError(error.problem, (instead if instead.measured else Kind.MEAN, end)) from None
+        raise RefusedError(error.problem, Meaning(instead if instead.measured else Kind.MEAN, end)) from None
     if not kind.measured or inner_end is not End.VALUE:
         raise _refused("only statistics have intervals", node, f"{name}(AVG(speed))", Kind.MEAN, end)
-    return kind, end
+    return Meaning(kind, end, digits)
+
+
+def _rounded(node: exp.Round | exp.Cast, aliases: dict[str, Meaning], words: GridWords) -> Meaning:
+    """Return what ROUND(x, digits) and CAST(x AS a type of numbers) show: the number x, rounded."""
+    meaning = meaning_of(node.this, aliases, words)
+    if not meaning.kind.measured:
+        if isinstance(node, exp.Cast) and node.to.is_type(*exp.DataType.TEXT_TYPES):
+            return meaning
+        raise _refused("only numbers are rounded", node, "ROUND(AVG(speed), 1)", meaning.kind)
+    digits = _digits(node)
+    if digits is None or meaning.kind.counts:
+        return meaning
+    return meaning._replace(digits=digits if meaning.digits is None else min(digits, meaning.digits))
+
+
+def _digits(node: exp.Round | exp.Cast) -> int | None:
+    """Return the decimals that are asked for, None for all that there are."""
+    if isinstance(node, exp.Round):
+        if node.args.get("decimals") is None:
+            return 0
+        return min(integer_of(node.args["decimals"], 0, 15, "a number of decimals"), _MOST_DIGITS)
+    if node.to.is_type(*_WHOLE):
+        return 0
+    if node.to.is_type(*_FLOATING) and not node.to.expressions:
+        return None
+    if node.to.is_type(exp.DataType.Type.DECIMAL) and len(node.to.expressions) == 2:
+        return min(integer_of(node.to.expressions[1].this, 0, 15, "a number of decimals"), _MOST_DIGITS)
+    raise UnreadableError("numbers are cast to a type of numbers", text_of(node), "CAST(x AS DECIMAL(6, 1))")
 
 
 def _slot_kind(node: exp.Expr) -> SlotKind:
@@ -170,14 +216,14 @@ def _count(node: exp.Count) -> Meaning:
     counted = node.this
     others = node.expressions
     if isinstance(counted, exp.Star) and not others and not counted.args.get("except_"):
-        return Kind.FIXES, End.VALUE
+        return Meaning(Kind.FIXES)
     if isinstance(counted, exp.Distinct) and not others and len(counted.expressions) == 1:
         if name_of(unwrapped(counted.expressions[0])) == "vehicle":
-            return Kind.VEHICLES, End.VALUE
+            return Meaning(Kind.VEHICLES)
         raise _refused("vehicles are counted, and records", node, Kind.VEHICLES.value, Kind.VEHICLES)
     raise _refused("vehicles are counted, and records", node, Kind.FIXES.value, Kind.FIXES)
 
 
 def _needs_speed(node: exp.Expr, instead: Meaning) -> None:
     if name_of(unwrapped(node.this)) != "speed" or node.args.get("expressions"):
-        raise _refused("statistics are those of speed", node, instead[0].value, instead[0])
+        raise _refused("statistics are those of speed", node, instead.kind.value, instead.kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 
 from sqlglot import exp
 
@@ -84,3 +84,21 @@ def date_of(node: exp.Expr) -> date:
         return date.fromisoformat(text.strip())
     except ValueError:
         raise UnreadableError("this is not a day", None, expected) from None
+
+
+def instant_of(node: exp.Expr) -> datetime:
+    """Return a local instant that is written out: '2026-03-02', '2026-03-02 07:00', TIMESTAMP '...'."""
+    expected = "a local time such as '2026-03-02 07:00'"
+    node = unwrapped(node)
+    if isinstance(node, exp.Cast) and node.to.is_type(
+        exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP, exp.DataType.Type.DATETIME
+    ):
+        node = node.this if isinstance(node.this, exp.Expr) else node
+    text = string_of(node, "a time", expected)
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UnreadableError("this is not a time", None, expected) from None
+    if found.tzinfo is not None:
+        raise UnreadableError("times are those of the city's clocks, without an offset", None, expected)
+    return found

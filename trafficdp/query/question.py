@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trafficdp.config.file import Config
 from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
@@ -13,6 +13,7 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.query.columns import Column, End, default_name, identifier
 from trafficdp.query.filter import Filter
+from trafficdp.query.having import Having
 from trafficdp.query.options import Options
 
 TABLE = "fixes"
@@ -22,8 +23,10 @@ TABLE = "fixes"
 class Question:
     """One question in its normal form: however it was written, equal questions are equal here.
 
-    ``by_slot`` says whether it is grouped by slot; if not, ``slot_kind`` is WHOLE_PERIOD. ``order`` is
-    (number of the column, descending). Columns, order and limit only arrange the answer.
+    ``by_cell`` says whether it is grouped by hexagon; if not, ``resolution`` is that of one that holds the
+    whole study area. ``by_slot``: by slot; if not, ``slot_kind`` is WHOLE_PERIOD. ``order`` is (number of the
+    column, descending). Columns, ``having``, order and limit only arrange the answer; ``remarks`` say how
+    the text was read.
     """
 
     explain: bool
@@ -33,8 +36,11 @@ class Question:
     slot_kind: SlotKind
     by_slot: bool
     filter: Filter
+    by_cell: bool = True
+    having: Having | None = None
     order: tuple[tuple[int, bool], ...] = ()
     limit: int | None = None
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -87,27 +93,35 @@ class Question:
     def without_names(self, config: Config) -> Question:
         """Return the question without words of the asker's: every column once, by the name it has anyway."""
         unit = config.map.display_unit
+        first = {(column.kind, column.end): column.digits for column in reversed(self.columns)}
         shown = list(dict.fromkeys((column.kind, column.end) for column in self.columns))
-        columns = tuple(Column(kind, end, default_name(kind, unit) + end.value) for kind, end in shown)
+        columns = tuple(
+            Column(kind, end, default_name(kind, unit) + end.value, first[kind, end]) for kind, end in shown
+        )
         places = [shown.index((column.kind, column.end)) + 1 for column in self.columns]
         order = tuple((places[place - 1], down) for place, down in self.order)
         return replace(self, columns=columns, order=order)
 
     def plain(self, config: Config) -> Question:
-        """Return the question as manifests publish it: no words of the asker's, no order and no limit."""
-        return replace(self.without_names(config), explain=False, order=(), limit=None)
+        """Return the question as manifests publish it: what is asked, without how the answer is arranged."""
+        unit = config.map.display_unit
+        kinds = dict.fromkeys(column.kind for column in self.columns)
+        columns = tuple(Column(kind, End.VALUE, default_name(kind, unit)) for kind in kinds)
+        return replace(self, columns=columns, explain=False, having=None, order=(), limit=None)
 
     def to_sql(self, config: Config) -> str:
         """Return the question in one spelling, which reads back as the same question."""
         cell, slot = f"h3({self.resolution})", f"slot('{self.slot_kind.value}')"
         shown = [_written(column, self, cell, slot, config.map.display_unit) for column in self.columns]
-        where = self.filter.to_sql(config.grid.period, self.resolution)
+        where = self.filter.to_sql(config.grid.period, config.grid.resolution)
+        keys = [*([cell] if self.by_cell else []), *([slot] if self.by_slot else [])]
         parts = [
             "EXPLAIN" if self.explain else "",
             f"SELECT WITH DIFFERENTIAL_PRIVACY {self.options.to_sql()} {', '.join(shown)}",
             f"FROM {TABLE}",
             f"WHERE {' AND '.join(where)}" if where else "",
-            f"GROUP BY {cell}{f', {slot}' if self.by_slot else ''}",
+            f"GROUP BY {', '.join(keys)}" if keys else "",
+            "" if self.having is None else f"HAVING {self.having.to_sql()}",
             "ORDER BY " + ", ".join(f"{place}{' DESC' if down else ''}" for place, down in self.order)
             if self.order
             else "",

@@ -10,18 +10,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.file import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.clause import Clause, cut
-from trafficdp.query.columns import Column, Kind
+from trafficdp.query.columns import SLOTS_BY_CLOCK, Column, Kind
 from trafficdp.query.expressions import GridWords
+from trafficdp.query.having import read_having
 from trafficdp.query.options import Options, read_options
+from trafficdp.query.plain_form import plain_form
 from trafficdp.query.problems import Problems
 from trafficdp.query.question import Question
 from trafficdp.query.select_list import (
     DEFAULTS,
+    aliases_of,
     check_form,
     named,
     read_columns,
@@ -54,12 +58,15 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
     select, words = clause.select, GridWords()
     columns, keys = DEFAULTS, frozenset({Kind.CELL})
     if select is not None:
+        select = plain_form(select)
         check_form(select, problems)
         columns = read_columns(select, words, problems)
         keys = read_keys(select, columns, words, problems)
     shown = named(columns, config.map.display_unit, problems)
     order = () if select is None else read_order(select, shown, words, problems)
-    resolution = _resolution(words, config, problems)
+    configured = _resolution(words, config, problems)
+    resolution = configured if Kind.CELL in keys else _whole(config, problems)
+    remarks: list[str] = []
     where = None if select is None else select.args.get("where")
     return Question(
         explain=clause.explain,
@@ -68,15 +75,23 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
         resolution=resolution,
         slot_kind=_slot_kind(words, config, problems) if Kind.SLOT in keys else SlotKind.WHOLE_PERIOD,
         by_slot=Kind.SLOT in keys,
+        by_cell=Kind.CELL in keys,
         filter=read_where(
             where.this if isinstance(where, exp.Where) else None,
             config.grid.period,
             config.areas,
-            resolution,
+            configured,
             problems,
+            remarks,
+        ),
+        having=None
+        if select is None
+        else read_having(
+            select.args.get("having"), aliases_of(select), {each.meaning for each in shown}, problems
         ),
         order=order,
         limit=None if select is None else read_limit(select, problems),
+        remarks=tuple(remarks),
     )
 
 
@@ -106,9 +121,32 @@ def _resolution(words: GridWords, config: Config, problems: Problems) -> int:
     return found[0] if found else configured
 
 
+def _whole(config: Config, problems: Problems) -> int:
+    """Return the resolution of the hexagon that holds the whole study area."""
+    found = resolution_holding(config.grid.area)
+    if found is None:
+        problems.add(
+            "no hexagon holds the whole study area, so the city has no single number",
+            None,
+            "GROUP BY h3(0), or by another resolution",
+        )
+    return 0 if found is None else found
+
+
 def _slot_kind(words: GridWords, config: Config, problems: Problems) -> SlotKind:
-    """Return the one kind of slot that is named, or the configured one."""
+    """Return the one kind of slot that is named, or that the parts of the time mean, or the configured one."""
     found = words.slot_kinds
+    if words.clock:
+        meant = [kind for kind, parts in SLOTS_BY_CLOCK.items() if words.clock <= parts]
+        exact = [kind for kind in meant if SLOTS_BY_CLOCK[kind] == words.clock]
+        if not meant or (found and found[0] not in meant):
+            problems.add(
+                "there are no such slots",
+                ", ".join(sorted(part.value for part in words.clock)),
+                "hour, weekday or date, or date and hour; or slot('weekday_weekend_hour')",
+            )
+        elif not found:
+            return exact[0]
     if len(set(found)) > 1:
         problems.add(
             "slots of one kind at a time",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.query.columns import RESERVED, Column, End, Kind, default_name
+from trafficdp.query.columns import RESERVED, Column, End, Kind, Meaning, default_name
 from trafficdp.query.dialect import shown
-from trafficdp.query.expressions import GridWords, Meaning, RefusedError, meaning_of
+from trafficdp.query.expressions import GridWords, RefusedError, meaning_of
 from trafficdp.query.literals import integer_of, name_of, text_of, unwrapped
 from trafficdp.query.problems import Problems, UnreadableError
 
@@ -17,17 +17,16 @@ LARGEST_LIMIT = 10**9
 Shown = tuple[Meaning, str]
 """A column with the name that the question gives it, empty for none."""
 DEFAULTS: list[Shown] = [
-    ((Kind.CELL, End.VALUE), ""),
-    ((Kind.MEAN, End.VALUE), ""),
-    ((Kind.MEAN, End.LOW), ""),
-    ((Kind.MEAN, End.HIGH), ""),
+    (Meaning(Kind.CELL), ""),
+    (Meaning(Kind.MEAN), ""),
+    (Meaning(Kind.MEAN, End.LOW), ""),
+    (Meaning(Kind.MEAN, End.HIGH), ""),
 ]
 """What is offered where nothing can be read."""
-_READ = {"expressions", "from_", "where", "group", "order", "limit"}
+_READ = {"expressions", "from_", "where", "group", "having", "order", "limit"}
 _CALLED = {
     "joins": "a JOIN",
     "distinct": "DISTINCT",
-    "having": "HAVING",
     "qualify": "QUALIFY",
     "with_": "WITH",
     "windows": "WINDOW",
@@ -35,7 +34,11 @@ _CALLED = {
     "into": "INTO",
     "laterals": "LATERAL",
 }
-_FREE = "no such thing here: the answer is a release, and free SQL on releases can do it"
+_GROUPS = "GROUP BY cell, place, slot, hour, weekday or date; or no GROUP BY, for the whole city"
+_FREE = (
+    "a question without it; the answer is kept as a release, and free SQL on releases can do the rest: "
+    "SELECT ... FROM cells"
+)
 
 
 def check_form(select: exp.Select, problems: Problems) -> None:
@@ -55,7 +58,7 @@ def check_form(select: exp.Select, problems: Problems) -> None:
 
 def read_columns(select: exp.Select, words: GridWords, problems: Problems) -> list[Shown]:
     """Return the columns with their names; DEFAULTS when none can be read."""
-    aliases = _aliases(select)
+    aliases = aliases_of(select)
     found: list[Shown] = []
     for node in select.expressions:
         inner = unwrapped(node.this) if isinstance(node, exp.Alias) else node
@@ -72,7 +75,7 @@ def read_columns(select: exp.Select, words: GridWords, problems: Problems) -> li
             problems.found.append(error.problem)
             if error.instead is not None and error.instead not in [meaning for meaning, _ in found]:
                 found.append((error.instead, name))
-    if not any(meaning[0].measured for meaning, _ in found):
+    if not any(meaning.kind.measured for meaning, _ in found):
         problems.add("the question asks for no statistic", None, "AVG(speed), COUNT(*) or another")
         found += DEFAULTS[0 if not found else 1 :]
     return found
@@ -86,7 +89,7 @@ def _alias(node: exp.Expr) -> str:
     return node.alias if quoted else node.alias.lower()
 
 
-def _aliases(select: exp.Select) -> dict[str, Meaning]:
+def aliases_of(select: exp.Select) -> dict[str, Meaning]:
     """Return what the names of measured columns stand for, so that intervals and orders may use them."""
     found: dict[str, Meaning] = {}
     for node in select.expressions:
@@ -102,38 +105,39 @@ def _aliases(select: exp.Select) -> dict[str, Meaning]:
 def read_keys(
     select: exp.Select, columns: list[Shown], words: GridWords, problems: Problems
 ) -> frozenset[Kind]:
-    """Return CELL, and SLOT when the question is grouped by slot too."""
+    """Return which of CELL and SLOT the question is grouped by; neither: one number for the whole city."""
     keys: set[Kind] = set()
     group = select.args.get("group")
     if isinstance(group, exp.Group):
         if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
-            problems.add("groups are cells and slots", text_of(group), "GROUP BY cell, slot")
+            problems.add("groups are hexagons and slots", text_of(group), _GROUPS)
         if group.args.get("all"):
-            keys |= {_key(meaning[0]) for meaning, _ in columns if not meaning[0].measured}
+            keys |= {_key(meaning.kind) for meaning, _ in columns if not meaning.kind.measured}
         for node in group.expressions:
             keys |= _group(node, select, words, problems)
     keys.discard(Kind.STATUS)
-    asked_slot = any(meaning[0].of_slot for meaning, _ in columns)
-    if Kind.CELL not in keys:
-        problems.add("the question is not grouped by hexagon", None, "GROUP BY cell, or GROUP BY cell, slot")
-    if asked_slot and Kind.SLOT not in keys:
-        problems.add("the slot is shown but not grouped by", None, "GROUP BY cell, slot")
-    return frozenset({Kind.CELL, *({Kind.SLOT} if asked_slot else keys & {Kind.SLOT})})
+    shown = {_key(meaning.kind) for meaning, _ in columns} & {Kind.CELL, Kind.SLOT}
+    # a column that is shown is grouped by: SQL leaves no other meaning
+    if Kind.CELL in shown - keys:
+        problems.add("the hexagon is shown but not grouped by", None, "GROUP BY cell", same=True)
+    if Kind.SLOT in shown - keys:
+        problems.add("the slot is shown but not grouped by", None, "GROUP BY cell, slot", same=True)
+    return frozenset(keys | shown)
 
 
 def _key(kind: Kind) -> Kind:
-    return Kind.SLOT if kind.of_slot else kind
+    return Kind.SLOT if kind.of_slot else Kind.CELL if kind.of_place else kind
 
 
 def _group(node: exp.Expr, select: exp.Select, words: GridWords, problems: Problems) -> set[Kind]:
     """Return the key that one expression of GROUP BY is; nothing and a problem for any other."""
     try:
-        kind = _placed(node, select, words)[0]
+        kind = _placed(node, select, words).kind
     except UnreadableError as error:
         problems.found.append(error.problem)
         return set()
     if kind.measured:
-        problems.add("groups are cells and slots", text_of(node), "GROUP BY cell, slot")
+        problems.add("groups are hexagons and slots", text_of(node), _GROUPS)
         return set()
     return {_key(kind)}
 
@@ -150,38 +154,64 @@ def _placed(node: exp.Expr, select: exp.Select, words: GridWords) -> Meaning:
         place = integer_of(node, 1, len(select.expressions), "a place in the list")
         written = select.expressions[place - 1]
         return meaning_of(
-            written.this if isinstance(written, exp.Alias) else written, _aliases(select), words
+            written.this if isinstance(written, exp.Alias) else written, aliases_of(select), words
         )
-    return meaning_of(node, _aliases(select), words)
+    return meaning_of(node, aliases_of(select), words)
 
 
 def named(columns: list[Shown], unit: SpeedUnit, problems: Problems) -> tuple[Column, ...]:
-    """Return the columns, each with a name of its own."""
-    taken: dict[Meaning, str] = {}
-    for meaning, name in columns:
-        if name and meaning[1] is End.VALUE:
-            taken.setdefault(meaning, name)
+    """Return the columns, each with a name of its own; a statistic is followed by its interval.
+
+    Unless an end of its interval is asked for: then that is what is shown.
+    """
+    taken: dict[tuple[Kind, End], str] = {}
+    for (kind, end, _), name in columns:
+        if name and end is End.VALUE:
+            taken.setdefault((kind, end), name)
     found: list[Column] = []
     seen: set[str] = set()
-    for (kind, end), given in columns:
+    for (kind, end, digits), given in columns:
         fallback = default_name(kind, unit) + end.value
         if end is not End.VALUE and (kind, End.VALUE) in taken:
             fallback = taken[kind, End.VALUE] + end.value
         name = given or fallback
         if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
-            problems.add("a name is too long or not printable", None, f"at most {LONGEST_NAME} letters")
+            expected = f"at most {LONGEST_NAME} letters"
+            problems.add("a name is too long or not printable", None, expected, same=True)
             name = default_name(kind, unit) + end.value
         if RESERVED.get(name.lower(), kind) is not kind or (
             end is not End.VALUE and name.lower() in RESERVED
         ):
-            problems.add("this name is kept for another column", shown(name), fallback)
+            problems.add("this name is kept for another column", shown(name), fallback, same=True)
             name = default_name(kind, unit) + end.value
         if name.lower() in seen:
-            problems.add("two columns have the same name", None, "a name of its own for each")
-            name = next(f"{name}_{n}" for n in range(2, 10_000) if f"{name}_{n}".lower() not in seen)
+            problems.add("two columns have the same name", None, "a name of its own for each", same=True)
+            name = _free(name, seen)
         seen.add(name.lower())
-        found.append(Column(kind, end, name))
+        found.append(Column(kind, end, name, digits))
+    return _with_intervals(found, seen)
+
+
+def _with_intervals(columns: list[Column], seen: set[str]) -> tuple[Column, ...]:
+    done = {column.kind for column in columns if column.end is not End.VALUE}
+    found: list[Column] = []
+    for column in columns:
+        found.append(column)
+        if column.kind.statistic is None or column.kind in done:
+            continue
+        done.add(column.kind)
+        for end in (End.LOW, End.HIGH):
+            name = _free(column.name + end.value, seen)
+            seen.add(name.lower())
+            found.append(Column(column.kind, end, name, column.digits))
     return tuple(found)
+
+
+def _free(name: str, seen: set[str]) -> str:
+    """Return ``name``, with a number where it is taken or kept for another column."""
+    taken = {*seen, *RESERVED}
+    numbered = (f"{name}_{n}" for n in range(2, 10_000))
+    return next(each for each in (name, *numbered) if each.lower() not in taken)
 
 
 def read_order(
@@ -190,7 +220,7 @@ def read_order(
     """Return (number of the column from 1, descending) of every expression of ORDER BY."""
     order = select.args.get("order")
     found: list[tuple[int, bool]] = []
-    meanings = [(column.kind, column.end) for column in names]
+    meanings = [column.meaning for column in names]
     for node in order.expressions if isinstance(order, exp.Order) else ():
         inner = node.this if isinstance(node, exp.Ordered) else node
         by_name = {column.name.lower(): place for place, column in enumerate(names, 1)}
@@ -199,6 +229,9 @@ def read_order(
                 raise UnreadableError("bins without a number come last", text_of(node), "no NULLS FIRST")
             place = by_name.get(name_of(unwrapped(inner)) or "")
             meaning = meanings[place - 1] if place else _placed(inner, select, words)
+            if meaning not in meanings:
+                # ORDER BY AVG(speed) where it is shown rounded
+                meaning = next((each for each in meanings if each[:2] == meaning[:2]), meaning)
             # of equal columns the first, so that equal orders are equal here
             if meaning not in meanings:
                 raise UnreadableError(

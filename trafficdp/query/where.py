@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 
 import numpy as np
 from sqlglot import exp
@@ -18,6 +18,7 @@ from trafficdp.query.filter import Filter, Week, box_name, narrowed, without_res
 from trafficdp.query.literals import (
     call_of,
     date_of,
+    instant_of,
     integer_of,
     name_of,
     number_of,
@@ -28,7 +29,9 @@ from trafficdp.query.literals import (
 from trafficdp.query.problems import Problems, UnreadableError
 from trafficdp.query.week import TurnedError, week_of
 
-ALLOWED = "predicates on date, weekday, hour, area, cell, h3(resolution) and in_box(west, south, east, north)"
+ALLOWED = (
+    "predicates on time, date, weekday, hour, area, cell, h3(resolution) and in_box(west, south, east, north)"
+)
 _VALUES = {
     "speed": "speeds are what is protected, and cannot be a condition",
     "vehicle": "no vehicle can be singled out",
@@ -36,10 +39,12 @@ _VALUES = {
     "vehicle_id": "no vehicle can be singled out",
     "latitude": "places are chosen by area, hexagon or box",
     "longitude": "places are chosen by area, hexagon or box",
-    "time": "times are chosen by date, weekday and hour",
     "timestamp": "times are chosen by date, weekday and hour",
     "slot": "times are chosen by date, weekday and hour",
 }
+_TIMES = (
+    "whole hours such as time >= '2026-03-02 07:00' AND time < '2026-03-02 09:00'; whole days beyond a week"
+)
 _DAYS = "date BETWEEN '2026-03-02' AND '2026-03-08', or date with =, <, <=, > or >="
 
 
@@ -52,6 +57,9 @@ class _Found:
     week: Week = field(default_factory=lambda: np.ones(HOURS_A_WEEK, dtype=np.bool_))
     places: list[tuple[Place, ...]] = field(default_factory=list)
     cells: frozenset[int] | None = None
+    start: datetime = datetime.min
+    end: datetime = datetime.max
+    remarks: list[str] = field(default_factory=list)
 
 
 def read_where(
@@ -60,21 +68,24 @@ def read_where(
     areas: Mapping[str, StudyArea],
     resolution: int,
     problems: Problems,
+    remarks: list[str],
 ) -> Filter:
     """Return what ``where`` selects; predicates that are refused are problems, and left out.
 
-    ``areas`` are the named places, ``resolution`` that of the question's ``cell``.
+    ``areas`` are the named places, ``resolution`` that of the question's ``cell``. How a time was read
+    that is not what it says to the second is added to ``remarks``.
     """
-    found = _Found(period.first, period.last)
+    found = _Found(period.first, period.last, remarks=remarks)
     predicates = [] if where is None else _conjuncts(where)
     for predicate in predicates:
         try:
             _read(predicate, found, areas, resolution)
         except TurnedError as error:
-            problems.found.append(error.problem)
+            problems.found.append(replace(error.problem, same=True))
             found.week = found.week & error.instead
         except UnreadableError as error:
             problems.found.append(error.problem)
+    _apply_time(found, problems)
     try:
         chosen = narrowed(period, found.first, found.last)
     except TrafficdpError:
@@ -109,6 +120,8 @@ def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolut
     elif names == {"date"}:
         first, last = _days(node)
         found.first, found.last = max(found.first, first), min(found.last, last)
+    elif names == {"time"}:
+        _read_time(node, found)
     elif names == {"area"}:
         found.places.append(_areas(node, areas))
     elif call is not None and call[0] == "in_box":
@@ -143,6 +156,72 @@ def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[da
         return (date.min, day - step) if below else (day + step, date.max)
     except OverflowError:
         raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS) from None
+
+
+def _read_time(node: exp.Expr, found: _Found) -> None:
+    """Narrow the stretch of local time by a comparison with an instant."""
+    if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "time":
+        low, high = instant_of(node.args["low"]), instant_of(node.args["high"])
+        found.start = max(found.start, _whole_hour(low, found))
+        found.end = min(found.end, _hour_after(high, found))
+        return
+    if isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        left, right = unwrapped(node.this), unwrapped(node.expression)
+        below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
+        if name_of(left) != "time":
+            left, right, below = right, left, not below
+        if name_of(left) == "time":
+            instant = instant_of(right)
+            if below:
+                end = _whole_hour(instant, found) if strict else _hour_after(instant, found)
+                found.end = min(found.end, end)
+            else:
+                start = _hour_after(instant, found) if strict else _whole_hour(instant, found)
+                found.start = max(found.start, start)
+            return
+    raise UnreadableError("this condition on time cannot be read", text_of(node), _TIMES)
+
+
+def _whole_hour(instant: datetime, found: _Found) -> datetime:
+    if instant != instant.replace(minute=0, second=0, microsecond=0):
+        raise UnreadableError("times are chosen by whole hours", None, _TIMES)
+    return instant
+
+
+def _hour_after(instant: datetime, found: _Found) -> datetime:
+    """Return the whole hour up to which "<= instant" reaches: '08:59:59' is all of the hour from 08:00."""
+    second = instant.replace(microsecond=0)
+    if (second.minute, second.second) == (59, 59) or (second.minute, second.second) == (59, 0):
+        return second.replace(minute=0, second=0) + timedelta(hours=1)
+    whole = _whole_hour(instant, found)
+    remark = "a stretch of time reaches up to its end, and does not include the instant itself"
+    if remark not in found.remarks:
+        found.remarks.append(remark)
+    return whole
+
+
+def _apply_time(found: _Found, problems: Problems) -> None:
+    """Turn the stretch of time into days, and into hours of the week where it begins or ends within a day."""
+    midnight = datetime.min.time()
+    start = max(found.start, datetime.combine(found.first, midnight))
+    last = datetime.combine(found.last, midnight)
+    end = min(found.end, last + timedelta(days=1) if last.date() < date.max else last)
+    if (start, end) == (datetime.combine(found.first, midnight), last + timedelta(days=1)):
+        return
+    if start >= end:
+        # no day is left, which is said with the other conditions on days
+        found.first, found.last = date.max, date.min
+        return
+    found.first, found.last = start.date(), (end - timedelta(microseconds=1)).date()
+    hours = int((end - start).total_seconds()) // 3600
+    if start.hour == 0 and end.hour == 0:
+        return
+    if found.last - found.first > timedelta(days=6):
+        problems.add("a stretch that begins or ends within a day is a week at most", None, _TIMES)
+        return
+    within = np.zeros(HOURS_A_WEEK, dtype=np.bool_)
+    within[(start.weekday() * 24 + start.hour + np.arange(hours)) % HOURS_A_WEEK] = True
+    found.week = found.week & within
 
 
 def _single(node: exp.Expr) -> exp.Expr | None:
