@@ -122,7 +122,7 @@ def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit)
 
 
 def _clock(kind: Kind, label: str) -> int | str:
-    """Return the part of the local time that a slot's label tells: "2026-03-02 07:00 +01:00", "07:00-08:00"."""
+    """Return the part of the local time in a label such as "2026-03-02 07:00 +01:00" or "07:00-08:00"."""
     if kind is Kind.HOUR:
         return int(label[11:13] if label[4] == "-" else label[:2])
     return label[:10] if kind is Kind.DATE else label.lower()

@@ -183,7 +183,10 @@ def _rounded(node: exp.Round | exp.Cast, aliases: dict[str, Meaning], words: Gri
         if isinstance(node, exp.Cast) and node.to.is_type(*exp.DataType.TEXT_TYPES):
             return meaning
         raise _refused("only numbers are rounded", node, "ROUND(AVG(speed), 1)", meaning.kind)
-    digits = _digits(node)
+    try:
+        digits = _digits(node)
+    except UnreadableError as error:
+        raise RefusedError(error.problem, meaning) from None
     if digits is None or meaning.kind.counts:
         return meaning
     return meaning._replace(digits=digits if meaning.digits is None else min(digits, meaning.digits))

@@ -60,24 +60,24 @@ def read_options(
             continue
         seen.add(name)
         if name in _REFUSED:
-            problems.add(f"there is no option {name}", None, _REFUSED[name])
+            problems.add(f"there is no option {name}", None, _REFUSED[name], same=True)
         elif name == "privacy_unit_column":
             if value.lower() != "vehicle":
                 problems.add("the privacy unit is the vehicle", shown(value), "privacy_unit_column = vehicle")
         elif name == "delta":
             if _number(value) != 0:
-                problems.add("the guarantee is pure epsilon", None, "no delta")
+                problems.add("the guarantee is pure epsilon", None, "no delta", same=True)
         elif name in _READERS:
             changed = _READERS[name](options, value)
             if changed is None:
-                problems.add(f"option {name} is not valid", None, _EXPECTED[name])
+                problems.add(f"option {name} is not valid", None, _EXPECTED[name], same=name == "epsilon")
             else:
                 options = changed
         else:
             near = difflib.get_close_matches(name, _READERS, n=1)
             problems.add("there is no such option", shown(name), near[0] if near else ", ".join(_READERS))
     if needed and "epsilon" not in seen:
-        problems.add("option epsilon is missing", None, _EPSILON)
+        problems.add("option epsilon is missing", None, _EPSILON, same=True)
     return options
 
 

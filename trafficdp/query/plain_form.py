@@ -35,9 +35,8 @@ def _part(node: exp.Expr) -> exp.Expr:
         unit = node.this.name.lower() if isinstance(node.this, exp.Expr) else ""
         part = "hour" if unit == "hour" and name_of(node.expression) == "time" else None
     elif name_of(node.args.get("this")) == "time":
-        if isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE):
-            part = "date"
-        elif isinstance(node, _TRUNCATED) and node.text("unit").lower() == "day":
+        truncated = isinstance(node, _TRUNCATED) and node.text("unit").lower() == "day"
+        if truncated or (isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE)):
             part = "date"
         elif not node.expressions:
             part = _PARTS.get(type(node))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from trafficdp.errors import UsageError
 
-
 WORKS = "this would work: "
 CHANGE = "change that part (without it the question would be another); nothing was charged"
 

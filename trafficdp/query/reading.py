@@ -134,7 +134,7 @@ def _whole(config: Config, problems: Problems) -> int:
 
 
 def _slot_kind(words: GridWords, config: Config, problems: Problems) -> SlotKind:
-    """Return the one kind of slot that is named, or that the parts of the time mean, or the configured one."""
+    """Return the kind of slot that is named, or that the parts of the time mean, or the configured one."""
     found = words.slot_kinds
     if words.clock:
         meant = [kind for kind, parts in SLOTS_BY_CLOCK.items() if words.clock <= parts]

@@ -202,5 +202,75 @@ def test_a_question_without_any_bin_is_refused_with_one_that_has(city, where, op
         workspace.ask(text + asked, analyst="newsroom")
     assert what in str(caught.value)
     assert "plate" not in str(caught.value)
+    if where:
+        # no condition is dropped for the asker
+        assert caught.value.todo == "ask for more hours, days or places; nothing was charged"
+        return
     offered = caught.value.todo.removeprefix("this would work: ")
     assert workspace.ask(offered, analyst="newsroom").release_id == "r0001"
+
+
+def test_the_city_has_one_number_and_hours_weekdays_and_days_have_theirs(city, clause):
+    workspace = city.open()
+    (records,) = city.sql("SELECT count(*) FROM fixes")[0]
+    answered = workspace.ask(clause + "AVG(speed) AS m, COUNT(*) AS n FROM fixes", analyst="planning")
+    (row,) = answered.to_frame().itertuples(index=False)
+    assert row.n == records
+    assert row.m_low <= row.m <= row.m_high
+    assert "one number for the whole city" in " ".join(answered.notes)
+    assert not [check for check in workspace.verify("r0001") if not check.passed]
+    assert workspace.ask(clause + "AVG(speed) FROM fixes", analyst="planning").earlier
+    local = "make_timestamp(time_us) + INTERVAL 330 MINUTE"
+    for column, said in (
+        ("hour", f"hour({local})"),
+        ("weekday", f"lower(dayname({local}))"),
+        ("date", f"strftime({local}, '%Y-%m-%d')"),
+    ):
+        asked = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS () {column}, COUNT(*) FROM fixes GROUP BY {column}"
+        counted = workspace.ask(asked).to_frame()
+        wanted = city.sql(f"SELECT {said}, count(*) FROM fixes GROUP BY 1 ORDER BY 1")
+        assert sorted(counted.itertuples(index=False, name=None)) == wanted
+    by_hour = workspace.ask(
+        clause + "date, hour, AVG(speed) FROM fixes GROUP BY date, hour", analyst="planning"
+    )
+    assert set(by_hour.to_frame()["hour"]) == set(
+        workspace.ask(asked.replace(column, "hour")).to_frame()["hour"]
+    )
+    assert not [check for check in workspace.verify(by_hour.release_id) if not check.passed]
+
+
+def test_having_rounding_and_places_arrange_what_was_released_for_nothing(city, clause):
+    workspace = city.open()
+    everything = workspace.ask(
+        clause + "cell, place, AVG(speed) AS m, COUNT(*) AS n FROM fixes GROUP BY cell", analyst="planning"
+    ).to_frame()
+    assert everything["place"].nunique() == len(everything)
+    middle = round(float(everything["m"].median()), 3)
+    arranged = workspace.ask(
+        clause
+        + f"place, ROUND(AVG(speed)) AS m FROM fixes GROUP BY place HAVING NOT (AVG(speed) > {middle}) "
+        "AND COUNT(*) >= 2 ORDER BY AVG(speed) DESC",
+        analyst="planning",
+    )
+    assert arranged.earlier
+    frame = arranged.to_frame()
+    wanted = everything[(everything["m"] <= middle) & (everything["n"] >= 2)]
+    assert set(frame["place"]) == set(wanted["place"])
+    assert frame["m"].dtype == np.int64
+    merged = frame.merge(wanted, on="place")
+    assert np.array_equal(merged["m_x"], np.round(merged["m_y"]))
+    assert (merged["m_low_x"] <= merged["m_low_y"]).all()
+    assert (merged["m_high_x"] >= merged["m_high_y"]).all()
+
+
+def test_a_refused_answer_is_offered_the_same_question_and_others_in_words(city, mean):
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5) "
+    where = "cell, AVG(speed) FROM fixes WHERE hour BETWEEN 8 AND 11 GROUP BY cell"
+    with pytest.raises(UninformativeReleaseError) as caught:
+        city.open().ask(text + where, analyst="planning")
+    offered, _, others = caught.value.todo.removeprefix("this would work: ").partition(
+        "; or, for this epsilon, "
+    )
+    assert "WHERE hour BETWEEN 8 AND 11 GROUP BY h3(7)" in offered
+    assert others == "" or others.startswith("another question: ")
+    assert city.open().ask(offered, analyst="planning").release_id == "r0001"

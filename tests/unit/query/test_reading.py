@@ -5,7 +5,9 @@ from datetime import date
 from fractions import Fraction
 
 import pytest
+import shapely
 
+from trafficdp.binning.cells import cells_of
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PureDP
@@ -137,13 +139,11 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed)", "FROM fixes"),
         ("cell, AVG(speed) FROM vehicles GROUP BY cell", "FROM fixes alone"),
         ("cell, AVG(speed) FROM vault.fixes GROUP BY cell", "FROM fixes alone"),
-        ("cell, AVG(speed) FROM fixes AS f GROUP BY cell", "FROM fixes alone"),
         ("cell, AVG(speed) FROM read_csv('/etc/passwd') GROUP BY cell", "FROM fixes alone"),
         ("cell, AVG(speed) FROM (SELECT * FROM fixes) GROUP BY cell", "FROM fixes"),
         ("cell, AVG(speed) FROM fixes JOIN ledger ON TRUE GROUP BY cell", "a JOIN"),
         ("cell, AVG(speed) FROM fixes, vehicles GROUP BY cell", "a JOIN"),
         ("DISTINCT cell, AVG(speed) FROM fixes GROUP BY cell", "DISTINCT"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell HAVING AVG(speed) > 3", "HAVING"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell OFFSET 3", "OFFSET"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell UNION SELECT * FROM fixes", "nothing around it"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell; DROP TABLE fixes", "one statement"),
@@ -173,12 +173,10 @@ def test_counts_need_no_epsilon(read):
         ("cell, DP_INTERVAL_LOW(nothing) FROM fixes GROUP BY cell", "no such column"),
         ("cell, DP_INTERVAL_LOW(AVG(speed), 3) FROM fixes GROUP BY cell", "of one column"),
         ("cell FROM fixes GROUP BY cell", "no statistic"),
-        ("AVG(speed) FROM fixes", "not grouped by hexagon"),
-        ("cell, AVG(speed) FROM fixes", "not grouped by hexagon"),
+        ("cell, AVG(speed) FROM fixes", "not grouped by"),
         ("cell, slot, AVG(speed) FROM fixes GROUP BY cell", "not grouped by"),
         ("cell, AVG(speed) FROM fixes GROUP BY cell, AVG(speed)", "groups are"),
         ("cell, AVG(speed) FROM fixes GROUP BY ROLLUP (cell)", "cannot be asked"),
-        ("cell, AVG(speed) FROM fixes GROUP BY cell, date", "no such column"),
         ("cell, AVG(speed) FROM fixes GROUP BY 3", "out of range"),
         ("FROM fixes GROUP BY 1", "no statistic"),
         ("h3(7), AVG(speed) FROM fixes GROUP BY h3(8)", "one resolution at a time"),
@@ -198,7 +196,25 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE hour = 3 OR speed > 3 GROUP BY cell", "cannot be a condition"),
         ("cell, AVG(speed) FROM fixes WHERE vehicle = 'KA 01' GROUP BY cell", "singled out"),
         ("cell, AVG(speed) FROM fixes WHERE latitude > 21 GROUP BY cell", "area, hexagon or box"),
-        ("cell, AVG(speed) FROM fixes WHERE time > '2026-03-03' GROUP BY cell", "date, weekday and hour"),
+        ("cell, AVG(speed) FROM fixes WHERE time > '2026-03-03 07:30' GROUP BY cell", "by whole hours"),
+        ("cell, AVG(speed) FROM fixes WHERE time = '2026-03-03' GROUP BY cell", "on time cannot be read"),
+        ("cell, AVG(speed) FROM fixes WHERE time > 'noon' GROUP BY cell", "not a time"),
+        ("cell, AVG(speed) FROM fixes WHERE time > '2026-03-03T07:00Z' GROUP BY cell", "without an offset"),
+        ("cell, AVG(speed) FROM fixes WHERE time > '2027-03-03' GROUP BY cell", "no day"),
+        ("cell, AVG(speed) FROM fixes WHERE place = 'Old City' GROUP BY cell", "cannot be read"),
+        ("f.cell, AVG(g.speed) FROM fixes f GROUP BY cell", "those of speed"),
+        ("AVG(speed) FROM fixes AS f(speed)", "FROM fixes alone"),
+        ("AVG(speed) FROM fixes HAVING VAR_POP(speed) > 3", "does not show"),
+        ("AVG(speed) FROM fixes HAVING speed > 3", "single speeds"),
+        ("cell, AVG(speed) FROM fixes GROUP BY cell HAVING cell > 3", "chosen by WHERE"),
+        ("AVG(speed) FROM fixes HAVING AVG(speed) > COUNT(*)", "written out"),
+        ("AVG(speed) FROM fixes HAVING AVG(speed)", "on the answer cannot be read"),
+        ("cell, ROUND(cell), AVG(speed) FROM fixes GROUP BY cell", "only numbers are rounded"),
+        ("ROUND(AVG(speed), -1) FROM fixes", "out of range"),
+        ("CAST(AVG(speed) AS DATE) FROM fixes", "a type of numbers"),
+        ("weekday, hour, AVG(speed) FROM fixes GROUP BY weekday, hour", "no such slots"),
+        ("hour, AVG(speed) FROM fixes GROUP BY slot('day')", "no such slots"),
+        ("EXTRACT(minute FROM time), AVG(speed) FROM fixes", "cannot be asked"),
         ("cell, AVG(speed) FROM fixes WHERE hour = (SELECT 3) GROUP BY cell", "written out"),
         ("cell, AVG(speed) FROM fixes WHERE hour = 25 GROUP BY cell", "out of range"),
         ("cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 5 GROUP BY cell", "nothing lies between"),
@@ -220,11 +236,13 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE TRUE GROUP BY cell", "cannot be read"),
     ],
 )
-def test_everything_else_is_refused_with_a_line_that_works(refused, text, what):
+def test_everything_else_is_refused_and_a_line_is_offered_only_if_it_asks_the_same(refused, text, what):
     message, offered = refused(FORM + text)
     assert what in message
-    assert offered.columns
-    assert offered.options.epsilon == PureDP.of(1) or "after its clause" in what
+    same = ("not grouped by", "nothing lies between", "kept for another column", "same name")
+    assert (offered is not None) == (what in same)
+    if offered is not None:
+        assert offered.options.epsilon == PureDP.of(1)
 
 
 @pytest.mark.parametrize(
@@ -251,29 +269,111 @@ def test_everything_else_is_refused_with_a_line_that_works(refused, text, what):
         ("OPTIONS (epsilon = 1, force = 3)", "force is not valid"),
     ],
 )
-def test_wrong_options_are_refused_with_a_line_that_works(refused, options, what):
+def test_wrong_options_are_refused(refused, options, what):
     text = f"SELECT WITH DIFFERENTIAL_PRIVACY {options} cell, AVG(speed) FROM fixes GROUP BY cell"
-    assert what in refused(text)[0]
+    message, offered = refused(text)
+    assert what in message
+    same = ("epsilon is", "pure epsilon", "max_groups_contributed")
+    assert (offered is not None) == what.startswith(same)
 
 
 def test_options_that_never_end_are_refused(refused):
     assert "do not end" in refused("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1")[0]
 
 
-def test_what_was_understood_is_kept_in_the_line_that_works(refused):
-    _, offered = refused(
+def test_no_condition_is_dropped_from_what_is_offered(refused):
+    message, offered = refused(
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2) h3(6) AS cell, slot('day') AS slot, "
-        "SUM(speed), VAR_POP(speed) FROM fixes WHERE hour = 8 AND speed > 3 GROUP BY cell, slot LIMIT 7"
+        "VAR_POP(speed) FROM fixes WHERE hour = 8 GROUP BY cell LIMIT 7"
     )
+    assert "not grouped by" in message
     assert (offered.resolution, offered.slot_kind, offered.limit) == (6, SlotKind.DAY, 7)
-    assert offered.statistics == (Statistic.MEAN, Statistic.VARIANCE)
+    assert offered.statistics == (Statistic.VARIANCE,)
     assert offered.filter.selection.hours_of_week == (32, 56)
     assert offered.options.epsilon == PureDP.of(2)
+    for more in ("hour = 8 AND speed > 3", "hour = 8 AND area = 'moon'"):
+        message, offered = refused(FORM + f"cell, AVG(speed) FROM fixes WHERE {more}")
+        assert offered is None
+        assert "without it the question would be another" in message
 
 
 def test_hours_past_midnight_are_offered_the_right_way_round(refused):
     _, offered = refused(FORM + "cell, AVG(speed) FROM fixes WHERE hour BETWEEN 22 AND 1 GROUP BY cell")
     assert {hour % 24 for hour in offered.filter.selection.hours_of_week} == {22, 23, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "f.cell, AVG(f.speed) FROM fixes AS f WHERE f.hour = 8 GROUP BY f.cell",
+            "cell, AVG(speed) FROM fixes WHERE hour = 8 GROUP BY cell",
+        ),
+        (
+            "hour, AVG(speed) FROM fixes GROUP BY hour",
+            "EXTRACT(HOUR FROM time), AVG(speed) FROM fixes GROUP BY ALL",
+        ),
+        ("date, AVG(speed) FROM fixes GROUP BY 1", "CAST(time AS DATE), AVG(speed) FROM fixes GROUP BY date"),
+        (
+            "date, AVG(speed) FROM fixes GROUP BY 1",
+            "DATE_TRUNC('day', time), avg(speed) from fixes group by all",
+        ),
+        ("weekday, AVG(speed) FROM fixes GROUP BY 1", "DAYNAME(time), AVG(speed) FROM fixes GROUP BY 1"),
+        (
+            "cell, place, AVG(speed) FROM fixes GROUP BY cell",
+            "cell, place, AVG(speed) FROM fixes GROUP BY place, 1",
+        ),
+        ("ROUND(AVG(speed), 1) FROM fixes", "CAST(AVG(speed) AS DECIMAL(6, 1)) FROM fixes"),
+        ("ROUND(AVG(speed)) FROM fixes", "AVG(speed)::INTEGER FROM fixes"),
+        ("AVG(speed) FROM fixes", "CAST(AVG(speed) AS DOUBLE) FROM fixes"),
+        (
+            "AVG(speed) FROM fixes WHERE time BETWEEN '2026-03-03' AND '2026-03-03 23:59:59'",
+            "AVG(speed) FROM fixes WHERE date = '2026-03-03'",
+        ),
+        (
+            "AVG(speed) FROM fixes WHERE time >= '2026-03-03 07:00' AND time < TIMESTAMP '2026-03-03 09:00'",
+            "AVG(speed) FROM fixes WHERE date = '2026-03-03' AND hour IN (7, 8)",
+        ),
+        (
+            "AVG(speed) FROM fixes WHERE time BETWEEN '2026-03-03 22:00' AND '2026-03-04 01:00'",
+            "AVG(speed) FROM fixes WHERE weekday = 'tue' AND hour >= 22 OR weekday = 'wed' AND hour = 0",
+        ),
+        ("AVG(speed) FROM fixes WHERE time > '2020-01-01'", "AVG(speed) FROM fixes"),
+        (
+            "AVG(speed) m, COUNT(*) n FROM fixes HAVING m BETWEEN 3 AND 4 OR NOT 5 > n",
+            "AVG(speed) m, COUNT(*) n FROM fixes HAVING (AVG(speed) >= 3 AND m <= 4) OR NOT (COUNT(*) < 5)",
+        ),
+    ],
+)
+def test_what_people_write_is_read(read, one, other):
+    assert read(FORM + one) == read(FORM + other)
+
+
+def test_a_statistic_shows_its_interval_unasked_unless_an_end_is_asked_for(read):
+    def shown(text):
+        return [column.name for column in read(FORM + text).columns]
+
+    assert shown("AVG(speed) FROM fixes") == ["speed_mean_kmh", "speed_mean_kmh_low", "speed_mean_kmh_high"]
+    assert shown('ROUND(AVG(speed), 1) AS "My Mean", COUNT(*) FROM fixes') == [
+        "My Mean",
+        "My Mean_low",
+        "My Mean_high",
+        "records",
+    ]
+    assert shown("AVG(speed) m, DP_INTERVAL_LOW(m) FROM fixes") == ["m", "m_low"]
+    assert shown("AVG(speed) m, STDDEV(speed) m_low, DP_INTERVAL_LOW(m_low) FROM fixes")[:3] == [
+        "m",
+        "m_low_2",
+        "m_high",
+    ]
+
+
+def test_without_groups_it_is_one_number_of_a_hexagon_that_holds_the_city(read, config):
+    question = read(FORM + "AVG(speed) FROM fixes")
+    assert (question.by_cell, question.by_slot, question.slot_kind) == (False, False, SlotKind.WHOLE_PERIOD)
+    corners = shapely.get_coordinates(config.grid.area.geometry)
+    assert len(set(cells_of(corners[:, 1], corners[:, 0], question.resolution).tolist())) == 1
+    assert len(set(cells_of(corners[:, 1], corners[:, 0], config.grid.resolution).tolist())) > 1
 
 
 @pytest.mark.parametrize(
