@@ -57,6 +57,8 @@ def naive_slot(time_us: int, kind: SlotKind, zone: ZoneInfo, parts: tuple[DayPar
             return local.hour
         case SlotKind.WEEKDAY_WEEKEND_HOUR:
             return local.hour + (24 if local.weekday() >= 5 else 0)
+        case SlotKind.WEEKDAY:
+            return local.weekday()
         case SlotKind.DAY_PART:
             return next(index for index, part in enumerate(parts) if local.hour in part.hours)
         case SlotKind.DAY:
@@ -177,6 +179,7 @@ def test_the_whole_period_is_labelled_by_its_days() -> None:
         (SlotKind.HOUR_OF_DAY, 23, "23:00-24:00"),
         (SlotKind.WEEKDAY_WEEKEND_HOUR, 8, "weekday 08:00-09:00"),
         (SlotKind.WEEKDAY_WEEKEND_HOUR, 32, "weekend 08:00-09:00"),
+        (SlotKind.WEEKDAY, 0, "Monday"),
         (SlotKind.DAY_PART, 1, "morning peak (06:00-10:00)"),
         (SlotKind.DAY_PART, 0, "night (22:00-06:00)"),
     ],
@@ -244,6 +247,7 @@ def test_every_instant_lies_between_its_slots_start_and_end(
         (SlotKind.HOUR_OF_DAY, 24),
         (SlotKind.HOUR_OF_DAY, -1),
         (SlotKind.WEEKDAY_WEEKEND_HOUR, 48),
+        (SlotKind.WEEKDAY, 7),
         (SlotKind.DAY_PART, 5),
         (SlotKind.DAY, 1479967201),
         (SlotKind.CALENDAR_HOUR, 1479967201),
