@@ -29,6 +29,8 @@ FEWER = {
         "[(512, 0.25, a, 1) for a in (0.5, 2.0)]": "[(64, 0.25, a, 1) for a in (0.5, 2.0)]",
         "range(5)": "range(1)",
         "range(3)": "range(1)",
+        "for rho in (0.125, 0.25, 0.5, 1.0)": "for rho in (0.125, 0.5)",
+        "shares = (0.0, 0.25, 0.5, 0.75, 1.0)": "shares = (0.0, 1.0)",
     },
     "papers/george_2022.ipynb": {
         "USERS, SAMPLES, STEPS, EPSILON, FAILURE, DELTA, RUNS = 1_000": "USERS, SAMPLES, STEPS, EPSILON, "
@@ -37,6 +39,7 @@ FEWER = {
         "n = 5_000": "n = 500",
         "range(2, 17)": "range(2, 10)",
     },
+    "papers/rameshwar_2024_iot.ipynb": {"RUNS = 1_000": "RUNS = 20"},
     "papers/rameshwar_2025.ipynb": {"RUNS = 1_500": "RUNS = 50"},
     "papers/zhao_2024.ipynb": {
         "REPEATS = 30": "REPEATS = 2",
@@ -46,6 +49,7 @@ FEWER = {
         "for threshold in (2.0, 4.0, 10.0, 20.0)": "for threshold in (2.0, 20.0)",
         "25, 800, 300": "25, 80, 30",
         "dimensions = (2, 3, 4, 6, 8)": "dimensions = (2, 3)",
+        "for epsilon in (0.5, 1.0, 2.0, 4.0)": "for epsilon in (4.0,)",
     },
 }
 """Constants of the notebooks that take long, and small ones for them, by which every cell still runs."""
