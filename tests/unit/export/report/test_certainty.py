@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.export.report.certainty import average, outward_down, outward_up, simultaneous, unclamped
-from trafficdp.export.report.change import changes
+from trafficdp.export.report.change import _root, changes
 from trafficdp.export.report.findings import changed_rows, findings, order_of
 from trafficdp.export.report.moment_block_law import MomentBlockLaw
 from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
@@ -57,7 +57,8 @@ class _World:
         self.later = contributions_of(shifted, bound)
 
     def truth(self, contributions, statistic):
-        return true_statistic(contributions, statistic)
+        """As a report shows it: of variances the root."""
+        return true_statistic(contributions, statistic) ** (1 / statistic.power)
 
     def laplace_release(self, noise, contributions, scale=1.0, name="R0001"):
         counts, ones = contributions.counts, np.ones(BINS)
@@ -84,6 +85,11 @@ class _World:
     def _release(self, estimates, name):
         status = np.full(BINS, BinStatus.RELEASED.value, dtype=object)
         return replace(self.base, estimates=estimates, status=status, id=name)
+
+
+def averaged(truth, statistic):
+    """The average that a report tells: of deviations, the root of the average variance."""
+    return (truth**statistic.power).mean() ** (1 / statistic.power)
 
 
 def _misses(found, truth):
@@ -176,7 +182,8 @@ def test_a_page_makes_a_false_claim_at_most_as_rarely_as_it_says(world):
             low, high = each.certain.low, each.certain.high
             told = high[:, None] < low[None, :]
             false |= bool(np.any(told & ~(truth[each.statistic][:, None] < truth[each.statistic][None, :])))
-            false |= not each.average.low <= truth[each.statistic].mean() <= each.average.high
+            middle = averaged(truth[each.statistic], each.statistic)
+            false |= not each.average.low <= middle <= each.average.high
         fell, rose = changed_rows(found.changes.low, found.changes.high)
         false |= bool(np.any(changed[fell] >= 0) or np.any(changed[rose] <= 0))
         wrong += false
@@ -198,15 +205,15 @@ def test_the_law_is_that_of_the_calibrated(world):
 
 def test_averages_and_changes_of_variances_from_products_hold(world):
     noise, missed, runs = SimulatedNoise(14), 0, 60
-    truth = np.sqrt(world.truth(world.contributions, VARIANCE))
-    change = np.sqrt(world.truth(world.later, VARIANCE)) - truth
+    truth = world.truth(world.contributions, VARIANCE)
+    change = world.truth(world.later, VARIANCE) - truth
     for _ in range(runs):
         draw = world.laplace_release(noise, world.contributions, 0.2)
         later = world.laplace_release(noise, world.later, 0.2, name="R0002")
         certain = simultaneous(draw, VARIANCE, ERROR / 4 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 4)
         moved = changes(later, draw, VARIANCE, ERROR / 4 / BINS, ERROR / 4)
-        wrong = not found.low <= np.sqrt((truth**2).mean()) <= found.high
+        wrong = not found.low <= averaged(truth, VARIANCE) <= found.high
         wrong |= bool(np.any((moved.low > change + 1e-9) | (moved.high < change - 1e-9)))
         missed += wrong or not moved.average.low <= change.mean() <= moved.average.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
@@ -214,12 +221,12 @@ def test_averages_and_changes_of_variances_from_products_hold(world):
 
 def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world):
     noise, missed, runs = SimulatedNoise(15), 0, 60
-    truth = np.sqrt(world.truth(world.contributions, VARIANCE))
+    truth = world.truth(world.contributions, VARIANCE)
     for _ in range(runs):
         draw = world.block_release(noise, world.contributions)
         certain = simultaneous(draw, VARIANCE, ERROR / 2 / BINS)
         found = average(draw, VARIANCE, certain, ERROR / 2)
-        missed += _misses(certain, truth) or not found.low <= np.sqrt((truth**2).mean()) <= found.high
+        missed += _misses(certain, truth) or not found.low <= averaged(truth, VARIANCE) <= found.high
     assert missed <= ERROR * runs + 4 * np.sqrt(runs * ERROR * (1 - ERROR))
     law = law_of(draw, VARIANCE)
     assert isinstance(law, MomentBlockLaw)
@@ -269,3 +276,27 @@ def test_ends_are_rounded_outward_and_never_to_minus_zero():
     assert outward_down(np.array([0.05, -0.01, 0.0]), 1).tolist() == [0.0, -0.1, 0.0]
     assert outward_up(np.array([0.05, -0.01]), 1).tolist() == [0.1, 0.0]
     assert not np.any(np.signbit(outward_up(np.array([-0.01]), 1)))
+
+
+def test_deviations_are_the_roots_of_what_variances_say(world):
+    draw = world.laplace_release(SimulatedNoise(16), world.contributions, 0.02)
+    estimate = draw.estimates[VARIANCE]
+    factor = float(draw.bound.unit.factor_to(draw.display_unit))
+    ends = (np.sqrt(each) * factor for each in (estimate.low, estimate.value, estimate.high))
+    low, value, high = (each[simultaneous(draw, VARIANCE, ERROR).rows] for each in ends)
+    certain = simultaneous(draw, VARIANCE, ERROR)
+    assert np.allclose(certain.value, value)
+    assert np.all((certain.low <= low + 1e-9) & (certain.high >= high - 1e-9))
+    assert np.all(certain.high - certain.low <= high - low + 0.3)
+    assert (high - low).max() < 8, "so wide that any number would pass"
+
+
+def test_the_least_difference_of_two_roots_is_that_of_brute_force():
+    squares = np.linspace(0, 100, 201)
+    later, earlier = np.meshgrid(squares, squares)
+    for least in (-100.0, -37.5, -1.0, 0.0, 0.5, 20.0, 100.0):
+        fits = later - earlier >= least
+        brute = (np.sqrt(later) - np.sqrt(earlier))[fits].min()
+        told = float(_root(np.array(least), np.array(20.0)))
+        assert told <= brute + 1e-12
+        assert brute - told <= (brute / 2 if least > 0 else 1e-12)
