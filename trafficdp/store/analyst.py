@@ -81,7 +81,7 @@ class AnalystSession:
     def run(self, sql: str) -> pa.Table:
         """Return the rows of the one statement ``sql``, which must read and nothing else.
 
-        Column names are unique: a second "a" is called "a_1". Times with a zone are in UTC.
+        Column names are unique: a second "a" is called "a_1". Times with a zone are in the city's.
 
         Raises UsageError for a query that is wrong, refused, too long, too slow or too large, DataError
         for one that fails on the data.

@@ -96,12 +96,22 @@ def open_released(path: str) -> duckdb.DuckDBPyConnection:
     _reader(connection).read_all()
     for setting in (
         "enable_progress_bar = false",
-        "TimeZone = 'UTC'",
+        f"TimeZone = '{_time_zone(connection)}'",
         "enable_external_access = false",
         "lock_configuration = true",
     ):
         connection.execute("SET " + setting)
     return connection
+
+
+def _time_zone(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the city's time zone, that of the newest release; UTC where there is none that is known."""
+    known = connection.execute(
+        "SELECT time_zone FROM releases JOIN pg_timezone_names() ON name = time_zone "
+        "ORDER BY created_at DESC, release_id DESC LIMIT 1"
+    ).fetchone()
+    # a name of the list has no quotes
+    return "UTC" if known is None else str(known[0])
 
 
 def close_the_doors() -> None:

@@ -36,7 +36,7 @@ def test_rows_come_with_unique_names(session):
     ]
 
 
-def test_times_with_a_zone_are_in_utc(session):
+def test_times_with_a_zone_are_in_utc_where_nothing_was_released(session):
     (row,) = session.run("SELECT TIMESTAMPTZ '2026-03-03 07:00:00+05:30' AS at").to_pylist()
     assert row["at"].isoformat() == "2026-03-03T01:30:00+00:00"
 

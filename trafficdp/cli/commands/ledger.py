@@ -85,9 +85,10 @@ def ledger(context: typer.Context) -> None:
     workspace = settings.workspace()
     rows, totals = workspace.ledger(), workspace.status()
     named = any("analyst" in row.facts for row in rows)
+    zone = workspace.config.grid.period.time_zone
     settings.output.table(
         "Ledger",
-        ["#", "entry", "release", totals.quantity, *(["analyst"] if named else []), "at (UTC)", "head"],
+        ["#", "entry", "release", totals.quantity, *(["analyst"] if named else []), f"at ({zone})", "head"],
         [
             [
                 row.sequence,
@@ -95,7 +96,7 @@ def ledger(context: typer.Context) -> None:
                 str(row.facts.get("release", "")),
                 _epsilon(row) or "",
                 *([str(row.facts.get("analyst", ""))] if named else []),
-                minute(str(row.facts["at"])),
+                minute(str(row.facts["at"]), zone),
                 row.head_hash[:12],
             ]
             for row in rows

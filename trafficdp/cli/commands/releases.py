@@ -13,10 +13,11 @@ def releases(context: typer.Context) -> None:
     settings: Settings = context.obj
     workspace = settings.workspace()
     found, quantity = workspace.releases(), workspace.config.kind.quantity
+    zone = workspace.config.grid.period.time_zone
     settings.output.table(
         "Releases",
-        ["release", "status", quantity, "charged (UTC)"],
-        [[each.id, each.status, str(each.loss), minute(each.created_at)] for each in found],
+        ["release", "status", quantity, f"charged ({zone})"],
+        [[each.id, each.status, str(each.loss), minute(each.created_at, zone)] for each in found],
     )
     published = [each.folder for each in found if each.status == "published"]
     if published:

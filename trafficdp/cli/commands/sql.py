@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from trafficdp._validate import one_of
-from trafficdp.cli.words.output import Output, shorten
+from trafficdp.cli.words.output import Output, fitting, shorten
 from trafficdp.cli.words.settings import Settings
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
@@ -62,8 +62,8 @@ def sql(
     The latter is charged like a release, to the vehicles and to who asks (--as); EXPLAIN SELECT WITH ...
     tells the price for nothing.
 
-    Without a query it is a shell (\\q leaves, \\d lists what there is) or, fed from a pipe, runs what
-    comes until an error.
+    Without a query it is a shell (\\q leaves, \\d lists what there is, \\x turns wide rows) or, fed from a
+    pipe, runs what comes until an error.
     """
     settings: Settings = context.obj
     form = _format(to, out, settings.output)
@@ -73,7 +73,7 @@ def sql(
         elif sys.stdin is not None and sys.stdin.isatty():
             # a shell without anything to read would help nobody
             asked.session()
-            run_shell(asked.run, asked.describe, settings.output)
+            run_shell(asked.run, asked.describe, asked.turn, settings.output)
         else:
             run_script(_piped(), asked.run)
 
@@ -119,6 +119,7 @@ class _Asked:
     form: str
     out: Path | None
     opened: list[AnalystSession] = field(default_factory=list)
+    turned: bool = False
 
     def __enter__(self) -> _Asked:
         return self
@@ -195,16 +196,46 @@ class _Asked:
             self.output.result({"columns": named, "rows": json_rows(rows), **facts})
             return
         shown = rows.slice(0, MOST_SHOWN)
-        columns = [cell_texts(shown, name) for name in shown.column_names]
-        prose = [
-            name for name, texts in zip(shown.column_names, columns, strict=True) if _longest(texts) > PROSE
-        ]
-        self.output.table("", shown.column_names, list(zip(*columns, strict=True)), prose=prose)
-        self.output.say("1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows")
+        columns = {name: cell_texts(shown, name) for name in shown.column_names}
+        if self.turned:
+            for number, row in enumerate(zip(*columns.values(), strict=True), 1):
+                below = list(zip(columns, row, strict=True))
+                self.output.table(f"row {number}", ["column", "value"], below, prose=("value",))
+        hidden = 0 if self.turned else self._table(columns)
+        rows_there = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
+        left_out = (
+            f"; {hidden} of {len(columns)} columns do not fit: \\x in the shell, or name them in SELECT"
+        )
+        self.output.say(rows_there + (left_out if hidden else ""))
         if rows.num_rows > MOST_SHOWN:
             self.output.warn(
                 f"these are the first {MOST_SHOWN:,} of {rows.num_rows:,} rows; --to csv has them all"
             )
+
+    def _table(self, columns: dict[str, list[str]]) -> int:
+        """Show the rows with the first and last columns that fit the terminal; return how many do not."""
+        prose = [name for name, texts in columns.items() if _longest(texts) > PROSE]
+        names, hidden = list(columns), 0
+        terminal = self.output.columns
+        if terminal is not None:
+            widths = [
+                max(len(name), min(_longest(texts), PROSE) if name in prose else _longest(texts))
+                for name, texts in columns.items()
+            ]
+            left, right = fitting(widths, terminal)
+            hidden = len(names) - left - right
+            if hidden:
+                dots = "\u2026"
+                columns = {**columns, dots: [dots] * len(next(iter(columns.values())))}
+                names = [*names[:left], dots, *names[len(names) - right :]]
+        rows = list(zip(*(columns[name] for name in names), strict=True))
+        self.output.table("", names, rows, prose=[name for name in prose if name in names])
+        return hidden
+
+    def turn(self) -> None:
+        """Show rows one below the other from now on, or as a table again."""
+        self.turned = not self.turned
+        self.output.say("rows one below the other" if self.turned else "rows as a table")
 
     def describe(self, name: str) -> None:
         """Show what there is to read, or the columns of ``name``."""

@@ -2,7 +2,7 @@
 
 Results go to standard output, everything else to standard error. Colours, progress bars and spinners
 appear on a terminal only. Numbers are never cut, however narrow the terminal: tables fold their prose,
-and are wider than the terminal when that is not enough.
+rows of a query leave out columns in the middle, and what still does not fit is wider than the terminal.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
+from zoneinfo import ZoneInfo
 
 from rich import box
 from rich.console import Console
@@ -84,6 +85,11 @@ class Output:
             table.add_row(*row)
         self._console.print_words(title)
         self._console.print_whole(table)
+
+    @property
+    def columns(self) -> int | None:
+        """Letters that a line of the terminal has; None where there is no terminal."""
+        return self._console.width if self._console.is_terminal else None
 
     def warn(self, text: str) -> None:
         """Print a line on standard error, even with --json, unless --quiet."""
@@ -205,9 +211,29 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def minute(instant: str) -> str:
-    """Return an ISO 8601 instant to the minute, in UTC, as tables show it."""
-    return f"{datetime.fromisoformat(instant).astimezone(UTC):%Y-%m-%d %H:%M}"
+def minute(instant: str, time_zone: str) -> str:
+    """Return an ISO 8601 instant to the minute, by the clocks of ``time_zone``, as tables show it."""
+    return f"{datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M}"
+
+
+def fitting(widths: Sequence[int], columns: int) -> tuple[int, int]:
+    """Return how many columns from the left and from the right fit a terminal of ``columns`` letters.
+
+    ``widths`` are those of the texts; between what is shown and left out stands a narrow column of dots.
+    Where nothing has to be left out, all are on the left.
+    """
+    gap = 3
+    if sum(widths) + gap * len(widths) <= columns:
+        return len(widths), 0
+    left = right = 0
+    room = columns - 1 - gap
+    while left + right < len(widths):
+        width = widths[-1 - right] if left > right else widths[left]
+        if width + gap > room:
+            break
+        room -= width + gap
+        left, right = (left, right + 1) if left > right else (left + 1, right)
+    return max(1, left), right
 
 
 def shorten(path: Path) -> str:

@@ -10,7 +10,10 @@ from trafficdp.errors import TrafficdpError, UsageError
 
 PROMPT = "trafficdp> "
 CONTINUED = "      ...> "
-HELP = "\\d lists tables and views, \\d NAME the columns of one, \\q leaves; anything else is SQL up to a ;"
+HELP = (
+    "\\d lists tables and views, \\d NAME the columns of one, \\x shows rows one below the other "
+    "(again: as a table), \\q leaves; anything else is SQL up to a ;"
+)
 _QUOTES = {"'": "'", '"': '"', "--": "\n", "/*": "*/", "$$": "$$"}
 
 Run = Callable[[str], None]
@@ -48,10 +51,10 @@ def run_script(text: str, run: Run) -> None:
         run(statement)
 
 
-def run_shell(run: Run, describe: Run, output: Output) -> None:
+def run_shell(run: Run, describe: Run, turn: Callable[[], None], output: Output) -> None:
     """Read statements from the terminal and ``run`` them until ``\\q``; errors are shown and forgotten.
 
-    ``describe`` answers ``\\d``: with nothing, or with the name of a table.
+    ``describe`` answers ``\\d``: with nothing, or with the name of a table. ``turn`` answers ``\\x``.
     """
     with suppress(ImportError):
         # the import alone gives input() a history
@@ -60,7 +63,7 @@ def run_shell(run: Run, describe: Run, output: Output) -> None:
     for statement in _typed(output):
         try:
             if statement.startswith("\\"):
-                _command(statement, describe, output)
+                _command(statement, describe, turn, output)
             else:
                 run(statement)
         except TrafficdpError as error:
@@ -69,14 +72,18 @@ def run_shell(run: Run, describe: Run, output: Output) -> None:
             output.warn("interrupted")
 
 
-def _command(text: str, describe: Run, output: Output) -> None:
+def _command(text: str, describe: Run, turn: Callable[[], None], output: Output) -> None:
     name, _, rest = text.partition(" ")
     if name == "\\?":
         output.say(HELP)
     elif name == "\\d":
         describe(rest.strip())
+    elif name == "\\x":
+        turn()
     else:
-        raise UsageError("there is no such command", got=f"{text:.40}", expected="\\d, \\d NAME, \\q or \\?")
+        raise UsageError(
+            "there is no such command", got=f"{text:.40}", expected="\\d, \\d NAME, \\x, \\q or \\?"
+        )
 
 
 def _typed(output: Output) -> Iterator[str]:

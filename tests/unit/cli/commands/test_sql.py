@@ -178,3 +178,13 @@ def test_two_formats_at_once_are_refused(released, refusal):
 
 def test_a_store_without_a_release_has_views_or_says_so(empty, refusal):
     assert "trafficdp release" in refusal(2, "sql", "FROM budget")
+
+
+def test_times_are_those_of_the_citys_clocks_in_every_form(released, command):
+    query = "SELECT DISTINCT slot_start FROM cells"
+    assert "2026-03-02T00:00:00+01:00" in command("sql", query).out
+    assert command("--json", "sql", query).json["rows"] == [{"slot_start": "2026-03-02T00:00:00+01:00"}]
+    assert "2026-03-02" in command("sql", query, "--to", "csv").out
+    assert "+01:00" in command("sql", query, "--to", "csv").out
+    for listing in ("releases", "ledger"):
+        assert "(Europe/Vienna)" in command(listing).out

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from trafficdp.cli.words.output import Output, minute, plain
+from trafficdp.cli.words.output import Output, fitting, minute, plain
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
@@ -228,8 +228,28 @@ def test_plain_keeps_letters_and_drops_controls():
     assert plain("Köln \u2192 x\x1b[0m\n\u202e") == "Köln \u2192 x?[0m??"
 
 
-def test_instants_are_shown_to_the_minute_in_utc():
-    assert minute("2026-03-02T01:02:59+05:30") == "2026-03-01 19:32"
+def test_instants_are_shown_to_the_minute_by_the_citys_clocks():
+    assert minute("2026-03-02T01:02:59+05:30", "UTC") == "2026-03-01 19:32"
+    assert minute("2026-03-01T19:32:59+00:00", "Asia/Kolkata") == "2026-03-02 01:02"
+
+
+@pytest.mark.parametrize(
+    ("widths", "columns", "shown"),
+    [
+        ([5, 5, 5], 24, (3, 0)),
+        ([5, 5, 5], 23, (1, 1)),
+        ([5, 9, 9, 5], 30, (1, 1)),
+        ([5] * 30, 80, (5, 4)),
+        ([90, 5], 20, (1, 0)),
+        ([], 20, (0, 0)),
+    ],
+)
+def test_columns_are_left_out_in_the_middle_until_the_rest_fits(widths, columns, shown):
+    left, right = fitting(widths, columns)
+    assert (left, right) == shown
+    if 1 < left + right < len(widths):
+        kept = widths[:left] + widths[len(widths) - right :]
+        assert sum(kept) + 1 + 3 * (len(kept) + 1) <= columns
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -94,7 +94,9 @@ def shell(monkeypatch):
             if text.strip() == "slow":
                 raise KeyboardInterrupt
 
-        run_shell(run, described.append, Output(as_json=False, quiet=False))
+        run_shell(
+            run, described.append, lambda: described.append("turned"), Output(as_json=False, quiet=False)
+        )
         return typed.prompts, ran, described
 
     return shell
@@ -128,7 +130,11 @@ def test_tables_are_described(shell):
     assert shell("\\d", "\\d cells;", "\\?")[2] == ["", "cells"]
 
 
-@pytest.mark.parametrize("command", ["\\x", "\\", "\\! ls", "\\i file"])
+def test_rows_are_turned(shell):
+    assert shell("\\x", "\\x;")[2] == ["turned", "turned"]
+
+
+@pytest.mark.parametrize("command", ["\\y", "\\", "\\! ls", "\\i file"])
 def test_an_unknown_command_is_an_error(shell, capsys, command):
     assert shell(command)[1:] == ([], [])
     assert "there is no such command" in capsys.readouterr().err
