@@ -39,7 +39,7 @@ RULES: Mapping[str, str] = {
     ZERO_POSITION: "latitude and longitude are both 0: the device had no position",
     OUTSIDE_AREA: "the position lies outside the declared study area",
     NO_UNIT_DECLARED: "the source declares no speed unit for the date",
-    MISSING_SPEED: "there is no speed, and none could be derived if that was asked for",
+    MISSING_SPEED: "there is no speed in the row, and none was worked out from positions",
     UNREADABLE_SPEED: "the speed is not a finite number",
     SENTINEL_SPEED: "the speed is a declared sentinel, so it is missing",
     AMBIGUOUS_LOCAL_TIME: "a second record at one time of a local hour that comes twice: send UTC or offsets",

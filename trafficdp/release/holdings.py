@@ -146,7 +146,7 @@ def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
     if pinned is not None and pinned != area:
         raise DataError(
             "the study area is not the one this store was filled under",
-            got=f"an area with hash {area[:12]}",
-            expected=f"the area with hash {pinned[:12]}",
+            got="another area in the configuration",
+            expected="the area that was configured when the first file was read",
             todo="restore [city] study_area, or ingest everything into a new store",
         )

@@ -109,8 +109,10 @@ def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) ->
         rows,
         prose=("charges",),
     )
-    output.say("epsilon: what each would have to spend for the noise of the best")
-    output.say(f"errors: what each would reach with epsilon {request.loss}; worst and mean over the bins")
+    output.say("epsilon: how much each way would have to spend to be as exact as the best one")
+    output.say(
+        f"errors: how far off each way would be with epsilon {request.loss}, in the worst bin and on average"
+    )
     output.say("")
 
 
@@ -270,8 +272,8 @@ def _show_verdict(output: Output, result: Plan) -> None:
 
 def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> None:
     output.say(
-        f"{what} needs {quantity} {found.needed}, where there is {found.allowed}. It would do with "
-        f"{found.vehicles:.2g} times as many vehicles, if every one were joined by others that drive like it."
+        f"{what} needs {quantity} {found.needed}, and there is {found.allowed}. That would be enough with "
+        f"{found.vehicles:.2g} times as many vehicles, if the new ones drive where and as often as these do."
     )
     if found.half_needed is None:
         return
@@ -280,11 +282,13 @@ def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> Non
         f"all of them {found.needed})"
     )
     if found.days is not None:
-        output.say(f"Or about {found.days} days, if they go on to help as so far {measured}.")
+        output.say(
+            f"Or with about {found.days} days of data, if each day helps as much as so far {measured}."
+        )
     else:
         output.say(
-            f"More days of the same vehicles bring nothing, or too little to foretell {measured}: a vehicle "
-            "is protected over all of its days."
+            f"More days of the same vehicles do not help, or too little to say how many it takes {measured}: "
+            "a vehicle is protected over all of its days together."
         )
 
 
