@@ -19,11 +19,13 @@ CONFIDENCE = 0.999
 HEAD = """# Claimed epsilon, and what draws prove it to be at least
 
 Written by `make audit`. Two simulated data sets that differ in one vehicle are drawn from as often as
-the table says ({draws:,} times; a zCDP mechanism runs whole for every draw, so at most 1,000
-times); the bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound above the
+the table says ({draws:,} times; a zCDP mechanism runs whole for every draw, so at most
+1,000 times); the bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound above the
 claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP
-mechanisms are given the rho that epsilon 1 implies, and are held to the epsilon at delta that
-follows from it.
+mechanisms are given the rho that epsilon 1 implies, and are held to the epsilon at delta that follows from
+it. `release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in
+rho, and of a stream, attacked by the likelihood ratio of all that they measure; what they claim is what the
+vehicle is charged.
 
 | mechanism | statistic | claimed | delta | at least | draws | verdict |
 |---|---|---:|---:|---:|---:|---|

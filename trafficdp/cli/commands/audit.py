@@ -11,6 +11,7 @@ import typer
 
 from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism
+from trafficdp.audit.releases import Executed, executed
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.output import Output
@@ -35,7 +36,7 @@ DELTA = 0.01
 the less is claimed, and so few draws could never refute what follows at 10^-6."""
 MOST_WHOLE_RUNS = 1_000
 """A zCDP mechanism runs once a draw."""
-Claimant = Mechanism | Mistake
+Claimant = Mechanism | Mistake | Executed
 MEANING = {
     "keeps": "the draws do not refute the claim",
     "REFUTED": "the draws refute the claim: a bug",
@@ -105,7 +106,7 @@ class AuditFacts:
 def audit(
     context: typer.Context,
     mechanism: Annotated[
-        str | None, typer.Argument(help="A mechanism, or one that is wrong on purpose; see --all.")
+        str | None, typer.Argument(help="A mechanism, a release, or what is wrong on purpose; see --all.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them, in one table.")] = False,
     epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for one bin.")] = 1.0,
@@ -118,10 +119,13 @@ def audit(
     settings: Settings = context.obj
     positive(epsilon=epsilon)
     in_range(0, 1, confidence=confidence)
-    chosen = _chosen(mechanism, everything)
+    chosen = _chosen(mechanism, everything, epsilon)
     noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(seed)
     findings = []
     for claimant in chosen:
+        if isinstance(claimant, Executed) and not secure:
+            # whatever was audited before it
+            noise = SimulatedNoise(seed)
         with settings.output.spinner(f"auditing {_name(claimant)}"):
             findings += _findings(claimant, epsilon, noise, draws, confidence)
     settings.output.result(as_json(audit_facts(findings)))
@@ -142,8 +146,9 @@ def _name(claimant: Claimant) -> str:
     return slug(claimant.name)
 
 
-def _chosen(name: str | None, everything: bool) -> list[Claimant]:
-    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND)]
+def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant]:
+    releases = executed(BOUND, PureDP.of(epsilon), DELTA)
+    everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND), *releases]
     known = {_name(one): one for one in everyone}
     if everything and name is None:
         return list(known.values())
@@ -169,6 +174,11 @@ def _findings(
             claimant.wrong, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
         )
         return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
+    if isinstance(claimant, Executed):
+        found = audit_draws(
+            claimant.draws, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
+        )
+        return [Finding(claimant.name, "", claimant.claim, claimant.delta, found, wrong_on_purpose=False)]
     findings = []
     given, claim, delta, most = epsilon, epsilon, 0.0, draws
     if claimant.kind is LossKind.ZCDP:

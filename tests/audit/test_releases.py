@@ -1,0 +1,75 @@
+"""Whole releases keep what they charge, and draws tell when a release draws less noise than it states.
+
+The confidence is 1 - 10^-9, so that a failure is not chance.
+"""
+
+import numpy as np
+import pytest
+
+from trafficdp.audit.lower_bound import audit_draws
+from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surprise
+from trafficdp.binning.cells import parents_of
+from trafficdp.cli.commands.audit import BOUND, DELTA
+from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.mechanisms.laplace.accountings import BY_NAME
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss import PureDP
+
+CERTAIN = 1 - 1e-9
+RELEASES = executed(BOUND, PureDP.of(1), DELTA)
+
+
+class Quieter(SimulatedNoise):
+    """A quarter of the noise that is stated."""
+
+    def discrete_laplace(self, scale):
+        return super().discrete_laplace(scale / 4)
+
+    def discrete_gaussian(self, sd):
+        return super().discrete_gaussian(sd / 4)
+
+    def block(self, half_width, block, scale):
+        return super().block(half_width, block, scale / 4)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release):
+    def found(noise):
+        arguments = {"draws": 20_000, "confidence": CERTAIN, "delta": release.delta}
+        return audit_draws(release.draws, release.pairs, noise, **arguments).epsilon
+
+    assert found(SimulatedNoise(3)) <= release.claim < found(Quieter(3))
+
+
+def test_every_accounting_both_kinds_of_loss_and_a_stream_are_among_them():
+    names = [each.name for each in RELEASES]
+    assert names[: len(BY_NAME)] == [f"release_{name}" for name in BY_NAME]
+    rest = ["release_separately_in_epsilon", "release_separately_in_rho", "release_stream"]
+    assert names[len(BY_NAME) :] == rest
+    assert all(0.6 < each.claim <= 1 for each in RELEASES if not each.delta)
+
+
+def test_the_city_is_of_siblings_and_its_first_vehicle_moves_alone():
+    cells = np.array(CELLS, dtype=np.uint64)
+    assert len(set(parents_of(cells, 6).tolist())) == 1
+    left, right = city(BOUND, 0), city(BOUND, BOUND.steps)
+    moved = np.flatnonzero(left.value != right.value)
+    assert len(moved) == sum(row[0] for row in RECORDS)
+    assert left.contributions().total[left.counts.user_index == 0].tolist() == [0, 0]
+
+
+def test_the_surprise_of_noise_is_its_law():
+    def numbers(*values):
+        return np.array(values, dtype=np.int64)
+
+    noise = surprise(Laplace(np.array([2.0, 0.0, 4.0])), numbers([-6, 0, 2], [0, 0, 0]))
+    assert noise.tolist() == [3.5, 0.0]
+    assert surprise(Gaussian(np.array([2.0, 0.0])), numbers([-6, 0])).tolist() == [4.5]
+    # the largest of 2 and 3 in one block, 1 in the other, nothing where nothing varies
+    law = Block(numbers(3, 2, 5, 1), numbers(0, 0, 1, -1), 2.0)
+    assert surprise(law, numbers([4, -5, 5, 0], [0, 0, 0, 0])).tolist() == [2.0, 0.0]
+
+
+def test_repeated_noise_is_in_blocks_of_its_own():
+    law = many(Block(np.array([3, 2]), np.array([0, -1]), 2.0), 3)
+    assert (law.block.tolist(), law.half_width.tolist()) == ([0, -1, 1, -1, 2, -1], [3, 2] * 3)

@@ -1,0 +1,224 @@
+"""What releases execute, under attack: all that a whole release measures, by every way of counting its loss.
+
+A release is carried out on data sets that differ in one vehicle, planned as a city's map or an answer to a
+priced question would be; then all its steps are drawn as often as asked, around the sums that it handed over.
+The statistic is ln P(outputs | one) - ln P(outputs | other) of all steps together, at the laws that they
+state: no event tells the two apart better (Neyman and Pearson), and all that is published follows from these
+outputs. The claim is what that vehicle is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.audit.lower_bound import Draws
+from trafficdp.audit.neighbours import Neighbours, one_bin
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
+from trafficdp.measurement.measure import Metered, Step
+from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.laplace.accountings import BY_NAME
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.request import Request
+from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.entries import Handed
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
+from trafficdp.stream.allowance import Allowance
+from trafficdp.stream.horizon import MINUTE_US, Horizon
+from trafficdp.stream.service import Batch, Stream
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+RECORDS = ((4, 1, 1, 2), (3, 1, 1, 0), (0, 2, 1, 1))
+"""Of every vehicle in sibling hexagons; the first is the dearest, in two of three."""
+CELLS = (0x872830828FFFFFF, 0x872830829FFFFFF, 0x87283082AFFFFFF)
+SEPARATELY: Mapping[LossKind, Mapping[Statistic, str]] = {
+    LossKind.PURE: {MEAN: "pooled", VARIANCE: "worst_case_clipping"},
+    LossKind.ZCDP: {MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
+}
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A release that claims ``claim`` (epsilon, at ``delta``) for the vehicle that moves."""
+
+    name: str
+    claim: float
+    draws: Draws
+    pairs: list[Neighbours] = field(repr=False)
+    delta: float = 0.0
+
+
+def executed(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[Executed, ...]:
+    """Return releases at ``loss``: by every accounting, with a mechanism a statistic, in rho, of a stream.
+
+    In rho they get what ``loss`` implies, and claim the epsilon at ``delta`` that follows from it.
+    """
+    rho = pure_to_zcdp(loss)
+    asked = {f"release_{name}": _request(bound, loss, accounting=name) for name in BY_NAME}
+    asked["release_separately_in_epsilon"] = _request(bound, loss, mechanism=SEPARATELY[loss.kind])
+    asked["release_separately_in_rho"] = _request(bound, rho, mechanism=SEPARATELY[rho.kind])
+    return (*(_release(name, request, delta) for name, request in asked.items()), stream(bound, loss))
+
+
+def _request(
+    bound: ContributionBound,
+    loss: Loss,
+    accounting: str = "best",
+    mechanism: Mapping[Statistic, str] = MappingProxyType({}),
+) -> Request:
+    tolerance = {MEAN: 1.0} if accounting == "consistent" else {MEAN: 1.0, VARIANCE: float(bound.upper)}
+    return Request(loss, bound, tolerance, 1, 0.125, 0.95, accounting, mechanism)
+
+
+def _release(name: str, request: Request, delta: float) -> Executed:
+    bound = request.bound
+    sides = city(bound, 0), city(bound, bound.steps)
+    pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
+    allocation = allocate(sides[0].counts, request)
+    pico = int(allocation.event.loss_per_user[0])
+    if request.kind is LossKind.PURE:
+        return Executed(name, pico / PICO, transcripts(allocation.calibrated, pairs), pairs)
+    claim = float(zcdp_to_approx(ZCDP(pico), delta).epsilon)
+    return Executed(name, claim, transcripts(allocation.calibrated, pairs), pairs, delta)
+
+
+def stream(bound: ContributionBound, loss: PureDP) -> Executed:
+    """Return a stream that publishes once: as many bins as draws, in each a vehicle with two records."""
+    allowance = Allowance(loss, bound.steps, 3, 1, records_per_vehicle=2, squares=True)
+    scale = np.array([allowance.mean_scale, allowance.square_scale])
+    sides = [one_bin([[own] * 2], bound) for own in (0, bound.steps)]
+    pairs = [Neighbours("the only vehicle of a bin, at 0 or at U", *sides)]
+    beneath = [_pair_of(side) for side in sides]
+
+    def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        following = Stream(Horizon(0, MINUTE_US, 1, 0, 1), allowance, 0)
+        vehicle = np.repeat(np.arange(times), 2)
+        value = np.tile(samples.value, times)
+        following.meet(vehicle)
+        following.permit(np.ones(times, dtype=np.bool_))
+        records = Batch(vehicle, np.tile(np.arange(2), times), vehicle, np.zeros_like(vehicle), value)
+        following.take(records, 0)
+        closed = following.close(source)
+        drawn = np.zeros((0, 2)) if closed is None else closed.sums
+        near, far = (np.abs(drawn - sums) for sums in beneath)
+        return np.asarray(((far - near) / scale).sum(axis=1))
+
+    return Executed("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
+
+
+def _pair_of(samples: Samples) -> IntArray:
+    """The sums of x and of x (K - x)."""
+    return np.array([samples.value.sum(), (samples.value * (samples.bound.steps - samples.value)).sum()])
+
+
+def city(bound: ContributionBound, own: int) -> Samples:
+    """Return the city of RECORDS whose first vehicle always sends ``own``, and the others the middle."""
+    table = np.array(RECORDS, dtype=np.int64)
+    bins, users = np.nonzero(table)
+    counts = Counts(
+        cell=np.array(CELLS, dtype=np.uint64),
+        slot=np.zeros(len(table), dtype=np.int64),
+        bin_index=bins.astype(np.int64),
+        user_index=users.astype(np.int64),
+        count=table[bins, users],
+        users=table.shape[1],
+    )
+    speed = np.where(users == 0, own, bound.steps // 2)
+    return Samples(counts, np.repeat(speed, counts.count), np.arange(1, counts.users + 1), bound)
+
+
+def transcripts(calibrated: Calibrated, pairs: list[Neighbours]) -> Draws:
+    """Return draws of the log likelihood ratio of all that ``calibrated`` measures, in steps known before."""
+    counts, bound = pairs[0].left.counts, pairs[0].left.bound
+    promise = calibrated.event(counts, bound)
+
+    def beneath(samples: Samples) -> Transcript:
+        kept = Transcript(Silent(0), promise.loss_per_user, promise.kind)
+        values = Values(samples.contributions(), lambda: samples)
+        calibrated.estimates(values, kept, interval_level=0.95, uninformative_above=1.0)
+        return kept
+
+    found = [(beneath(pair.left), beneath(pair.right)) for pair in pairs]
+
+    def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        place = next(i for i, pair in enumerate(pairs) if samples is pair.left or samples is pair.right)
+        left, right = found[place]
+        own = left if samples is pairs[place].left else right
+        total = np.zeros(times)
+        for law, sums, one, other in zip(own.laws, own.drawn, left.drawn, right.drawn, strict=True):
+            drawn = many(law, times).add(np.tile(sums, times), source).reshape(times, -1)
+            total += surprise(law, drawn - other) - surprise(law, drawn - one)
+        return total
+
+    return outputs
+
+
+def many(law: Law, times: int) -> Law:
+    """Return the law of ``times`` independent draws, one after another."""
+    if isinstance(law, Block):
+        copy = np.repeat(np.arange(times), len(law.block)) * law.blocks
+        block = np.tile(law.block, times)
+        return Block(np.tile(law.half_width, times), np.where(block < 0, -1, block + copy), law.scale)
+    if isinstance(law, Gaussian):
+        return Gaussian(np.tile(law.sd, times))
+    return Laplace(np.tile(law.scale, times))
+
+
+def surprise(law: Law, noise: IntArray) -> FloatArray:
+    """Return -ln P(noise) but for a constant, shape (T, C) -> (T,); what cannot vary does not surprise."""
+    if isinstance(law, Block):
+        varies = np.flatnonzero(law.block >= 0)
+        units = -(-np.abs(noise[:, varies]) // law.half_width[varies])
+        largest = np.zeros((len(noise), law.blocks), dtype=np.int64)
+        np.maximum.at(largest, (np.arange(len(noise))[:, None], law.block[varies]), units)
+        return np.asarray(largest.sum(axis=1) / law.scale, dtype=np.float64)
+    if isinstance(law, Gaussian):
+        varies = np.flatnonzero(law.sd > 0)
+        return np.asarray(((noise[:, varies] / law.sd[varies]) ** 2).sum(axis=1) / 2, dtype=np.float64)
+    varies = np.flatnonzero(law.scale > 0)
+    return np.asarray((np.abs(noise[:, varies]) / law.scale[varies]).sum(axis=1), dtype=np.float64)
+
+
+class Transcript(Metered):
+    """A release's way to noise that keeps the law of every step, and what was drawn."""
+
+    def __init__(self, source: NoiseSource, charge: IntArray, kind: LossKind) -> None:
+        super().__init__(source, charge, kind)
+        self.laws: list[Law] = []
+        self.drawn: list[IntArray] = []
+
+    def measure(self, step: Step, values: Handed) -> IntArray:
+        """Measure, and keep it."""
+        self.laws.append(step.law)
+        self.drawn.append(super().measure(step, values))
+        return self.drawn[-1]
+
+
+class Silent(SimulatedNoise):
+    """No noise, so that what is drawn is what lies beneath."""
+
+    def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
+        """Return ``sums``."""
+        return sums
+
+    def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
+        """Return ``sums``."""
+        return sums
+
+    def block(self, half_width: IntArray, block: IntArray, scale: FloatArray) -> IntArray:
+        """Return zeros."""
+        return np.zeros_like(half_width)
