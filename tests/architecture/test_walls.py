@@ -81,6 +81,7 @@ def test_a_banned_import_is_seen_where_it_does_not_belong(ruff, name):
     [
         ("trafficdp/store/planted.py", "duckdb"),
         ("trafficdp/engine/duckdb_planted.py", "duckdb"),
+        ("trafficdp/engine/spark_planted.py", "pyspark"),
         ("trafficdp/binning/cells.py", "h3"),
         ("trafficdp/noise/planted.py", "opendp"),
         ("trafficdp/noise/planted.py", "numpy.random"),

@@ -15,6 +15,13 @@ PLANTED = {
     "a record off the globe or with an unknown unit": (
         "UPDATE fixes SET latitude = 'NaN' WHERE vehicle_id = 1"
     ),
+    "contributions of an unknown vehicle or job": (
+        "INSERT INTO imported VALUES ('grid', 1, 1, 0, 1, 1, 1, 1)"
+    ),
+    "contributions of a vehicle to a hexagon twice in a job, or of no record": (
+        "INSERT INTO imported VALUES ('grid', 1, 1, 0, 1, 0, 0, 0)"
+    ),
+    "records beside imported contributions": "INSERT INTO imports VALUES (1, 'job', 'grid')",
     "a gap in the numbers of files": "UPDATE ingests SET ingest_id = 2",
     "a charge that is not positive or has no entry": (
         f"UPDATE vehicle_charges SET loss_pico = 0 WHERE vehicle_id = {ONE}"

@@ -10,6 +10,7 @@ second by second, so the answer equals ``datetime.astimezone`` for every instant
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -74,6 +75,43 @@ def slots_of(
         exact = [slot_of_second(second, kind, zone, day_parts) for second in seconds.tolist()]
         slots[odd] = np.array(exact, dtype=np.int64)[back]
     return slots
+
+
+@dataclass(frozen=True, repr=False)
+class SlotTable:
+    """The slots of a period, to be sent to machines whose time zones may be of another version.
+
+    ``start_us`` (n,) are the instants, rising, from which on ``slot`` (n,) counts; the first is the start of
+    the period. Equal to ``slots_of`` at every instant of it.
+    """
+
+    start_us: IntArray
+    slot: IntArray
+
+    @classmethod
+    def of(
+        cls, period: Period, kind: SlotKind, day_parts: Sequence[DayPart] = DEFAULT_DAY_PARTS
+    ) -> SlotTable:
+        """Return the table of ``period``; raises as ``slots_of``."""
+        begin, end = int(period.start_utc.timestamp()), int(period.end_utc.timestamp())
+        after = np.arange(begin // QUARTER_SECONDS + 1, -(-end // QUARTER_SECONDS)) * QUARTER_SECONDS
+        first = np.append(begin, after).astype(np.int64)
+        last = np.append(after, end) - 1
+
+        def slots(second: IntArray) -> IntArray:
+            return slots_of(second * 1_000_000, kind, period.time_zone, day_parts)
+
+        # where a quarter lies in two slots, all its seconds are asked
+        cut = np.flatnonzero(slots(first) != slots(last))
+        seconds = [np.arange(a, b + 1) for a, b in zip(first[cut].tolist(), last[cut].tolist(), strict=True)]
+        second = np.unique(np.concatenate([first, *seconds]))
+        slot = slots(second)
+        changes = np.append(True, slot[1:] != slot[:-1])
+        return cls(second[changes] * 1_000_000, slot[changes])
+
+    def slots_of(self, time_us: IntArray) -> IntArray:
+        """Return the slot of every instant of the period, shape (n,)."""
+        return self.slot[np.searchsorted(self.start_us, time_us, side="right") - 1]
 
 
 def _table(

@@ -6,6 +6,8 @@ DuckDB groups them instead, one part of the vehicles after another.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +31,9 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.sensitive.contributions import Contributions
-from trafficdp.store.contribution_cache import Kept
+from trafficdp.store.contribution_cache import Kept, cache_key
 from trafficdp.store.failures import store_failures
+from trafficdp.store.vault_imports import imported_rows, is_imported
 
 PART_ROWS = 1 << 23
 """Records that DuckDB groups at once, where they do not fit 63 bits."""
@@ -55,12 +58,16 @@ def reduce_fixes(
     ``known`` of the first files is taken over, and only later ones are read. Positions lie in the study area
     because the vault takes in no others. Equal inputs give equal arrays, whatever the number of threads.
     Users are numbered by rising ``vehicle_id``, over those with a record. Under a mosaic records are binned
-    at its finest resolution and the finest bins put together.
+    at its finest resolution and the finest bins put together. A store of imported contributions adds those
+    up.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions are impossible or a vehicle has so many fixes in a bin that the
     sum of its squares might not fit 64 bits: decided by the count alone, whatever the speeds are.
     """
+    if is_imported(connection):
+        rows = imported_rows(connection, cache_key(replace(grid, mosaic=None), bound), up_to_ingest)
+        return _merged(_of_rows([rows], bound), grid, None)
     ingests = Files(0 if known is None else known.up_to_ingest, up_to_ingest)
     largest, folder = largest_vehicle(connection), spill_folder(connection)
     layout = Layout.of(slots=_most_slots(grid), largest_vehicle=largest, largest_value=bound.steps)
@@ -75,7 +82,12 @@ def reduce_fixes(
     else:
         finest = _contributions(sums, largest, bound)
     require_exact_sums(finest.counts.count, bound)
-    found = finest
+    return _merged(finest, grid, known)
+
+
+def _merged(finest: Contributions, grid: Grid, known: Kept | None) -> Contributions:
+    """Return the finest bins put together by the grid's mosaic, and with what is ``known``."""
+    found, bound = finest, finest.bound
     if grid.mosaic is not None:
         found = finest.merged(*bins_in_mosaic(grid, finest.counts.cell, finest.counts.slot))
     if known is not None:
@@ -115,17 +127,25 @@ def _grouped(
     connection: duckdb.DuckDBPyConnection, grid: Grid, bound: ContributionBound, ingests: Files
 ) -> Contributions:
     parts = max(1, -(-count_of(connection, ingests) // PART_ROWS))
-    table = pa.concat_tables(
-        ask_binned(connection, grid, bound, ingests, "contributions", Part(number, parts))
-        for number in range(parts)
+    return _of_rows(
+        [
+            ask_binned(connection, grid, bound, ingests, "contributions", Part(number, parts))
+            for number in range(parts)
+        ],
+        bound,
     )
+
+
+def _of_rows(tables: list[pa.Table], bound: ContributionBound) -> Contributions:
+    """Return the contributions of ``tables``, each one row a (cell, slot, vehicle), in this order."""
+    table = pa.concat_tables(tables)
     # what does not fit 64 bits is null: refused by the counts, before anybody looks
     require_exact_sums(table.column("fixes").to_numpy(), bound)
     columns: list[npt.NDArray[np.generic]] = [
         table.column(name).to_numpy()
         for name in ("cell", "slot", "vehicle_id", "fixes", "total", "total_of_squares")
     ]
-    if parts > 1:
+    if len(tables) > 1:
         order = np.lexsort(columns[2::-1])
         columns = [column[order] for column in columns]
     cell, slot, vehicle, count, total, squares = columns

@@ -43,11 +43,15 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, repr=False)
 class Cleaned:
-    """Fixes that were kept, how many of them have a derived speed, and what every rule rejected."""
+    """Fixes that were kept, how many of them have a derived speed, and what every rule rejected.
+
+    ``rows`` (shape (n,)) are the positions of the fixes among the records.
+    """
 
     fixes: Fixes
     rejected: dict[str, int]
     derived: int
+    rows: IntArray
 
 
 @dataclass(repr=False)
@@ -107,7 +111,7 @@ def clean(
         pa.array(derived),
     ]
     fixes = Fixes(pa.Table.from_arrays(columns, schema=FIXES_SCHEMA))
-    return Cleaned(fixes, sieve.rejected, int(derived.sum()))
+    return Cleaned(fixes, sieve.rejected, int(derived.sum()), rows)
 
 
 def _pseudonyms(

@@ -104,13 +104,25 @@ class InputFile:
     """One file to read. Raises DataError at once when it is missing, a folder, unreadable or empty.
 
     ``progress`` is called with the number of bytes of the file that were read since the last call.
+    With ``held`` its bytes are in memory already, and ``path`` is only a name.
     """
 
-    def __init__(self, path: Path, progress: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, progress: Callable[[int], None] | None = None, *, held: bytes | None = None
+    ) -> None:
         self.path = path
         self._progress = progress
         self._told = 0
         self._raw: BinaryIO | None = None
+        self._held = held
+        if held is None:
+            self._look()
+        else:
+            self.size, self._head = len(held), held[:8]
+        self._refuse_foreign()
+
+    def _look(self) -> None:
+        path = self.path
         try:
             if not path.exists():
                 raise DataError(f"there is no file {path}")
@@ -121,12 +133,15 @@ class InputFile:
                     todo="name the files in it",
                 )
             self.size = path.stat().st_size
-            if self.size == 0:
-                raise DataError(f"{path.name} is empty", got="0 bytes")
             with open(path, "rb") as file:
                 self._head = file.read(8)
         except (OSError, ValueError) as error:
             raise self.unreadable(error) from error
+
+    def _refuse_foreign(self) -> None:
+        path = self.path
+        if self.size == 0:
+            raise DataError(f"{path.name} is empty", got="0 bytes")
         for magic, name in _FOREIGN.items():
             if self._head.startswith(magic):
                 raise DataError(
@@ -163,16 +178,19 @@ class InputFile:
     def sha256(self) -> str:
         """Return the SHA-256 of the bytes as they lie on disk."""
         try:
-            with open(self.path, "rb") as file:
+            with self._bytes() as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise self.unreadable(error) from error
+
+    def _bytes(self) -> io.BufferedReader | io.BytesIO:
+        return open(self.path, "rb") if self._held is None else io.BytesIO(self._held)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open the unpacked bytes, checked as they come; a damaged gzip inside becomes a DataError."""
         try:
-            with open(self.path, "rb") as raw:
+            with self._bytes() as raw:
                 self._raw = raw
                 if self.is_gzip:
                     with gzip.GzipFile(fileobj=raw) as unpacked:

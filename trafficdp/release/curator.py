@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ from trafficdp.store.head import Head, require
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion
+from trafficdp.store.vault_imports import is_imported
 
 BOUNDARIES = (
     "charged",
@@ -329,6 +330,8 @@ class Curator:
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
         silent = Values(contributions, _unread).silenced()
+        if is_imported(self.vault.connection):
+            silent = replace(silent, read_samples=_none_there)
         release = carry_out(specification, silent, self._metered(loss), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
@@ -342,6 +345,13 @@ def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterato
     require_vault(store)
     with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
         yield Curator(store, vault, Head.beside(key_file, vault.store_id))
+
+
+def _none_there() -> Samples:
+    raise UsageError(
+        "this store holds sums from a cluster, and the mechanism needs every single speed",
+        todo='choose another mechanism, such as "baseline", or ingest the files into a store of records',
+    )
 
 
 def _unread() -> Samples:

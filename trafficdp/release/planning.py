@@ -37,6 +37,7 @@ from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import saved_plans, vault_ledger
 from trafficdp.store.vault_fixes import DataVersion
+from trafficdp.store.vault_imports import is_imported
 
 IntArray = npt.NDArray[np.int64]
 LookedAt = Callable[[Grid], None]
@@ -170,6 +171,7 @@ class Planning:
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
+        advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
         before = remainders[paying].min(initial=self._config.budget.pico)

@@ -152,7 +152,7 @@ class Incoming:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._previous = data_version(vault)
-        self._ingest_id = self._previous.ingest_id + 1
+        self.ingest_id = self._previous.ingest_id + 1
         self._rows = 0
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -164,28 +164,33 @@ class Incoming:
                 {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
             )
             with registered(self._vault.connection, "incoming_fixes", numbered):
-                run(self._vault.connection, script("statements/add_fixes"), {"ingest_id": self._ingest_id})
+                run(self._vault.connection, script("statements/add_fixes"), {"ingest_id": self.ingest_id})
             time_us = batch.column("time_us").to_numpy()
             self._rows += len(batch)
             self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
 
     def finish(self, file: FileFacts) -> int:
-        """Note the file; return how many fixes were new. The data as it is then gets a new random name."""
-        connection = self._vault.connection
+        """Note the file; return how many fixes were new."""
         ((known,),) = run(
-            connection,
+            self._vault.connection,
             script("statements/remove_known_fixes"),
-            {"ingest_id": self._ingest_id, "first_us": self._first_us, "last_us": self._last_us},
+            {"ingest_id": self.ingest_id, "first_us": self._first_us, "last_us": self._last_us},
         )
-        added, name = self._rows - int(known), new_token()
+        added = self._rows - int(known)
+        self.note(file, added)
+        return added
+
+    def note(self, file: FileFacts, added: int) -> None:
+        """Note a file that brought ``added`` records. The data as it is then gets a new random name."""
+        name = new_token()
         stated = stated_history(self._vault, self._previous.ingest_id)
         history = _next_history(stated, name, file.digest, file.declaration, added)
         run(
-            connection,
+            self._vault.connection,
             "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                self._ingest_id,
+                self.ingest_id,
                 file.name,
                 file.digest,
                 file.source,
@@ -197,7 +202,6 @@ class Incoming:
                 datetime.now(UTC),
             ],
         )
-        return added
 
 
 def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[IngestedFile]:
@@ -243,7 +247,15 @@ def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
         "FROM fixes WHERE ingest_id <= ?",
         [up_to_ingest],
     )
-    return FixCounts(*(int(value) for value in (row or (0, 0, 0))))
+    fixes, vehicles, derived = (int(value) for value in (row or (0, 0, 0)))
+    if not fixes:
+        row = first(
+            vault.connection,
+            "SELECT coalesce(sum(fixes), 0), count(DISTINCT vehicle_id) FROM imported WHERE ingest_id <= ?",
+            [up_to_ingest],
+        )
+        fixes, vehicles = (int(value) for value in (row or (0, 0)))
+    return FixCounts(fixes, vehicles, derived)
 
 
 def name_of_version(vault: Vault, ingest_id: int) -> str | None:
@@ -260,9 +272,10 @@ def history_of(vault: Vault, ingest_id: int) -> str:
     history = NO_HISTORY
     for name, digest, declaration, added in run(
         vault.connection,
-        "SELECT data_version, file_digest, declaration, count(fixes.ingest_id) FROM ingests "
-        "LEFT JOIN fixes USING (ingest_id) WHERE ingest_id <= ? "
-        "GROUP BY ingest_id, data_version, file_digest, declaration ORDER BY ingest_id",
+        "SELECT data_version, file_digest, declaration, coalesce(added, 0) FROM ingests LEFT JOIN ("
+        "SELECT ingest_id, count(*) AS added FROM fixes GROUP BY ingest_id UNION ALL "
+        "SELECT ingest_id, CAST(sum(fixes) AS BIGINT) FROM imported GROUP BY ingest_id"
+        ") USING (ingest_id) WHERE ingest_id <= ? ORDER BY ingest_id",
         [ingest_id],
     ):
         history = _next_history(history, str(name), str(digest), str(declaration), int(added))
@@ -286,7 +299,10 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
         vault.connection,
         "SELECT source, bool_or(any_derived), bool_and(all_derived) FROM ingests JOIN ("
         "SELECT ingest_id, bool_or(derived) AS any_derived, bool_and(derived) AS all_derived "
-        "FROM fixes WHERE ingest_id <= ? GROUP BY ingest_id) USING (ingest_id) GROUP BY source",
+        "FROM fixes GROUP BY ingest_id UNION ALL SELECT ingest_id, "
+        "CAST(report ->> 'derived' AS BIGINT) > 0, report ->> 'derived' = report ->> 'rows_kept' "
+        "FROM ingests SEMI JOIN imports USING (ingest_id)"
+        ") USING (ingest_id) WHERE ingest_id <= ? GROUP BY source",
         [up_to_ingest],
     )
     return {str(name): "derived" if every else "mixed" if some else "reported" for name, some, every in rows}

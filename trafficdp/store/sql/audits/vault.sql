@@ -27,6 +27,20 @@ WHERE ingest_id > $after_ingest
          OR speed_unit NOT IN ('ms', 'kmh', 'mph'))
 HAVING count(*) > 0
 UNION ALL
+SELECT 'contributions of an unknown vehicle or job', count(*)
+FROM imported LEFT JOIN vehicles USING (vehicle_id) LEFT JOIN imports USING (ingest_id, cache_key)
+WHERE imports.job IS NULL OR vehicles.hmac IS NULL
+HAVING count(*) > 0
+UNION ALL
+SELECT 'contributions of a vehicle to a hexagon twice in a job, or of no record', count(*)
+FROM (SELECT min(fixes) AS fewest, count(*) AS rows FROM imported GROUP BY ingest_id, cell, slot, vehicle_id)
+WHERE rows > 1 OR fewest < 1
+HAVING count(*) > 0
+UNION ALL
+SELECT 'records beside imported contributions', count(*)
+FROM imports WHERE EXISTS (FROM fixes)
+HAVING count(*) > 0
+UNION ALL
 SELECT 'a gap in the numbers of files', count(*)
 FROM (SELECT ingest_id, row_number() OVER (ORDER BY ingest_id) AS place FROM ingests)
 WHERE ingest_id <> place

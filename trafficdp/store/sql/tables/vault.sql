@@ -81,6 +81,36 @@ COMMENT ON COLUMN contributions.fixes IS 'Number of fixes of the vehicle in the 
 COMMENT ON COLUMN contributions.total IS 'Sum of its speeds in steps, clipped to [0, U].';
 COMMENT ON COLUMN contributions.total_of_squares IS 'Sum of squares of the same.';
 
+CREATE TABLE imports (
+    ingest_id INTEGER NOT NULL PRIMARY KEY,
+    job       VARCHAR NOT NULL UNIQUE,
+    cache_key VARCHAR NOT NULL
+);
+COMMENT ON TABLE imports IS 'One row a job of a cluster whose contributions are here; a store with one holds no records.';
+COMMENT ON COLUMN imports.ingest_id IS 'Its number among what was read: ingests.ingest_id.';
+COMMENT ON COLUMN imports.job IS 'Random name of the job.';
+COMMENT ON COLUMN imports.cache_key IS 'SHA-256 of grid, speed bound and step that it reduced records to.';
+
+CREATE TABLE imported (
+    cache_key  VARCHAR NOT NULL,
+    ingest_id  INTEGER NOT NULL,
+    cell       UBIGINT NOT NULL,
+    slot       BIGINT  NOT NULL,
+    vehicle_id INTEGER NOT NULL,
+    fixes      BIGINT  NOT NULL,
+    total      BIGINT,
+    total_of_squares BIGINT
+);
+COMMENT ON TABLE imported IS 'One row a (job, bin, vehicle): contributions that a cluster reduced. Nothing else knows them.';
+COMMENT ON COLUMN imported.cache_key IS 'SHA-256 of grid, speed bound and step.';
+COMMENT ON COLUMN imported.ingest_id IS 'The job: imports.ingest_id.';
+COMMENT ON COLUMN imported.cell IS 'H3 index.';
+COMMENT ON COLUMN imported.slot IS 'Slot number, see SlotKind.';
+COMMENT ON COLUMN imported.vehicle_id IS 'The vehicle: vehicles.vehicle_id.';
+COMMENT ON COLUMN imported.fixes IS 'Number of fixes of the vehicle in the bin.';
+COMMENT ON COLUMN imported.total IS 'Sum of its speeds in steps, clipped to [0, U]; null where 64 bits do not hold it.';
+COMMENT ON COLUMN imported.total_of_squares IS 'Sum of squares of the same; null where 64 bits do not hold it.';
+
 CREATE TABLE ledger (
     sequence   BIGINT  NOT NULL PRIMARY KEY,
     entry      VARCHAR NOT NULL,

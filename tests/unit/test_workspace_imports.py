@@ -1,0 +1,186 @@
+"""Contributions from a cluster come into a store once, whole and in order, and equal those of the files."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from trafficdp.config.file import declaration_json
+from trafficdp.engine.reduced import MANIFEST, PARTS, Manifest, about
+from trafficdp.errors import DataError, StoreKeyError, UsageError
+from trafficdp.ingest.report import FileReport
+from trafficdp.store.contribution_cache import cache_key
+
+ROWS = "SELECT cell, slot, vehicle_id, fixes, total, total_of_squares FROM contributions ORDER BY ALL"
+
+
+@pytest.fixture
+def files_city(small_city, tmp_path):
+    """A city that has read its two files; contributions are in its cache."""
+    city = small_city.City(tmp_path / "files")
+    city.open().ingest([city.days[1], city.days[2]])
+    city.open().plan()
+    return city
+
+
+@pytest.fixture
+def cluster_city(small_city, tmp_path, files_city):
+    """The same city with the same key, empty."""
+    city = small_city.City(tmp_path / "cluster")
+    shutil.copy(files_city.key, city.key)
+    city.open()
+    return city
+
+
+def rows_of(city):
+    """Return (cell, slot, pseudonym, sums...) of what a plan has put into the cache."""
+    city.open().plan()
+    hmac = dict(city.sql("SELECT vehicle_id, hmac FROM vehicles"))
+    return sorted((cell, slot, hmac[vehicle], *sums) for cell, slot, vehicle, *sums in city.sql(ROWS))
+
+
+def write_job(folder, city, job, after=(), share=(0, 1), **changes):
+    """Write a job as the cluster does, from a city's cache: the rows of number share[0] of each share[1]."""
+    config = city.open().config
+    rows = rows_of(city)[share[0] :: share[1]]
+    cell, slot, vehicle, fixes, total, squares = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "vehicle": pa.array(vehicle, pa.binary()),
+            "slot": slot,
+            "cell": pa.array(np.array(cell, dtype=np.uint64).view(np.int64)),
+            "fixes": fixes,
+            "total": total,
+            "total_of_squares": squares,
+            "instants": [[0]] * len(rows),
+        }
+    )
+    (folder / job / PARTS).mkdir(parents=True)
+    parts = {}
+    for number, part in enumerate((table.slice(0, 5), table.slice(5))):
+        pq.write_table(part, folder / job / PARTS / f"part-{number}.parquet")
+        parts[f"part-{number}.parquet"] = len(part)
+    report = FileReport(file="2 files", source="buses", rows_in=sum(fixes), rows_kept=sum(fixes))
+    facts = {
+        "job": job,
+        "after": tuple(after),
+        "key": cache_key(config.grid, config.bound),
+        "about": about(config.grid, config.bound),
+        "area": config.grid.area.hash,
+        "source": "buses",
+        "declaration": declaration_json(config.sources[0]),
+        "key_fingerprint": city.sql("SELECT value FROM meta WHERE key = 'key_fingerprint'")[0][0],
+        "files": (),
+        "report": report,
+        "parts": parts,
+        "fixes": sum(fixes),
+    }
+    (folder / job / MANIFEST).write_text(Manifest(**{**facts, **changes}).to_json(), encoding="utf-8")
+    return folder
+
+
+def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifies(
+    tmp_path, files_city, cluster_city
+):
+    folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
+    write_job(folder, files_city, "two", after=["one"], share=(1, 2))
+    done = cluster_city.open().ingest_reduced(folder)
+    assert [each.already_there for each in done] == [False, False]
+    assert rows_of(cluster_city) == rows_of(files_city)
+    status, expected = cluster_city.open().status(), files_city.open().status()
+    assert (status.records, status.vehicles) == (expected.records, expected.vehicles)
+    release = cluster_city.open().release(force=True)
+    assert all(check.passed for check in cluster_city.open().verify(release.id))
+
+
+def test_importing_twice_changes_nothing(tmp_path, files_city, cluster_city):
+    folder = write_job(tmp_path / "jobs", files_city, "one")
+    cluster_city.open().ingest_reduced(folder)
+    before = cluster_city.dump()
+    (again,) = cluster_city.open().ingest_reduced(folder / "one")
+    assert again.already_there
+    assert cluster_city.dump() == before
+
+
+@pytest.mark.parametrize("spoil", ["missing", "truncated", "other rows", "other sum"])
+def test_half_an_import_changes_nothing(tmp_path, files_city, cluster_city, spoil):
+    folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
+    write_job(folder, files_city, "two", after=["one"], share=(1, 2))
+    last = folder / "two" / PARTS / "part-1.parquet"
+    whole = last.read_bytes()
+    if spoil == "missing":
+        last.unlink()
+    elif spoil == "truncated":
+        last.write_bytes(whole[:-100])
+    elif spoil == "other rows":
+        pq.write_table(pq.read_table(last).slice(1), last)
+    else:
+        table = pq.read_table(last)
+        more = pa.array(np.asarray(table["fixes"]) + 1)
+        pq.write_table(table.set_column(table.schema.get_field_index("fixes"), "fixes", more), last)
+    before = cluster_city.dump()
+    with pytest.raises(DataError):
+        cluster_city.open().ingest_reduced(folder)
+    assert cluster_city.dump() == before
+    last.write_bytes(whole)
+    cluster_city.open().ingest_reduced(folder)
+    assert rows_of(cluster_city) == rows_of(files_city)
+
+
+def test_a_job_that_knew_nothing_of_another_is_refused(tmp_path, files_city, cluster_city):
+    cluster_city.open().ingest_reduced(write_job(tmp_path / "a", files_city, "one"))
+    before = cluster_city.dump()
+    with pytest.raises(UsageError, match="do not follow"):
+        cluster_city.open().ingest_reduced(write_job(tmp_path / "b", files_city, "other"))
+    with pytest.raises(UsageError, match="do not follow"):
+        cluster_city.open().ingest_reduced(write_job(tmp_path / "c", files_city, "third", ["one", "two"]))
+    assert cluster_city.dump() == before
+
+
+def test_what_is_not_of_this_city_is_refused(tmp_path, files_city, cluster_city):
+    for change, error in (
+        ({"key_fingerprint": "0" * 64}, StoreKeyError),
+        ({"area": "0" * 64}, DataError),
+        ({"source": "trams"}, UsageError),
+    ):
+        folder = write_job(tmp_path / next(iter(change)), files_city, "one", **change)
+        with pytest.raises(error):
+            cluster_city.open().ingest_reduced(folder)
+    with pytest.raises(UsageError, match="no finished contributions"):
+        cluster_city.open().ingest_reduced(tmp_path)
+    (tmp_path / "area" / "one" / MANIFEST).write_text(json.dumps({"format": "another"}), encoding="utf-8")
+    with pytest.raises(DataError, match="not a manifest"):
+        cluster_city.open().ingest_reduced(tmp_path / "area")
+    assert cluster_city.sql("SELECT count(*) FROM ingests") == [(0,)]
+
+
+def test_records_and_contributions_do_not_mix(tmp_path, files_city, cluster_city):
+    folder = write_job(tmp_path / "jobs", files_city, "one")
+    with pytest.raises(UsageError, match="records of files"):
+        files_city.open().ingest_reduced(folder)
+    cluster_city.open().ingest_reduced(folder)
+    with pytest.raises(UsageError, match="contributions from a cluster"):
+        cluster_city.open().ingest([cluster_city.days[1]])
+
+
+def test_another_map_needs_another_import(tmp_path, files_city, cluster_city):
+    cluster_city.open().ingest_reduced(write_job(tmp_path / "jobs", files_city, "one"))
+    with pytest.raises(UsageError, match="not reduced records for this map"):
+        cluster_city.open().with_map(resolution=6).plan()
+
+
+def test_a_mechanism_that_needs_every_speed_is_refused_before_any_charge(tmp_path, files_city, cluster_city):
+    cluster_city.open().ingest_reduced(write_job(tmp_path / "jobs", files_city, "one"))
+    arrays = cluster_city.open().with_map(mechanism="array_averaging_best_fit")
+    assert files_city.open().with_map(mechanism="array_averaging_best_fit").release(force=True)
+    with pytest.raises(UsageError, match="every single speed"):
+        arrays.release(force=True)
+    assert cluster_city.sql("SELECT count(*) FROM ledger") == [(0,)]
+
+
+def test_an_unknown_engine_is_refused(city):
+    with pytest.raises(UsageError, match="duckdb, spark"):
+        city.open().ingest([city.days[1]], engine="hadoop")

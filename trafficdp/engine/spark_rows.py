@@ -1,0 +1,237 @@
+"""What runs in Spark's executors: raw records to keyed rows with their bins, by one machine's code.
+
+A worker cleans a part of the records with ``ingest.clean`` itself, replaces plates by pseudonyms under the
+key, and gives back cells, slots and clipped steps. Nothing else leaves it: no plate, position or speed. Spark
+never sees a raw identifier again, so it cannot shuffle, spill or log one. Errors name no value.
+
+Rows are for ``spark_job``, which removes repeats and adds up. ``place`` orders rows as files and their rows
+come: the file's number times 2^40, plus the row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.selected import selected
+from trafficdp.binning.slots import SlotTable
+from trafficdp.engine.clip import Clip
+from trafficdp.errors import TrafficdpError
+from trafficdp.ingest.clean import Cleaned, clean
+from trafficdp.ingest.formats.parquet import records_of
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.ingest.linter import UnitCheck
+from trafficdp.ingest.read import Reading
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.grid import Grid
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.sensitive.fixes import Fixes
+
+IntArray = npt.NDArray[np.int64]
+
+BATCH_ROWS = 1 << 18
+"""Records that are cleaned at once."""
+PLACE_BITS = 40
+"""Bits of ``place`` that number the rows of a file."""
+ROWS = pa.schema(
+    [
+        pa.field("vehicle", pa.binary()),
+        pa.field("slot", pa.int64()),
+        pa.field("time_us", pa.int64()),
+        pa.field("place", pa.int64()),
+        pa.field("cell", pa.int64()),  # H3's 64 bits, signed
+        pa.field("value", pa.int64()),
+    ]
+)
+"""One row a record that is kept; the same in Spark's words: ``SPARK_ROWS``."""
+SPARK_ROWS = "vehicle BINARY, slot BIGINT, time_us BIGINT, place BIGINT, cell BIGINT, value BIGINT"
+
+
+@dataclass(frozen=True, repr=False)
+class Reduction:
+    """What one job computes, for one source: public facts that every executor is sent.
+
+    ``slots`` are looked up, never worked out there: versions of time zones differ between machines.
+    """
+
+    source: SourceDeclaration
+    grid: Grid
+    bound: ContributionBound
+    slots: SlotTable
+
+    @classmethod
+    def of(cls, source: SourceDeclaration, grid: Grid, bound: ContributionBound) -> Reduction:
+        """Return the reduction to ``grid``; raise ConfigError where 64 bits do not hold the arithmetic."""
+        Clip(bound)
+        return cls(source, grid, bound, SlotTable.of(grid.period, grid.slot_kind, grid.day_parts))
+
+
+class Facts(NamedTuple):
+    """What became of a part of the records; equal again when the part is read again."""
+
+    rows_in: int
+    rejected: Mapping[str, int]
+    derived: int = 0
+    report: str | None = None
+    """The report of a whole file, as JSON."""
+
+
+Noted = Callable[[str, Facts], None]
+"""Takes the facts of the part of a name. A part that is read twice is noted twice, alike."""
+
+
+def rows_of_files(
+    batches: Iterator[pa.RecordBatch], job: Reduction, key: Callable[[], VehicleKey], noted: Noted
+) -> Iterator[pa.RecordBatch]:
+    """Yield ROWS of whole files: a batch has their ``number``, ``name`` and ``content`` (bytes)."""
+    with _saying_nothing():
+        secret, binning = key(), _Binning(job)
+        for batch in batches:
+            for row in range(len(batch)):
+                number, name = batch.column("number")[row].as_py(), batch.column("name")[row].as_py()
+                held = InputFile(Path(name), held=batch.column("content")[row].as_py())
+                reading = Reading(held, job.source, job.grid.area, secret)
+                for fixes in reading.parts():
+                    # within a file no (vehicle, instant) is left twice
+                    place = np.full(len(fixes), number << PLACE_BITS, dtype=np.int64)
+                    yield from binning.rows(fixes, place)
+                report = reading.report
+                facts = Facts(report.rows_in, report.rejected, report.derived, report.to_json())
+                noted(str(number), facts)
+
+
+def rows_of_frame(
+    batches: Iterator[pa.RecordBatch],
+    job: Reduction,
+    key: Callable[[], VehicleKey],
+    noted: Noted,
+    *,
+    part: str,
+    numbers: Mapping[str, int] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield ROWS of a table's records: a batch has our columns and where its rows come from.
+
+    That is ``file`` and ``row``, files by their ``numbers``, or, without these, the ``place`` itself.
+    ``part`` names the task.
+
+    Of a vehicle's records only some are here, so repeats are found among these and, later, among all.
+    """
+    with _saying_nothing():
+        secret, binning = key(), _Binning(job)
+        rows_in, rejected = 0, dict[str, int]()
+        for batch in _in_order(_placed(each, numbers) for each in batches):
+            cleaned = _cleaned(batch, job, secret)
+            rows_in += len(batch)
+            for rule, count in cleaned.rejected.items():
+                rejected[rule] = rejected.get(rule, 0) + count
+            yield from binning.rows(cleaned.fixes, batch.column("place").to_numpy()[cleaned.rows])
+        noted(part, Facts(rows_in, rejected))
+
+
+@dataclass(frozen=True)
+class _Frame:
+    name: str
+
+
+def _cleaned(batch: pa.RecordBatch, job: Reduction, key: VehicleKey) -> Cleaned:
+    columns = {name: name for name in batch.schema.names if name != "place"}
+    records = records_of(_Frame("the table"), job.source, columns, batch, None)
+    return clean(records, job.source, job.grid.area, key, UnitCheck())
+
+
+def _placed(batch: pa.RecordBatch, numbers: Mapping[str, int] | None) -> pa.RecordBatch:
+    if numbers is None:
+        return batch
+    file = batch.column("file").dictionary_encode()
+    number = np.array([numbers[plain(name)] for name in file.dictionary.to_pylist()], dtype=np.int64)
+    place = (number << PLACE_BITS)[file.indices.to_numpy()] | batch.column("row").to_numpy()
+    return batch.drop_columns(["file", "row"]).append_column("place", pa.array(place))
+
+
+def plain(uri: str) -> str:
+    """Return the one spelling of a file's name that Spark writes in several: file:/a b, file:///a%20b."""
+    return re.sub(r"^file:/+", "file:/", unquote(uri))
+
+
+def _in_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches of about BATCH_ROWS, each in the order of files and rows."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= BATCH_ROWS:
+            yield _sorted(pa.concat_batches(held))
+            held = []
+    if held:
+        yield _sorted(pa.concat_batches(held))
+
+
+def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    place = batch.column("place").to_numpy()
+    if bool((place[1:] >= place[:-1]).all()):
+        return batch
+    return batch.take(pa.array(np.argsort(place, kind="stable")))
+
+
+class _Binning:
+    """Fixes to ROWS: those of the period and the selection, with cell, slot and steps."""
+
+    def __init__(self, job: Reduction) -> None:
+        self._grid, self._slots, self._clip = job.grid, job.slots, Clip(job.bound)
+        self._cells = CellTable(job.grid.area.geometry.bounds, job.grid.resolution)
+        period = job.grid.period
+        self._start_us = int(period.start_utc.timestamp()) * 1_000_000
+        self._end_us = int(period.end_utc.timestamp()) * 1_000_000
+
+    def rows(self, fixes: Fixes, place: IntArray) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of ``fixes``; ``place`` has shape (n,)."""
+        start = 0
+        for batch in fixes.table.to_batches(max_chunksize=BATCH_ROWS):
+            yield self._batch(batch, place[start : start + len(batch)])
+            start += len(batch)
+
+    def _batch(self, batch: pa.RecordBatch, place: IntArray) -> pa.RecordBatch:
+        grid = self._grid
+        time_us, latitude, longitude = (
+            batch.column(name).to_numpy() for name in ("time_us", "latitude", "longitude")
+        )
+        inside = (time_us >= self._start_us) & (time_us < self._end_us)
+        if not grid.selection.everything:
+            inside &= selected(grid.selection, latitude, longitude, time_us, grid.period.time_zone)
+        rows = np.flatnonzero(inside)
+        batch, time_us = batch.take(pa.array(rows)), time_us[rows]
+        columns = [
+            pc.cast(batch.column("vehicle").dictionary_decode(), pa.binary()),
+            pa.array(self._slots.slots_of(time_us)),
+            pa.array(time_us),
+            pa.array(place[rows]),
+            pa.array(self._cells.cells_of(latitude[rows], longitude[rows]).view(np.int64)),
+            pa.array(self._clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit"))),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=ROWS)
+
+
+@contextmanager
+def _saying_nothing() -> Iterator[None]:
+    """Turn errors into ones that quote no value: Spark writes messages into logs and event logs."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # whatever it is, it may quote a value
+        said = str(error) if isinstance(error, TrafficdpError) else type(error).__name__
+        raise RuntimeError(f"{SAID}{json.dumps(said)}") from None
+
+
+SAID = "trafficdp in an executor: "
+"""How the message of an error begins that came from here."""

@@ -1,0 +1,108 @@
+"""Records that a cluster reduces: the job, and the import of what it wrote, all of a call or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trafficdp.config.file import Config, declaration_json
+from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs
+from trafficdp.engine.spark_rows import Reduction
+from trafficdp.errors import DataError, UsageError
+from trafficdp.ingest.read import choose_source, require_kept_rows
+from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.model.source import SourceDeclaration
+from trafficdp.release.holdings import pin_area
+from trafficdp.release.outcomes import IngestedFile
+from trafficdp.store import loss_kind, vault_fixes
+from trafficdp.store.vault import Vault
+from trafficdp.store.vault_audit import audit
+from trafficdp.store.vault_imports import add_import, missing_jobs
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Spark reduces for a city, under its ``key_file``; no store is needed. ``into`` holds its jobs."""
+
+    config: Config
+    key_file: Path
+    into: str
+    spark: Spark
+
+    def reduce(self, given: object, source: str | None) -> str | None:
+        """Return the folder of a new job on ``given``, None: nothing was new. See ``Workspace.reduce``."""
+        try:
+            from trafficdp.engine import spark_job
+        except ImportError as error:
+            raise UsageError(
+                "Spark is not installed", got=error.name, todo="run: pip install 'trafficdp[spark]'"
+            ) from None
+        frame = given if hasattr(given, "sparkSession") else None
+        uris = [] if frame is not None else _uris(given)
+        session = spark_job.session_of(self.spark.session if frame is None else frame.sparkSession)
+        local, mount = spark_job.is_local(session), self.spark.key_mount
+        if self.spark.into is None and not local:
+            raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")
+        declared = self._source([given] if frame is not None else [Path(uri) for uri in uris], source)
+        work = spark_job.Work(
+            reduction=Reduction.of(declared, self.config.grid, self.config.bound),
+            declaration=declaration_json(declared),
+            key=spark_job.Place(
+                VehicleKey.load(self.key_file),
+                Path(mount) if mount else self.key_file.absolute() if local else None,
+            ),
+            into=self.into,
+        )
+        if frame is not None:
+            return str(spark_job.reduce_frame(frame, work, order=self.spark.order))
+        folder: str | None = spark_job.reduce_files(session, uris, work)
+        return folder
+
+    def _source(self, given: Sequence[object], name: str | None) -> SourceDeclaration:
+        sources = {each.name: each for each in (choose_source(g, self.config.sources, name) for g in given)}
+        if len(sources) != 1:
+            raise UsageError(
+                "a job reads one source", got=", ".join(sources) or "none", todo="run one job for each"
+            )
+        return next(iter(sources.values()))
+
+
+def _uris(given: object) -> list[str]:
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [str(each) for each in several]
+
+
+def import_jobs(vault: Vault, config: Config, folder: Path) -> list[IngestedFile]:
+    """Take the jobs of ``folder`` into an open ``vault``; see ``Workspace.ingest_reduced``."""
+    jobs = finished_jobs(folder)
+    with vault.transaction("importing contributions"):
+        pin_area(vault, config.grid.area.hash, dry_run=False)
+        loss_kind.pin_kind(vault, config.policy.kind)
+        before = vault_fixes.data_version(vault).ingest_id
+        done = [_imported(vault, config, path, manifest) for path, manifest in jobs]
+        if not all(each.already_there for each in done):
+            audit(vault, before)
+        return done
+
+
+def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) -> IngestedFile:
+    report = manifest.report
+    vault.check_key(manifest.key_fingerprint)
+    if manifest.area != config.grid.area.hash:
+        raise DataError("these contributions are of another study area", got=str(folder))
+    if not missing_jobs(vault, manifest.key, manifest.job, manifest.after):
+        return IngestedFile(report, report.file, 0, already_there=True)
+    require_kept_rows(report, choose_source(folder, config.sources, manifest.source), config.relation)
+    facts = vault_fixes.FileFacts(
+        name=report.file,
+        digest=manifest.job,
+        source=manifest.source,
+        declaration=manifest.declaration,
+        strict_units=False,
+        report=report.to_json(),
+    )
+    added = add_import(vault, manifest.key, manifest.job, facts, batches(folder, manifest))
+    if added != manifest.fixes:
+        raise DataError(f"the contributions of {folder.name} are not those of its manifest")
+    return IngestedFile(report, report.file, added, already_there=False)
