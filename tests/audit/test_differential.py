@@ -313,8 +313,8 @@ def two_worlds(tmp_path, monkeypatch, few_runs):
 def _modules():
     """All modules of the package that tell the time."""
     for found in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
-        # spark_job needs an extra, and tells no time
-        if not found.name.endswith(("__main__", "spark_job")):
+        # these need an extra, and tell no time
+        if not found.name.endswith(("__main__", "spark_job", "spark_session")):
             module = importlib.import_module(found.name)
             if getattr(module, "datetime", None) is datetime:
                 yield module

@@ -31,7 +31,7 @@ def import_everything():
     """
     optional = extras()
     for module in pkgutil.walk_packages(trafficdp.__path__, "trafficdp."):
-        if not module.name.endswith(("__main__", "spark_job")):
+        if not module.name.endswith(("__main__", "spark_job", "spark_session")):
             importlib.import_module(module.name)
     for path in ROOT.rglob("*.py"):
         functions = [

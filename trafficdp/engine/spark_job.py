@@ -15,21 +15,12 @@ the import refuses it by the counts.
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark import Broadcast, TaskContext
+from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +28,6 @@ from pyspark.sql import functions as sql
 
 from trafficdp.engine.reduced import MANIFEST, PARTS, Manifest, SourceFile, about
 from trafficdp.engine.spark_rows import (
-    SAID,
     SPARK_ROWS,
     Facts,
     Reduction,
@@ -45,6 +35,7 @@ from trafficdp.engine.spark_rows import (
     rows_of_files,
     rows_of_frame,
 )
+from trafficdp.engine.spark_session import Folder, Place, failures, key_in_executors, set_for_now
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.formats.csv import declared_columns
 from trafficdp.ingest.linter import LintFinding, LintVerdict
@@ -53,8 +44,6 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.noise.token import new_token
 from trafficdp.store.contribution_cache import cache_key
 
-ENCRYPTED = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
-"""What must be true of a session before a key is broadcast."""
 _KNOWN = -(1 << 63)
 """``place`` of what an earlier job has counted."""
 _SETTINGS = {
@@ -67,14 +56,6 @@ _OF_FILES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1", "spark.sql.fil
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where executors find the key, and what it is: ``mount`` is its path on every one; None: broadcast."""
-
-    key: VehicleKey = field(repr=False)
-    mount: Path | None = None
-
-
-@dataclass(frozen=True)
 class Work:
     """What a job does and where it writes: ``into`` is a folder of jobs, of any file system of Spark's."""
 
@@ -82,28 +63,6 @@ class Work:
     declaration: str
     key: Place
     into: str
-
-
-def session_of(given: SparkSession | None) -> SparkSession:
-    """Return the session that is given, or active, or a new one as Spark is configured on this machine.
-
-    Raises UsageError where there is no Java.
-    """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        return given or SparkSession.builder.appName("trafficdp").getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise UsageError(
-            "Spark does not start",
-            got=type(error).__name__,
-            expected="Java 17 or 21, as `java` or under JAVA_HOME",
-            todo="install one, such as the package openjdk-17-jre-headless",
-        ) from None
-
-
-def is_local(session: SparkSession) -> bool:
-    """Return whether executors run on this machine."""
-    return str(session.sparkContext.master).startswith("local")
 
 
 def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str | None:
@@ -116,8 +75,8 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
     Raises DataError for what cannot be read as declared, UsageError for a session without encryption whose
     executors have no key.
     """
-    with _failures():
-        files = _Folder(session, work.into).files(uris)
+    with failures():
+        files = Folder(session, work.into).files(uris)
         earlier = _earlier(session, work)
         known = {each for manifest in earlier.values() for each in manifest.files}
         new = {uri: each for uri, each in files.items() if each not in known}
@@ -127,7 +86,7 @@ def reduce_files(session: SparkSession, uris: Sequence[str], work: Work) -> str 
             frame = session.read.parquet(*new)
             return _from_frame(frame, work, new, earlier, order=None)
         numbers = {plain(uri): number for number, uri in enumerate(new)}
-        with _set(session, _SETTINGS | _OF_FILES):
+        with set_for_now(session, _SETTINGS | _OF_FILES):
             frame = session.read.format("binaryFile").load(list(new))
             frame = frame.select(
                 sql.element_at(
@@ -154,7 +113,7 @@ def reduce_frame(frame: DataFrame, work: Work, *, order: str | None = None) -> s
     from Parquet files. Raises UsageError for a DataFrame that has neither, is cached, or shuffles raw
     records.
     """
-    with _failures():
+    with failures():
         return _from_frame(frame, work, None, _earlier(frame.sparkSession, work), order)
 
 
@@ -185,7 +144,7 @@ def _from_frame(
         names = list(files or frame.inputFiles())
         numbers = {plain(uri): number for number, uri in enumerate(names)}
         wanted += [sql.col("_metadata.file_path").alias("file"), sql.col("_metadata.row_index").alias("row")]
-    with _set(session, _SETTINGS):
+    with set_for_now(session, _SETTINGS):
         try:
             chosen = frame.select(*wanted)
             _require_raw_stays(chosen)
@@ -231,9 +190,9 @@ def _run(
 ) -> str:
     session, job = frame.sparkSession, new_token()[:32]
     context = session.sparkContext
-    folder = _Folder(session, f"{work.into}/{job}")
+    folder = Folder(session, f"{work.into}/{job}")
     noted = context.accumulator({}, _Noted())
-    key, forget = _key(session, work.key)
+    key, forget = key_in_executors(session, work.key)
 
     def keyed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return rows(batches, key, lambda part, facts: noted.add({part: facts}))
@@ -317,7 +276,7 @@ def _written(session: SparkSession, path: str) -> tuple[dict[str, int], int]:
 def _earlier(session: SparkSession, work: Work) -> dict[str, Manifest]:
     """Return the finished jobs of ``work.into`` with the same grid and bound, each after its ``after``."""
     key = cache_key(work.reduction.grid, work.reduction.bound)
-    manifests = [Manifest.from_json(text) for text in _Folder(session, work.into).read_all(MANIFEST)]
+    manifests = [Manifest.from_json(text) for text in Folder(session, work.into).read_all(MANIFEST)]
     same = sorted(
         (each for each in manifests if each.key == key), key=lambda each: (len(each.after), each.job)
     )
@@ -360,119 +319,3 @@ class _Noted(AccumulatorParam):  # type: ignore[misc]  # untyped where Spark is 
     def addInPlace(self, value1: dict[str, Facts], value2: dict[str, Facts]) -> dict[str, Facts]:
         value1.update(value2)
         return value1
-
-
-def _key(session: SparkSession, place: Place) -> tuple[Callable[[], VehicleKey], Callable[[], None]]:
-    """Return what gives executors the key, and what takes it back."""
-    if place.mount is not None:
-        # a secret mount is a link to a file that changes
-        return partial(_mounted, str(place.mount), place.key.fingerprint), lambda: None
-    settings = session.sparkContext.getConf()
-    off = [name for name in ENCRYPTED if settings.get(name, "false") != "true"]
-    if off:
-        raise UsageError(
-            "the key would travel, and lie on disks, in the clear",
-            expected=", ".join(f"{name}=true" for name in off),
-            todo="or mount it as a secret on every executor and name its path",
-        )
-    sent = session.sparkContext.broadcast(place.key)
-    return partial(_sent, sent), sent.destroy
-
-
-def _mounted(path: str, fingerprint: str) -> VehicleKey:
-    key = VehicleKey.load(Path(os.path.realpath(path)))
-    if key.fingerprint != fingerprint:
-        raise UsageError("the key that is mounted is not the key of this city", got=f"{key.fingerprint[:12]}")
-    return key
-
-
-def _sent(broadcast: Broadcast[VehicleKey]) -> VehicleKey:
-    key: VehicleKey = broadcast.value
-    return key
-
-
-@contextmanager
-def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, old)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn Spark's errors into ours: theirs may quote values."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        said = re.search(re.escape(SAID) + r'("(?:[^"\\\\]|\\\\.)*")', str(error))
-        if said is not None:
-            raise DataError(json.loads(said.group(1))) from None
-        raise DataError(
-            "the job failed on the cluster", got=type(error).__name__, todo="see the log of its driver"
-        ) from None
-
-
-class _Folder:
-    """A folder of any file system that Spark knows, for its owner only."""
-
-    def __init__(self, session: SparkSession, path: str) -> None:
-        self._hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs
-        self._path = self._hadoop.Path(path)
-        self._configuration = session.sparkContext._jsc.hadoopConfiguration()
-        self._system = self._path.getFileSystem(self._configuration)
-
-    def path(self, name: str | None = None) -> str:
-        path = self._system.makeQualified(self._path).toString()
-        return str(path if name is None else f"{path}/{name}")
-
-    def make(self) -> None:
-        self._system.mkdirs(self._path)
-        self._system.setPermission(self._path, self._hadoop.permission.FsPermission("700"))
-
-    def remove(self) -> None:
-        self._system.delete(self._path, True)
-
-    def write(self, name: str, text: str) -> None:
-        """Write a file under its name in one move."""
-        half = self._hadoop.Path(self._path, f".{name}.new")
-        stream = self._system.create(half, True)
-        stream.write(text.encode())
-        stream.close()
-        self._system.rename(half, self._hadoop.Path(self._path, name))
-
-    def read_all(self, name: str) -> list[str]:
-        """Return the texts of NAME in every folder of this one."""
-        found = self._system.globStatus(self._hadoop.Path(self._path, f"*/{name}")) or []
-        return [self._text(each.getPath()) for each in found]
-
-    def files(self, uris: Sequence[str]) -> dict[str, SourceFile]:
-        """Return the files that ``uris`` name, in order; raise DataError for a name without one."""
-        files: dict[str, SourceFile] = {}
-        for uri in uris:
-            pattern = self._hadoop.Path(uri)
-            found = pattern.getFileSystem(self._configuration).globStatus(pattern) or []
-            if not len(found):
-                raise DataError(f"there is no file {uri}", todo="correct its name")
-            for each in sorted(found, key=lambda status: str(status.getPath().toString())):
-                path = each.getPath()
-                if each.isDirectory():
-                    raise DataError(f"{uri} is a folder", expected="files", todo="name the files in it: /*")
-                files[path.toString()] = SourceFile(
-                    path.toString(), each.getLen(), each.getModificationTime()
-                )
-        return files
-
-    def _text(self, path: object) -> str:
-        stream = self._system.open(path)
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()

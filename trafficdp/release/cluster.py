@@ -33,22 +33,22 @@ class Cluster:
     def reduce(self, given: object, source: str | None) -> str | None:
         """Return the folder of a new job on ``given``, None: nothing was new. See ``Workspace.reduce``."""
         try:
-            from trafficdp.engine import spark_job
+            from trafficdp.engine import spark_job, spark_session
         except ImportError as error:
             raise UsageError(
                 "Spark is not installed", got=error.name, todo="run: pip install 'trafficdp[spark]'"
             ) from None
         frame = given if hasattr(given, "sparkSession") else None
         uris = [] if frame is not None else _uris(given)
-        session = spark_job.session_of(self.spark.session if frame is None else frame.sparkSession)
-        local, mount = spark_job.is_local(session), self.spark.key_mount
+        session = spark_session.session_of(self.spark.session if frame is None else frame.sparkSession)
+        local, mount = spark_session.is_local(session), self.spark.key_mount
         if self.spark.into is None and not local:
             raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")
         declared = self._source([given] if frame is not None else [Path(uri) for uri in uris], source)
         work = spark_job.Work(
             reduction=Reduction.of(declared, self.config.grid, self.config.bound),
             declaration=declaration_json(declared),
-            key=spark_job.Place(
+            key=spark_session.Place(
                 VehicleKey.load(self.key_file),
                 Path(mount) if mount else self.key_file.absolute() if local else None,
             ),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.settings import Settings
+from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict
 from trafficdp.ingest.read import wrong_unit
@@ -20,7 +21,7 @@ from trafficdp.release.outcomes import IngestedFile
 def ingest(
     context: typer.Context,
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="Files that a [[source]] of the configuration declares.", show_default=False),
     ],
     dry_run: Annotated[
@@ -30,15 +31,33 @@ def ingest(
         bool,
         typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
     ] = False,
+    engine: Annotated[
+        str, typer.Option(metavar="<name>", help="duckdb, or spark: then files may be addresses.")
+    ] = "duckdb",
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="<folder>", help="Where Spark writes; beside the store where nothing is said."),
+    ] = None,
+    key_mount: Annotated[
+        Path | None, typer.Option(metavar="<file>", help="Where Spark's executors find the key, a secret.")
+    ] = None,
+    reduced: Annotated[
+        bool, typer.Option("--reduced", help="Import a folder that a job on a cluster wrote.")
+    ] = False,
 ) -> None:
     """Read files into the vault, all or none. Reading a file twice changes nothing."""
     settings: Settings = context.obj
     output = settings.output
     with output.bars() as bars:
         workspace = settings.workspace(bars)
-        for file in files:
-            _refuse_what_is_no_file(file)
-        done = workspace.ingest(files, dry_run=dry_run, strict_units=strict_units)
+        asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
+        if reduced:
+            done = [each for folder in files for each in workspace.ingest_reduced(folder)]
+        else:
+            if engine == "duckdb":
+                for file in files:
+                    _refuse_what_is_no_file(Path(file))
+            done = workspace.ingest(files, dry_run=dry_run, strict_units=strict_units, engine=asked)
     if dry_run:
         _show_sources(settings, workspace.config.sources)
     output.table(
