@@ -16,8 +16,7 @@ from trafficdp.model.source import SourceDeclaration
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes
-from trafficdp.store.vault import Vault
-from trafficdp.store.vault_audit import audit
+from trafficdp.store.vault import Vault, audit
 from trafficdp.store.vault_imports import add_import, missing_jobs
 
 
