@@ -3,7 +3,7 @@
     spark-submit pipelines/spark_reduce.py --config trafficdp.toml --key KEY --into FOLDER URI...
 
 FOLDER, of any file system of the cluster, holds the jobs of one city; the curator copies it and imports it
-with `trafficdp ingest --reduced`. What to set for YARN, Kubernetes and others: docs/guides/spark.md.
+with `trafficdp ingest --engine reduced`. What to set for YARN, Kubernetes and others: docs/guides/spark.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def main() -> int:
     given = parser.parse_args()
     spark = Spark(given.into, given.key_mount)
     try:
-        folder = Cluster(load_config(given.config), given.key, given.into, spark).reduce(
-            given.uris, given.source
-        )
+        city = Cluster(load_config(given.config), given.key, given.config.parent)
+        folder = city.reduce(given.uris, spark, given.source)
     except TrafficdpError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from trafficdp._validate import integer_between
 from trafficdp.config.file import Config, load_config
-from trafficdp.engine.reduced import Spark, local_folder
+from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
@@ -39,7 +39,7 @@ from trafficdp.planner.precision import Reach, half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.release import verification
-from trafficdp.release.cluster import Cluster, import_jobs
+from trafficdp.release.cluster import Cluster
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
 from trafficdp.release.forgetting import Forgotten, forget
@@ -58,7 +58,6 @@ from trafficdp.release.publishing_facts import specify
 from trafficdp.release.store_setup import key_path, make_store, store_path
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import DEFAULT_WAIT
-from trafficdp.store.vault_imports import require_records
 
 if TYPE_CHECKING:
     from trafficdp.query.answer import Answered
@@ -146,47 +145,26 @@ class Workspace:
         relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
         says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
         only one there is.
-        With ``engine`` "spark", or a ``Spark`` with more to say, files or a Spark DataFrame are reduced by
-        Spark, and what it wrote is imported: see ``reduce`` and ``ingest_reduced``.
+        ``engine`` "spark", or a ``Spark``, reduces files or a Spark DataFrame on a cluster and imports what
+        it wrote; "reduced" imports a folder of jobs: see ``release.cluster``.
 
         With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
         whose speeds do not fit the declared unit is refused; otherwise its report says so.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
         """
         if engine != "duckdb":
-            if dry_run or strict_units:
-                raise UsageError("Spark has no dry run and refuses no file for its unit")
-            spark = spark_of(engine)
-            self.reduce(given, spark, source=source)
-            return self.ingest_reduced(local_folder(self._into(spark)))
+            cluster = Cluster(self.config, self.key_file, self.store)
+            folder = cluster.jobs(engine, given, source, more=dry_run or strict_units)
+            with self._curator("ingest") as curator:
+                return cluster.import_jobs(curator.vault, folder)
         parts = one_by_one(given)
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
             curator.vault.check_key(key.fingerprint)
-            require_records(curator.vault)
             taking = Intake(curator.vault, self.config, key, dry_run, strict_units, self._progress)
             return taking.all_or_none(parts, source)
-
-    def reduce(self, given: object, spark: Spark, *, source: str | None = None) -> str | None:
-        """Let Spark reduce records to contributions; return the folder it wrote, or None: nothing was new.
-
-        This is the job on the cluster and needs no store; ``ingest_reduced`` is for the curator's host.
-        ``given``: names of files, or a Spark DataFrame. See ``engine.spark_job`` for what is raised.
-        """
-        return Cluster(self.config, self.key_file, self._into(spark), spark).reduce(given, source)
-
-    def ingest_reduced(self, folder: str | Path) -> list[IngestedFile]:
-        """Import what jobs on a cluster wrote into ``folder``, all or none; what is here changes nothing.
-
-        ``folder`` is one job or the folder of all. Raises DataError for a folder that is not whole,
-        UsageError for jobs that took no account of others that are here, StoreKeyError for another key.
-        """
-        key = VehicleKey.load(self.key_file)
-        with self._curator("ingest") as curator:
-            curator.vault.check_key(key.fingerprint)
-            return import_jobs(curator.vault, self.config, Path(folder))
 
     def plan(
         self,
@@ -395,10 +373,6 @@ class Workspace:
                 curator.recover()
             yield curator
 
-    def _into(self, spark: Spark) -> str:
-        """Return the folder of a city's jobs: beside the store, where nothing else is said."""
-        return str(spark.into or self.store.absolute().with_name(self.store.name + ".contributions"))
-
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
         return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
 
@@ -422,15 +396,6 @@ def open_workspace(
     if create:
         make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace
-
-
-def spark_of(engine: str | Spark) -> Spark:
-    """Return what an engine's name stands for; raise UsageError for an unknown one."""
-    if isinstance(engine, Spark):
-        return engine
-    if engine != "spark":
-        raise UsageError("unknown engine", got=f"engine={engine!r}", expected="duckdb, spark")
-    return Spark()
 
 
 def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:

@@ -87,7 +87,7 @@ def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifie
 ):
     folder = write_job(tmp_path / "jobs", files_city, "one", share=(0, 2))
     write_job(folder, files_city, "two", after=["one"], share=(1, 2))
-    done = cluster_city.open().ingest_reduced(folder)
+    done = cluster_city.open().ingest(folder, engine="reduced")
     assert [each.already_there for each in done] == [False, False]
     assert rows_of(cluster_city) == rows_of(files_city)
     status, expected = cluster_city.open().status(), files_city.open().status()
@@ -98,9 +98,9 @@ def test_imported_contributions_are_those_of_the_files_and_a_map_of_them_verifie
 
 def test_importing_twice_changes_nothing(tmp_path, files_city, cluster_city):
     folder = write_job(tmp_path / "jobs", files_city, "one")
-    cluster_city.open().ingest_reduced(folder)
+    cluster_city.open().ingest(folder, engine="reduced")
     before = cluster_city.dump()
-    (again,) = cluster_city.open().ingest_reduced(folder / "one")
+    (again,) = cluster_city.open().ingest(folder / "one", engine="reduced")
     assert again.already_there
     assert cluster_city.dump() == before
 
@@ -123,20 +123,22 @@ def test_half_an_import_changes_nothing(tmp_path, files_city, cluster_city, spoi
         pq.write_table(table.set_column(table.schema.get_field_index("fixes"), "fixes", more), last)
     before = cluster_city.dump()
     with pytest.raises(DataError):
-        cluster_city.open().ingest_reduced(folder)
+        cluster_city.open().ingest(folder, engine="reduced")
     assert cluster_city.dump() == before
     last.write_bytes(whole)
-    cluster_city.open().ingest_reduced(folder)
+    cluster_city.open().ingest(folder, engine="reduced")
     assert rows_of(cluster_city) == rows_of(files_city)
 
 
 def test_a_job_that_knew_nothing_of_another_is_refused(tmp_path, files_city, cluster_city):
-    cluster_city.open().ingest_reduced(write_job(tmp_path / "a", files_city, "one"))
+    cluster_city.open().ingest(write_job(tmp_path / "a", files_city, "one"), engine="reduced")
     before = cluster_city.dump()
     with pytest.raises(UsageError, match="do not follow"):
-        cluster_city.open().ingest_reduced(write_job(tmp_path / "b", files_city, "other"))
+        cluster_city.open().ingest(write_job(tmp_path / "b", files_city, "other"), engine="reduced")
     with pytest.raises(UsageError, match="do not follow"):
-        cluster_city.open().ingest_reduced(write_job(tmp_path / "c", files_city, "third", ["one", "two"]))
+        cluster_city.open().ingest(
+            write_job(tmp_path / "c", files_city, "third", ["one", "two"]), engine="reduced"
+        )
     assert cluster_city.dump() == before
 
 
@@ -148,32 +150,32 @@ def test_what_is_not_of_this_city_is_refused(tmp_path, files_city, cluster_city)
     ):
         folder = write_job(tmp_path / next(iter(change)), files_city, "one", **change)
         with pytest.raises(error):
-            cluster_city.open().ingest_reduced(folder)
+            cluster_city.open().ingest(folder, engine="reduced")
     with pytest.raises(UsageError, match="no finished contributions"):
-        cluster_city.open().ingest_reduced(tmp_path)
+        cluster_city.open().ingest(tmp_path, engine="reduced")
     (tmp_path / "area" / "one" / MANIFEST).write_text(json.dumps({"format": "another"}), encoding="utf-8")
     with pytest.raises(DataError, match="not a manifest"):
-        cluster_city.open().ingest_reduced(tmp_path / "area")
+        cluster_city.open().ingest(tmp_path / "area", engine="reduced")
     assert cluster_city.sql("SELECT count(*) FROM ingests") == [(0,)]
 
 
 def test_records_and_contributions_do_not_mix(tmp_path, files_city, cluster_city):
     folder = write_job(tmp_path / "jobs", files_city, "one")
     with pytest.raises(UsageError, match="records of files"):
-        files_city.open().ingest_reduced(folder)
-    cluster_city.open().ingest_reduced(folder)
+        files_city.open().ingest(folder, engine="reduced")
+    cluster_city.open().ingest(folder, engine="reduced")
     with pytest.raises(UsageError, match="contributions from a cluster"):
         cluster_city.open().ingest([cluster_city.days[1]])
 
 
 def test_another_map_needs_another_import(tmp_path, files_city, cluster_city):
-    cluster_city.open().ingest_reduced(write_job(tmp_path / "jobs", files_city, "one"))
+    cluster_city.open().ingest(write_job(tmp_path / "jobs", files_city, "one"), engine="reduced")
     with pytest.raises(UsageError, match="not reduced records for this map"):
         cluster_city.open().with_map(resolution=6).plan()
 
 
 def test_a_mechanism_that_needs_every_speed_is_refused_before_any_charge(tmp_path, files_city, cluster_city):
-    cluster_city.open().ingest_reduced(write_job(tmp_path / "jobs", files_city, "one"))
+    cluster_city.open().ingest(write_job(tmp_path / "jobs", files_city, "one"), engine="reduced")
     arrays = cluster_city.open().with_map(mechanism="array_averaging_best_fit")
     assert files_city.open().with_map(mechanism="array_averaging_best_fit").release(force=True)
     with pytest.raises(UsageError, match="every single speed"):
@@ -182,5 +184,5 @@ def test_a_mechanism_that_needs_every_speed_is_refused_before_any_charge(tmp_pat
 
 
 def test_an_unknown_engine_is_refused(city):
-    with pytest.raises(UsageError, match="duckdb, spark"):
+    with pytest.raises(UsageError, match="duckdb, spark or reduced"):
         city.open().ingest([city.days[1]], engine="hadoop")

@@ -115,7 +115,7 @@ def local_folder(uri: str) -> Path:
         raise UsageError(
             "what the cluster wrote does not lie on this machine",
             got=uri,
-            todo="copy the folder of jobs here, and import it with `trafficdp ingest --reduced`",
+            todo="copy the folder of jobs here, and import it with `trafficdp ingest --engine reduced`",
         )
     return Path(re.sub("^file:/+", "/", uri))
 

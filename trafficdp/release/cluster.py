@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trafficdp.config.file import Config, declaration_json
-from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs
+from trafficdp.engine.reduced import Manifest, Spark, batches, finished_jobs, local_folder
 from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.read import choose_source, require_kept_rows
@@ -22,15 +22,34 @@ from trafficdp.store.vault_imports import add_import, missing_jobs
 
 @dataclass(frozen=True)
 class Cluster:
-    """What Spark reduces for a city, under its ``key_file``; no store is needed. ``into`` holds its jobs."""
+    """A city as Spark and the import see it; the job needs its ``key_file`` and no ``store``."""
 
     config: Config
     key_file: Path
-    into: str
-    spark: Spark
+    store: Path
 
-    def reduce(self, given: object, source: str | None) -> str | None:
-        """Return the folder of a new job on ``given``, None: nothing was new. See ``Workspace.reduce``."""
+    def jobs(self, engine: str | Spark, given: object, source: str | None, *, more: bool) -> Path:
+        """Return the folder of jobs to import: ``given`` for "reduced", else what Spark has just written to.
+
+        ``more``: whether options are asked for that Spark has not. Raises UsageError for these, an unknown
+        engine and a folder on another file system.
+        """
+        if more:
+            raise UsageError("a cluster has no dry run and refuses no file for its unit")
+        if engine == "reduced":
+            return Path(str(given))
+        spark = engine if isinstance(engine, Spark) else Spark()
+        if engine not in (spark, "spark"):
+            raise UsageError("unknown engine", got=f"engine={engine!r}", expected="duckdb, spark or reduced")
+        self.reduce(given, spark, source)
+        return local_folder(self._into(spark))
+
+    def reduce(self, given: object, spark: Spark, source: str | None) -> str | None:
+        """Let Spark reduce ``given``, names of files or a DataFrame; return the folder of the new job.
+
+        None: nothing was new. Raises UsageError where Spark is not installed or has nowhere to write to, and
+        as ``engine.spark_job``.
+        """
         try:
             from trafficdp.engine import spark_job, spark_session
         except ImportError as error:
@@ -39,9 +58,9 @@ class Cluster:
             ) from None
         frame = given if hasattr(given, "sparkSession") else None
         uris = [] if frame is not None else _uris(given)
-        session = spark_session.session_of(self.spark.session if frame is None else frame.sparkSession)
-        local, mount = spark_session.is_local(session), self.spark.key_mount
-        if self.spark.into is None and not local:
+        session = spark_session.session_of(spark.session if frame is None else frame.sparkSession)
+        local, mount = spark_session.is_local(session), spark.key_mount
+        if spark.into is None and not local:
             raise UsageError("where shall the cluster write", todo="name a folder that it shares: into")
         declared = self._source([given] if frame is not None else [Path(uri) for uri in uris], source)
         work = spark_job.Work(
@@ -51,10 +70,10 @@ class Cluster:
                 VehicleKey.load(self.key_file),
                 Path(mount) if mount else self.key_file.absolute() if local else None,
             ),
-            into=self.into,
+            into=self._into(spark),
         )
         if frame is not None:
-            return str(spark_job.reduce_frame(frame, work, order=self.spark.order))
+            return str(spark_job.reduce_frame(frame, work, order=spark.order))
         folder: str | None = spark_job.reduce_files(session, uris, work)
         return folder
 
@@ -66,23 +85,30 @@ class Cluster:
             )
         return next(iter(sources.values()))
 
+    def _into(self, spark: Spark) -> str:
+        return str(spark.into or self.store.absolute().with_name(self.store.name + ".contributions"))
+
+    def import_jobs(self, vault: Vault, folder: Path) -> list[IngestedFile]:
+        """Take the jobs of ``folder``, one or all of a city's, into an open ``vault``: all or none.
+
+        What is here changes nothing. Raises DataError for a folder that is not whole, UsageError for jobs
+        that took no account of others that are here, StoreKeyError for another key.
+        """
+        jobs = finished_jobs(folder)
+        vault.check_key(VehicleKey.load(self.key_file).fingerprint)
+        with vault.transaction("importing contributions"):
+            pin_area(vault, self.config.grid.area.hash, dry_run=False)
+            loss_kind.pin_kind(vault, self.config.policy.kind)
+            before = vault_fixes.data_version(vault).ingest_id
+            done = [_imported(vault, self.config, path, manifest) for path, manifest in jobs]
+            if not all(each.already_there for each in done):
+                audit(vault, before)
+            return done
+
 
 def _uris(given: object) -> list[str]:
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     return [str(each) for each in several]
-
-
-def import_jobs(vault: Vault, config: Config, folder: Path) -> list[IngestedFile]:
-    """Take the jobs of ``folder`` into an open ``vault``; see ``Workspace.ingest_reduced``."""
-    jobs = finished_jobs(folder)
-    with vault.transaction("importing contributions"):
-        pin_area(vault, config.grid.area.hash, dry_run=False)
-        loss_kind.pin_kind(vault, config.policy.kind)
-        before = vault_fixes.data_version(vault).ingest_id
-        done = [_imported(vault, config, path, manifest) for path, manifest in jobs]
-        if not all(each.already_there for each in done):
-            audit(vault, before)
-        return done
 
 
 def _imported(vault: Vault, config: Config, folder: Path, manifest: Manifest) -> IngestedFile:

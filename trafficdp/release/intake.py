@@ -16,6 +16,7 @@ from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes
 from trafficdp.store.failures import store_failures
 from trafficdp.store.vault import Vault, audit
+from trafficdp.store.vault_imports import require_records
 
 Progress = Callable[[Path], AbstractContextManager[Callable[[int], None] | None]]
 """Asked for a bar per file, which is told of bytes."""
@@ -36,6 +37,7 @@ class Intake:
         """Return what became of every path and frame of ``parts``; see ``Workspace.ingest``."""
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
+            require_records(self.vault)
             pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
                 loss_kind.pin_kind(self.vault, self.config.policy.kind)

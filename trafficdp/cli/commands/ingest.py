@@ -32,7 +32,11 @@ def ingest(
         typer.Option("--strict-units", help="Refuse a file whose speeds do not fit the declared unit."),
     ] = False,
     engine: Annotated[
-        str, typer.Option(metavar="<name>", help="duckdb, or spark: then files may be addresses.")
+        str,
+        typer.Option(
+            metavar="<name>",
+            help="duckdb; spark, files may be addresses; reduced, a folder of a cluster's jobs.",
+        ),
     ] = "duckdb",
     into: Annotated[
         str | None,
@@ -41,9 +45,6 @@ def ingest(
     key_mount: Annotated[
         Path | None, typer.Option(metavar="<file>", help="Where Spark's executors find the key, a secret.")
     ] = None,
-    reduced: Annotated[
-        bool, typer.Option("--reduced", help="Import a folder that a job on a cluster wrote.")
-    ] = False,
 ) -> None:
     """Read files into the vault, all or none. Reading a file twice changes nothing."""
     settings: Settings = context.obj
@@ -51,13 +52,11 @@ def ingest(
     with output.bars() as bars:
         workspace = settings.workspace(bars)
         asked: str | Spark = Spark(into, key_mount) if engine == "spark" else engine
-        if reduced:
-            done = [each for folder in files for each in workspace.ingest_reduced(folder)]
-        else:
-            if engine == "duckdb":
-                for file in files:
-                    _refuse_what_is_no_file(Path(file))
-            done = workspace.ingest(files, dry_run=dry_run, strict_units=strict_units, engine=asked)
+        if engine == "duckdb":
+            for file in files:
+                _refuse_what_is_no_file(Path(file))
+        given = files[0] if engine == "reduced" and len(files) == 1 else files
+        done = workspace.ingest(given, dry_run=dry_run, strict_units=strict_units, engine=asked)
     if dry_run:
         _show_sources(settings, workspace.config.sources)
     output.table(
