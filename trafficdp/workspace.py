@@ -24,7 +24,6 @@ from trafficdp.errors import UsageError
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export
-from trafficdp.ingest.read import one_by_one
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.placing import newest_release
@@ -145,9 +144,7 @@ class Workspace:
         relation, or a GeoDataFrame of points in any reference system. ``source`` names the [[source]] that
         says what its columns mean; without it a path is read by the first whose pattern fits, a frame by the
         only one there is.
-        ``engine`` "spark", or a ``Spark``, reduces files or a Spark DataFrame on a cluster and imports what
-        it wrote; "reduced" imports a folder of jobs: see ``release.cluster``.
-
+        ``engine``: "spark", or a ``Spark``, reduces and imports, "reduced" imports: see ``release.cluster``.
         With ``dry_run`` everything is read and checked and nothing is written. With ``strict_units`` a file
         whose speeds do not fit the declared unit is refused; otherwise its report says so.
         Raises DataError when a file cannot be read as declared; then nothing of the call is kept.
@@ -157,14 +154,10 @@ class Workspace:
             folder = cluster.jobs(engine, given, source, more=dry_run or strict_units)
             with self._curator("ingest") as curator:
                 return cluster.import_jobs(curator.vault, folder)
-        parts = one_by_one(given)
-        if not parts:
-            raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         key = VehicleKey.load(self.key_file)
         with self._curator("ingest", recover=not dry_run) as curator:
-            curator.vault.check_key(key.fingerprint)
             taking = Intake(curator.vault, self.config, key, dry_run, strict_units, self._progress)
-            return taking.all_or_none(parts, source)
+            return taking.all_or_none(given, source)
 
     def plan(
         self,

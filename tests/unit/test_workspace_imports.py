@@ -168,6 +168,17 @@ def test_records_and_contributions_do_not_mix(tmp_path, files_city, cluster_city
         cluster_city.open().ingest([cluster_city.days[1]])
 
 
+def test_a_forgotten_vehicle_leaves_imported_contributions(small_city, tmp_path, files_city, cluster_city):
+    cluster_city.open().ingest(write_job(tmp_path / "jobs", files_city, "one"), engine="reduced")
+    version = cluster_city.open().status().data_version
+    assert cluster_city.open().forget([small_city.LONELY]).vehicles == 1
+    files_city.open().forget([small_city.LONELY])
+    assert rows_of(cluster_city) == rows_of(files_city)
+    assert cluster_city.open().status().data_version != version
+    release = cluster_city.open().release(force=True)
+    assert all(check.passed for check in cluster_city.open().verify(release.id))
+
+
 def test_another_map_needs_another_import(tmp_path, files_city, cluster_city):
     cluster_city.open().ingest(write_job(tmp_path / "jobs", files_city, "one"), engine="reduced")
     with pytest.raises(UsageError, match="not reduced records for this map"):

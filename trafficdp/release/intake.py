@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from trafficdp.config.file import Config, declaration_json
-from trafficdp.ingest.read import Reading, choose_source, require_kept_rows
+from trafficdp.errors import UsageError
+from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.release.holdings import pin_area
@@ -33,8 +34,12 @@ class Intake:
     strict_units: bool
     progress: Progress | None
 
-    def all_or_none(self, parts: Sequence[object], source: str | None) -> list[IngestedFile]:
-        """Return what became of every path and frame of ``parts``; see ``Workspace.ingest``."""
+    def all_or_none(self, given: object, source: str | None) -> list[IngestedFile]:
+        """Return what became of every path and frame of ``given``; see ``Workspace.ingest``."""
+        parts = one_by_one(given)
+        if not parts:
+            raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
+        self.vault.check_key(self.key.fingerprint)
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
             require_records(self.vault)

@@ -30,7 +30,7 @@ MEMORY_LIMIT = "1GB"
 _UNFINISHED = f".{VAULT_NAME}.*.new"
 _OF_OTHERS = " WHERE vehicle_id NOT IN (SELECT vehicle_id FROM forgotten_vehicles)"
 _KEPT = {
-    **dict.fromkeys(("vehicles", "fixes", "contributions", "stream_counts"), _OF_OTHERS),
+    **dict.fromkeys(("vehicles", "fixes", "contributions", "imported", "stream_counts"), _OF_OTHERS),
     # exact sums that nobody can be taken out of; streams that are over need them no more
     "stream_state": " WHERE release_id NOT IN (SELECT release_id FROM whole.streams WHERE ended)",
 }

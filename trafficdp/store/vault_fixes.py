@@ -25,6 +25,14 @@ from trafficdp.store.vault import Vault
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DATA = "no data"
 """The name of the data of a vault without files."""
+_FILES = (
+    "SELECT ingest_id, data_version, file_digest, declaration, coalesce(added, 0) FROM ingests LEFT JOIN ("
+    "SELECT ingest_id, count(*) AS added FROM fixes GROUP BY ingest_id UNION ALL "
+    "SELECT ingest_id, CAST(sum(fixes) AS BIGINT) FROM imported GROUP BY ingest_id) USING (ingest_id) "
+    "WHERE ingest_id BETWEEN ? AND ? ORDER BY ingest_id"
+)
+"""The files, or jobs of a cluster, from one to another, and how many records of each are in the vault."""
+_LAST = 2**31 - 1
 NO_HISTORY = hashlib.sha256(b"trafficdp data").hexdigest()
 
 
@@ -117,7 +125,8 @@ def first_ingest_of(vault: Vault, vehicles: Sequence[int]) -> int | None:
     """Return the first file that brought a fix of ``vehicles``; None when none did."""
     row = first(
         vault.connection,
-        "SELECT min(ingest_id) FROM fixes WHERE list_contains(CAST(? AS INTEGER[]), vehicle_id)",
+        "SELECT min(ingest_id) FROM (SELECT ingest_id, vehicle_id FROM fixes UNION ALL "
+        "SELECT ingest_id, vehicle_id FROM imported) WHERE list_contains(CAST(? AS INTEGER[]), vehicle_id)",
         [list(vehicles)],
     )
     return None if row is None or row[0] is None else int(row[0])
@@ -126,13 +135,8 @@ def first_ingest_of(vault: Vault, vehicles: Sequence[int]) -> int | None:
 def rename_versions(vault: Vault, first_ingest: int) -> None:
     """Give the data of file ``first_ingest`` and of all later ones new names, and histories as it is now."""
     history = stated_history(vault, first_ingest - 1)
-    for ingest_id, digest, declaration, added in run(
-        vault.connection,
-        "SELECT ingest_id, file_digest, declaration, count(fixes.ingest_id) FROM ingests "
-        "LEFT JOIN fixes USING (ingest_id) WHERE ingest_id >= ? "
-        "GROUP BY ingest_id, file_digest, declaration ORDER BY ingest_id",
-        [first_ingest],
-    ):
+    files = run(vault.connection, _FILES, [first_ingest, _LAST])
+    for ingest_id, _, digest, declaration, added in files:
         name = new_token()
         history = _next_history(history, name, str(digest), str(declaration), int(added))
         run(
@@ -270,14 +274,7 @@ def history_of(vault: Vault, ingest_id: int) -> str:
     A SHA-256 chain that no other files, declarations or numbers of fixes have. Never publish it.
     """
     history = NO_HISTORY
-    for name, digest, declaration, added in run(
-        vault.connection,
-        "SELECT data_version, file_digest, declaration, coalesce(added, 0) FROM ingests LEFT JOIN ("
-        "SELECT ingest_id, count(*) AS added FROM fixes GROUP BY ingest_id UNION ALL "
-        "SELECT ingest_id, CAST(sum(fixes) AS BIGINT) FROM imported GROUP BY ingest_id"
-        ") USING (ingest_id) WHERE ingest_id <= ? ORDER BY ingest_id",
-        [ingest_id],
-    ):
+    for _, name, digest, declaration, added in run(vault.connection, _FILES, [1, ingest_id]):
         history = _next_history(history, str(name), str(digest), str(declaration), int(added))
     return history
 
