@@ -9,6 +9,7 @@ process:
 * ``accountings``: the four accountings of Laplace noise, for mean and variance together;
 * ``plan``: what `trafficdp plan` does for one map - the accountings, the blocks with the bound that certifies
   them, the best of all as noise that can be drawn, every vehicle's exact loss, the widths of all intervals;
+* ``refused``: the same at a tenth of an epsilon, where the map says nothing: verdict, and what would pass;
 * ``adaptive``: the map of three resolutions whose intervals of the mean are all within 2 m/s at epsilon 4,
   with the bound that certifies it;
 * ``all in one run``: ``plan`` and ``adaptive``, one after the other in one process.
@@ -31,7 +32,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from trafficdp.binning.cells import cells_of
+from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.area import StudyArea
@@ -45,7 +46,9 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import choose_mosaic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.precision import precision
+from trafficdp.planner.refusal import judge
 from trafficdp.planner.request import AdaptiveSettings, Request
+from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
@@ -113,6 +116,18 @@ def plan(counts: Counts) -> str:
     )
 
 
+def refused(counts: Counts) -> str:
+    """Plan a map that is refused; say what would pass."""
+    request = Request(PureDP.of("0.1"), BOUND, BOTH, 5, 0.125, 0.95)
+    verdict = judge(allocate(counts, request))
+
+    def on(grid: Grid) -> Counts:
+        return counts.merged(parents_of(counts.cell, grid.resolution), counts.slot).counts
+
+    # what there is for nothing are the parents: a store would reduce the one that passes
+    return f"refused {verdict.refused}; {suggest(GRID, request, on, on).in_words()}"
+
+
 def adaptive(counts: Counts) -> str:
     """Choose the map of several resolutions; say what it covers."""
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
@@ -132,6 +147,7 @@ ONE_RUN = "all in one run"
 STEPS: dict[str, Callable[[Counts], str]] = {
     "accountings": accountings,
     "plan": plan,
+    "refused": refused,
     "adaptive": adaptive,
     ONE_RUN: whole,
 }

@@ -154,15 +154,15 @@ def _search(items: Items, effort: int, bound: float, gain: float) -> IntArray:
     alone = np.arange(items.number)
     if gain and _value(items, alone) <= bound * (1 + 2 * gain):
         return alone
-    if gain and effort < items.number:
-        # so few moves gain less than one percent: 0.2 of 15,000 items
-        effort = 0
     starts = _starts(items) if effort else [merge_rounds(items, *MERGING), alone]
     values = [_value(items, block) for block in starts]
     queue = [starts[at] for at in np.argsort(values, kind="stable")]
     values.sort()
     best, value, turn = queue[0], values[0], 0
     effort = min(effort, PER_ITEM * items.number)
+    if gain and effort < items.number:
+        # so few moves gain less than one percent: 0.2 of 15,000 items
+        effort = 0
     while effort > 0 and value > bound * (1 + max(gain, 1e-12)):
         start = queue[turn] if turn < len(queue) else _shaken(items, best, turn)
         known = values[turn] if turn < len(queue) else _value(items, start)
