@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
+from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
 from trafficdp.model.period import Period, zone_of
 from trafficdp.model.selection import DAYS
 from trafficdp.model.slot import SlotKind
@@ -37,6 +37,15 @@ END_OF_INSTANTS = datetime(2200, 1, 1, tzinfo=UTC)
 """Instants from it on are refused."""
 _ODD = np.iinfo(np.int64).min
 """Stands for the slot of a quarter that does not lie in one slot."""
+
+
+def hours_of_day(grid: Grid, slot: IntArray) -> IntArray | None:
+    """Return the local clock hour 0..23 of every slot number, None where slots are no hours."""
+    if grid.slot_kind is SlotKind.CALENDAR_HOUR:
+        return slots_of(slot * 1_000_000, SlotKind.HOUR_OF_DAY, grid.period.time_zone)
+    if grid.slot_kind in (SlotKind.HOUR_OF_DAY, SlotKind.WEEKDAY_WEEKEND_HOUR):
+        return slot % 24
+    return None
 
 
 def slots_of(

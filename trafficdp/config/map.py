@@ -16,7 +16,7 @@ from trafficdp.config.reading import exact_number
 from trafficdp.context.read import ContextFile
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import BY_NAME
-from trafficdp.mechanisms.registry import mechanisms_of, require_releasable
+from trafficdp.mechanisms.registry import names_of, require_releasable, require_together
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
@@ -67,7 +67,9 @@ class MapSettings:
         for statistic, name in named.items():
             if name != AUTO:
                 require_releasable(name, statistic, self.kind, allow_idealised=allow_idealised)
-        return replace(self, mechanism={**self.mechanism, **named}, allow_idealised=allow_idealised)
+        mechanism = {**self.mechanism, **named}
+        require_together(mechanism)
+        return replace(self, mechanism=mechanism, allow_idealised=allow_idealised)
 
     def with_accounting(self, name: str) -> MapSettings:
         """Return the same settings with another accounting; UsageError for an unknown one."""
@@ -197,6 +199,8 @@ class Map(t.Table):
         """Return what is released a bin; raise Refused for what does not go together."""
         statistics = tuple(item for item in Statistic if item in self.statistics)
         mechanism = {item: self._mechanism(item, kind) for item in statistics}
+        with t.naming("map", "mechanism"):
+            require_together(mechanism)
         if kind is LossKind.PURE and self.accounting != "best" and set(mechanism.values()) != {BASELINE}:
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)
@@ -217,7 +221,7 @@ class Map(t.Table):
         )
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
-        names = (AUTO, *(mechanism.name for mechanism in mechanisms_of(kind)))
+        names = (AUTO, *names_of(kind))
         key = ("map", "mechanism", statistic.value)
         word = getattr(self.mechanism, statistic)
         if word is None:

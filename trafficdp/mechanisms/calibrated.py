@@ -20,7 +20,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import Estimate
+from trafficdp.privacy.release import Estimate, IntervalKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -45,7 +45,8 @@ class Statement:
     ``noise_scale`` (shape (G,)): the expected absolute noise before clamping (Laplace noise: its scale), 0
     where no noise is needed, NaN where the mechanism has none that counts decide. ``share`` is the
     statistic's part of epsilon, None when priced jointly.
-    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on,
+    ``worst_case_bias`` includes that of rounding. ``interval_basis`` says what the intervals rest on, a
+    theorem or not (``interval_kind``),
     ``unenforced`` names the theorem where what one vehicle moves is only claimed (``measurement.claims``).
     """
 
@@ -61,6 +62,7 @@ class Statement:
     post_processing: str
     idealised: bool = False
     unenforced: str | None = None
+    interval_kind: IntervalKind = IntervalKind.GUARANTEED
 
 
 class Calibrated(Protocol):

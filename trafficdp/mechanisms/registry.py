@@ -7,6 +7,8 @@ them all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.array_means import Grouping
@@ -20,6 +22,7 @@ from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
@@ -47,6 +50,24 @@ MECHANISMS: tuple[Mechanism, ...] = (
     TwoMoments(Plan(Scaling.NONE)),
 )
 """Names are unique, whatever the kind."""
+WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat)}
+"""Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
+
+
+def names_of(kind: LossKind) -> tuple[str, ...]:
+    """Return all names: of the mechanisms that count in ``kind``, and of maps of one piece."""
+    return (*(mechanism.name for mechanism in mechanisms_of(kind)), *WHOLE)
+
+
+def require_together(names: Mapping[Statistic, str]) -> None:
+    """Raise UsageError where a map of one piece is named for some of the statistics of ``names`` alone."""
+    whole = sorted(WHOLE.keys() & {*names.values()})
+    if whole and len({*names.values()}) > 1:
+        raise UsageError(
+            f"{whole[0]} releases all statistics together",
+            got=", ".join(f"{each.value}: {name}" for each, name in names.items()),
+            todo="name it for all statistics, or for none",
+        )
 
 
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
@@ -61,14 +82,15 @@ def require_releasable(
 
     And unless its noise is exact, or ``allow_idealised``.
     """
-    mechanism = mechanism_named(name, kind)
-    if statistic not in mechanism.statistics:
+    known: dict[str, tuple[Statistic, ...]] = {each: WHOLE[each].estimable for each in WHOLE}
+    known |= {each.name: each.statistics for each in mechanisms_of(kind)}
+    if statistic not in known.get(name, Statistic):
         raise UsageError(
             f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
-            expected=", ".join(each.name for each in mechanisms_of(kind) if statistic in each.statistics),
+            expected=", ".join(each for each in known if statistic in known[each]),
             todo="name another mechanism for it, or leave the statistic out",
         )
-    if mechanism.idealised and not allow_idealised:
+    if name not in WHOLE and mechanism_named(name, kind).idealised and not allow_idealised:
         raise UsageError(
             f"{name} has no exact sampler: its noise is idealised",
             todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "

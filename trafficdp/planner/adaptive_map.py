@@ -15,6 +15,7 @@ import numpy as np
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
+from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -142,9 +143,10 @@ def _along(
 def allocate_on(grid: Grid, counts: Counts, request: Request) -> Allocation:
     """Return ``allocate`` for the bins that ``grid`` lets be published; raises as it does."""
     allowed = grid.may_publish(counts.cell, counts.slot)
+    hour = hours_of_day(grid, counts.slot)
     if bool(allowed.all()):
-        return allocate(counts, request)
-    part = allocate(counts.select(allowed), request)
+        return allocate(counts, request, hour)
+    part = allocate(counts.select(allowed), request, None if hour is None else hour[allowed])
     keep = allowed.copy()
     keep[allowed] = part.keep
     return replace(part, keep=keep)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +22,22 @@ from trafficdp.mechanisms.laplace.accountings import (
     LaplaceAccounting,
     floor_of_equal_scales,
 )
+from trafficdp.mechanisms.registry import WHOLE, require_together
+from trafficdp.mechanisms.simulated.skill import Skill, skills_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.accountings import all_accountings
+from trafficdp.planner.choose import BLURRED, median_noisy
 from trafficdp.planner.kept_bins import kept_bins
-from trafficdp.planner.mechanism_allocation import beats_laplace, fit_mechanisms
-from trafficdp.planner.request import BASELINE, Request
+from trafficdp.planner.mechanism_allocation import fit_mechanisms
+from trafficdp.planner.request import AUTO, BASELINE, Request
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import CHARGE_STEP, Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 OTHER_NOISE = {
@@ -51,6 +57,8 @@ class Allocation:
     ``calibrated`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
     statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
     mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting.
+    ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
+    where it was needed for the choice.
     """
 
     request: Request
@@ -62,6 +70,15 @@ class Allocation:
     reason: str
     accountings: tuple[Accounting, ...] = ()
     best: Accounting | None = None
+    hour: IntArray | None = None
+    tried: Mapping[Statistic, Skill] | None = None
+
+    @cached_property
+    def skill(self) -> Mapping[Statistic, Skill]:
+        """How much each statistic says beside one number for the city, in simulated cities."""
+        if self.tried is not None:
+            return self.tried
+        return skills_of([self.calibrated], self.counts, self.request.bound, self.request.loss, self.hour)[0]
 
     @property
     def loss(self) -> Loss:
@@ -85,28 +102,73 @@ class Allocation:
         return dict(self.error)
 
 
-def allocate(counts: Counts, request: Request) -> Allocation:
+def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> Allocation:
     """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
 
-    The loss that is charged never exceeds the one asked for.
+    The loss that is charged never exceeds the one asked for. ``hour`` is the hour of day of every bin of
+    ``counts``, None where slots have none: simulated cities have rush hours.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     keep, kept = kept_bins(counts, request.min_vehicles)
+    named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
+    require_together(named)
+    hour = None if hour is None else hour[keep]
+    (whole, *_) = named.values()
+    if whole in WHOLE:
+        return replace(_in_one_piece(whole, keep, kept, request, "it was asked for by name"), hour=hour)
     plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
-    if plain and {request.mechanism_of(statistic) for statistic in request.tolerance} == {BASELINE}:
-        return plain
+    if plain and {*named.values()} == {BASELINE}:
+        return replace(plain, hour=hour)
     tries = SimulatedCities(kept, request.bound) if request.simulate else None
     fitted = fit_mechanisms(kept, request, tries)
     made = Allocation(request, keep, kept, fitted.calibrated, fitted.event, fitted.error, fitted.reason)
-    if plain is None:
-        return made
-    made = replace(made, accountings=plain.accountings, best=plain.best)
-    if not request.free_to_choose:
-        return made
-    scales = plain.chosen.scales(float(request.loss.exact))
-    better, comparison = beats_laplace(fitted, kept, request, scales, plain.error, tries)
-    taken = made if better else plain
-    return replace(taken, reason=f"auto: {taken.reason}; {comparison}")
+    rivals = {"baseline": plain} if plain and request.free_to_choose else {}
+    if {*named.values()} == {AUTO} and request.simulate:
+        for name in reversed(WHOLE):
+            with suppress(UsageError):
+                rivals[name] = _in_one_piece(name, keep, kept, request, "all statistics together")
+    rivals[" + ".join(dict.fromkeys(fitted.names.values()))] = made
+    taken = _least_error(rivals, request, hour)
+    if plain is not None:
+        taken = replace(taken, accountings=plain.accountings, best=plain.best)
+    return replace(taken, hour=hour)
+
+
+def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
+    """Return the rival that is nearest to the truth, on average over statistics; on a tie the first.
+
+    In simulated cities, by error over that of one number for the city. Without them by the median expected
+    error at the worst values over tolerance: the largest over statistics.
+    """
+    if len(rivals) == 1:
+        return next(iter(rivals.values()))
+    if request.simulate:
+        maps = [each.calibrated for each in rivals.values()]
+        counts = next(iter(rivals.values())).counts
+        tried = skills_of(maps, counts, request.bound, request.loss, hour)
+        score = [float(np.mean([1 - skill.expected for skill in own.values()])) for own in tried]
+        what, close = "error in simulated cities, over that of one number for the city", BLURRED
+        rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
+    else:
+        tolerance = request.tolerance
+        score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
+        what, close = "median expected error at the worst values, over tolerance", 0.0
+    place = next(n for n, each in enumerate(score) if each <= min(score) * (1 + close))
+    numbers = ", ".join(f"{name} {each:.3g}" for name, each in zip(rivals, score, strict=True))
+    taken = list(rivals.values())[place]
+    return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}")
+
+
+def _in_one_piece(
+    name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, why: str
+) -> Allocation:
+    """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
+    step = CHARGE_STEP if request.kind is LossKind.PURE else 1
+    statistics = tuple(each for each in Statistic if each in request.tolerance)
+    calibrated = WHOLE[name](statistics, request.kind, request.loss.pico // step * step)
+    event = calibrated.event(kept, request.bound)
+    error = calibrated.expected_errors(kept, request.bound)
+    return Allocation(request, keep, kept, calibrated, event, error, f"{name}: {why}")
 
 
 def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:

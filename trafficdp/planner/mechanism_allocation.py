@@ -11,22 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.mechanism import RANGE
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.choose import choose, median_noisy
+from trafficdp.planner.choose import choose
 from trafficdp.planner.offer import offers
 from trafficdp.planner.request import AUTO, Request
 from trafficdp.privacy.event import PrivacyEvent
@@ -43,13 +41,12 @@ LARGEST_PART = int(RANGE[LossKind.ZCDP][1] * PICO)
 
 @dataclass(frozen=True)
 class Fitted:
-    """Mechanisms by ``names``, calibrated; their promise, errors (worst, in simulated cities), and why."""
+    """Mechanisms by ``names``, calibrated; their promise, worst expected errors, and why."""
 
     names: Mapping[Statistic, str]
     calibrated: Calibrated
     event: PrivacyEvent
     error: Mapping[Statistic, FloatArray]
-    tried: Mapping[Statistic, float]
     reason: str
 
 
@@ -74,7 +71,6 @@ def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | No
     bound, kind, part_of = request.bound, request.kind, shares(request)
     names: dict[Statistic, str] = {}
     given: dict[Statistic, FloatArray] = {}
-    tried: dict[Statistic, float] = {}
     reasons = []
     for statistic in sorted(request.tolerance, key=list(Statistic).index):
         part, wanted = part_of[statistic], request.mechanism_of(statistic)
@@ -97,53 +93,10 @@ def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | No
                 f"{offer.mechanism} cannot release this", got=offer.unavailable, todo="choose another"
             )
         names[statistic], given[statistic] = offer.mechanism, offer.fit.given
-        tried[statistic] = offer.score
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
     calibrated, event = _used_up(names, given, counts, request)
     error = calibrated.expected_errors(counts, bound)
-    return Fitted(names, calibrated, event, error, tried, "; ".join(reasons))
-
-
-def beats_laplace(
-    fitted: Fitted,
-    counts: Counts,
-    request: Request,
-    scales: Mapping[Statistic, FloatArray],
-    error: Mapping[Statistic, FloatArray],
-    tries: SimulatedCities | None,
-) -> tuple[bool, str]:
-    """Return whether ``fitted`` is better than joint noise of the average size ``scales``, and why.
-
-    A map whose worst expected ``error`` says enough beats one whose does not; then the largest error in
-    simulated cities relative to tolerances decides, and on a tie the joint noise, which is simpler.
-    Block noise is tried as Laplace noise of its average size.
-    """
-    tolerance = request.tolerance
-    laplace, baseline = {}, cast("Any", Baseline())
-    for statistic in tolerance:
-        at_one = LaplaceNoise.of_sensitivity(counts, request.bound, {statistic: 1.0}).sizes()[statistic]
-        scale = scales[statistic]
-        inverse = np.divide(at_one, scale, out=np.full(len(scale), LARGEST_EPSILON), where=scale > 0)
-        spent = np.clip(inverse, 1e-12, LARGEST_EPSILON)
-        laplace[statistic] = (
-            median_noisy(error[statistic]) if tries is None else tries.error(baseline, statistic, spent)
-        )
-    first = request.judged
-    enough = request.refuse_above * first.largest(request.bound.upper)
-    says = [median_noisy(each[first]) <= enough for each in (fitted.error, error)]
-    ours, theirs = (max(each[s] / tolerance[s] for s in tolerance) for each in (fitted.tried, laplace))
-    better = says[0] if says[0] != says[1] else ours < theirs
-    numbers = ", ".join(
-        f"{s.value.replace('_', ' ')} {fitted.tried[s]:.3g} against {laplace[s]:.3g}" for s in tolerance
-    )
-    names = " + ".join(dict.fromkeys(fitted.names.values()))
-    text = (
-        f"error in simulated cities of {names} at its share of epsilon against noise that prices all "
-        f"statistics jointly: {numbers}"
-    )
-    if says[0] != says[1]:
-        text += f"; only {'the former' if says[0] else 'the latter'} says enough at the worst values"
-    return better, text
+    return Fitted(names, calibrated, event, error, "; ".join(reasons))
 
 
 def _used_up(

@@ -30,6 +30,7 @@ from trafficdp.privacy.coverage import (
     Texts,
     UnitLabel,
 )
+from trafficdp.privacy.loss_kind import LossKind
 
 PURE = "pure epsilon-differential privacy, user level"
 CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
@@ -173,6 +174,23 @@ class Guarantee:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SkillStated:
+    """How much nearer to the truth than one number for the city, by simulated cities on the public counts.
+
+    ``expected_error`` and ``flat_error``: mean absolute errors of this map and of one private number painted
+    on every bin, in the display unit. ``skill``: 1 - their ratio; ``skill_19_in_20``: reached in 19 of 20
+    draws; ``chance_worse``: the share of draws that are worse than one number.
+    """
+
+    expected_error: Annotated[float, Says({"minimum": 0})]
+    flat_error: Annotated[float, Says({"minimum": 0})]
+    skill: Annotated[float, Says({"maximum": 1})]
+    skill_19_in_20: Annotated[float, Says({"maximum": 1})]
+    chance_worse: Annotated[float, Says({"minimum": 0, "maximum": 1})]
+    in_words: Text
+
+
+@dataclass(frozen=True, kw_only=True)
 class MechanismStated:
     """How one statistic was made noisy, in display units.
 
@@ -193,8 +211,10 @@ class MechanismStated:
     share: Annotated[float | None, Says({"minimum": 0, "maximum": 1})]
     citation: Text | None
     interval_basis: Text
+    interval_kind: Annotated[str, Says({"enum": ["guaranteed", "calibrated"]})]
     idealised: bool
     unenforced: Text | None = None
+    skill: SkillStated | None = None
 
     @property
     def claim(self) -> str:
@@ -332,7 +352,8 @@ class NoiseStated:
 
     ``rule`` is the number of the rule by which pairs of vehicle and bin are left out, from counts alone, and
     ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
-    those of every statistic.
+    those of every statistic. A map of one piece has its ``statistics`` and the ``pico`` 10^-12 of
+    ``loss_kind`` that it is given.
     """
 
     kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
@@ -349,6 +370,9 @@ class NoiseStated:
         ]
         | None
     ) = None
+    loss_kind: Annotated[str | None, Says({"enum": [each.value for each in LossKind]})] = None
+    pico: Counted | None = None
+    statistics: tuple[Text, ...] | None = None
     stream: StreamStated | None = None
 
 

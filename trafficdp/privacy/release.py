@@ -35,6 +35,17 @@ class BinStatus(StrEnum):
     UNINFORMATIVE = "uninformative"
 
 
+class IntervalKind(StrEnum):
+    """What an interval is.
+
+    GUARANTEED: a theorem says how often it holds the statistic of its bin, whatever the speeds are.
+    CALIBRATED: tried on days that chose nothing of it, it held at least 95 % of bins on average. No theorem.
+    """
+
+    GUARANTEED = "guaranteed"
+    CALIBRATED = "calibrated"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """One statistic over all bins of a release; arrays of shape (G,), in ``bound.unit`` to its power.

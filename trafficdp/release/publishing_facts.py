@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -30,7 +30,7 @@ from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, NoiseStated, Source
+from trafficdp.privacy.disclosure import Data, NoiseStated, SkillStated, Source
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
@@ -57,6 +57,10 @@ COMPOSITION: dict[str, str] = {
     "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "
     "the bins in them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its "
     "exact losses in a block, once, added over blocks; the largest is the guarantee",
+    "partial_pooling": "askings for one vector a vehicle each, clipped as a whole: a vehicle loses at most "
+    "the asking's share of the budget, less where its numbers' intervals are short, added over askings; the "
+    "largest is the guarantee",
+    "flat": "one sum over the whole city, with noise for the vehicle that has most records in it",
     "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
     "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
     "pair of blocks, of sums of x and of x (U - x)); the largest is the guarantee",
@@ -141,7 +145,10 @@ def specify(
                 unit=request.bound.unit,
                 display_unit=occasion.display_unit,
                 mechanisms=[
-                    _mechanism(statistic, statement, request.tolerance[statistic])
+                    replace(
+                        _mechanism(statistic, statement, request.tolerance[statistic]),
+                        skill=skill_stated(allocation, statistic, occasion.display_unit),
+                    )
                     for statistic, statement in statements.items()
                 ],
                 post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
@@ -198,8 +205,23 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
         distribution=statement.distribution,
         citation=statement.citation,
         interval_basis=statement.interval_basis,
+        interval_kind=statement.interval_kind,
         idealised=statement.idealised,
         unenforced=statement.unenforced,
+    )
+
+
+def skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
+    """Return the skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
+    skill = allocation.skill[statistic]
+    factor = float(allocation.request.bound.unit.factor_to(unit) ** statistic.power)
+    return SkillStated(
+        expected_error=float(skill.error.mean()) * factor,
+        flat_error=float(skill.flat.mean()) * factor,
+        skill=skill.expected,
+        skill_19_in_20=skill.at_least,
+        chance_worse=skill.worse,
+        in_words=skill.in_words(),
     )
 
 

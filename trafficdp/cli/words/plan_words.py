@@ -207,6 +207,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             output.say(f"{words[0].upper()}{words[1:]}.")
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:
         output.say(f"Why: {allocation.reason}.")
+    for each, skill in allocation.skill.items():
+        output.say(f"The {each.value.replace('_', ' ')}: {skill.in_words()}.")
 
 
 def _show_price(output: Output, result: Plan) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trafficdp.export.files.columns import unit_label
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.disclosure import MechanismStated, WorstBias
+from trafficdp.privacy.disclosure import MechanismStated, SkillStated, WorstBias
 from trafficdp.privacy.published import DECIMALS
 
 
@@ -23,7 +23,8 @@ class MechanismFacts:
     withheld, 0 where no noise was needed. ``tolerance`` weighs the statistic against the others when noise
     is shared out; ``share`` is its part of epsilon, in [0, 1], None when statistics are priced jointly.
     ``worst_case_bias`` includes that of rounding to the lattice. ``interval_basis`` says what the intervals
-    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed.
+    rest on, ``unenforced`` names the theorem where what one vehicle moves is only claimed, ``skill`` how much
+    is said beside one number for the city (None: not computed).
     """
 
     statistic: Statistic
@@ -40,6 +41,8 @@ class MechanismFacts:
     interval_basis: str = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
     idealised: bool = False
     unenforced: str | None = None
+    interval_kind: str = "guaranteed"
+    skill: SkillStated | None = None
 
     def stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> MechanismStated:
         """Return the manifest's form in display units; scales are those of the published column."""
@@ -64,8 +67,10 @@ class MechanismFacts:
             share=self.share,
             citation=self.citation,
             interval_basis=self.interval_basis,
+            interval_kind=self.interval_kind,
             idealised=self.idealised,
             unenforced=self.unenforced,
+            skill=self.skill,
         )
 
     def bias_stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> WorstBias:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import UsageError
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
@@ -19,20 +18,21 @@ from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
-from trafficdp.mechanisms.promise import event, loss_of
+from trafficdp.mechanisms.promise import event, loss_of, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import Estimate
+from trafficdp.privacy.release import Estimate, IntervalKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
 SENSITIVITY = (
     "a vehicle's whole vector of weighted deviations is clipped to one length, before it is added up"
@@ -59,15 +59,12 @@ class CalibratedPooling:
     pico: int
 
     kind: ClassVar[str] = "partial_pooling"
+    estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
 
     def design(self, counts: Counts, bound: ContributionBound) -> Design:
         """Return what is asked; raises UsageError for a statistic that is not pooled."""
-        if not set(self.statistics) <= {Statistic.MEAN, Statistic.VARIANCE}:
-            raise UsageError(
-                "partial pooling releases means and variances",
-                got=", ".join(each.value for each in self.statistics),
-                todo="leave the other statistics out, or choose another mechanism for them",
-            )
+        for each in self.statistics:
+            require_statistic(self.kind, each, self.estimable)
         return Design(counts, bound, self.loss_kind, self.pico, Statistic.VARIANCE in self.statistics)
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
@@ -132,6 +129,7 @@ class CalibratedPooling:
             distribution=DISTRIBUTION,
             sampler=SAMPLERS[self.loss_kind],
             interval_basis=INTERVALS,
+            interval_kind=IntervalKind.CALIBRATED,
             post_processing=POST_PROCESSING[statistic],
         )
 
@@ -170,10 +168,11 @@ class CalibratedFlat:
     pico: int
 
     kind: ClassVar[str] = "flat"
+    estimable: ClassVar[tuple[Statistic, ...]] = tuple(Statistic)
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
-        """Return the one sum, or both sums where a variance is asked for."""
-        return (self._step(counts, bound),)
+        """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
+        return self._steps(counts, bound)
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what every vehicle loses, by the step."""
@@ -190,9 +189,12 @@ class CalibratedFlat:
         own = [np.bincount(counts.user_index, contributions.total, counts.users)]
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
         own.append(bound.steps * own[0] - squares)
-        there = counts.bins_per_user > 0
-        given = np.stack(own)[:, there] if self._paired else own[0][there]
-        noisy = measure.measure(self._step(counts, bound), given).astype(np.float64)
+        given = np.stack(own[: 1 + self._paired])[:, counts.bins_per_user > 0]
+        steps = self._steps(counts, bound)
+        each_asked = [given] if len(steps) < len(given) else list(given)
+        noisy = np.concatenate(
+            [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
+        ).astype(np.float64)
         mean = float(np.clip(noisy[0] * unit / many, 0.0, upper))
         value = {Statistic.MEAN: mean, Statistic.VEHICLE_MEAN: mean}
         if self._paired:
@@ -234,6 +236,7 @@ class CalibratedFlat:
             citation=None,
             sensitivity="U M / N (M records of the busiest vehicle among the N of the city)",
             distribution="one noisy mean over all records, painted on every bin",
+            interval_kind=IntervalKind.GUARANTEED,
             interval_basis="the whole range of the statistic: one number for all says nothing of a bin",
         )
 
@@ -259,22 +262,25 @@ class CalibratedFlat:
     def _paired(self) -> bool:
         return Statistic.VARIANCE in self.statistics
 
-    def _step(self, counts: Counts, bound: ContributionBound) -> Step:
-        user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
-        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
-        one = Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1)
+    def _steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+        one, records = self._records(counts)
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
         change = most * bound.steps
-        if not self._paired:
-            scale = np.array([np.nextafter(change / loss, np.inf)])
-            sd = np.array([np.nextafter(change / np.sqrt(2 * loss), np.inf)])
-            law: Laplace | Gaussian = Laplace(scale) if self.loss_kind is LossKind.PURE else Gaussian(sd)
-            return plain(Box(one, records * bound.steps), law)
-        if self.loss_kind is not LossKind.PURE:
-            raise UsageError("a flat variance has no price in rho", todo="release the mean alone")
-        # from W's scale K times S's on, variances are free
-        pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
-        return plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair))
+        if self.loss_kind is LossKind.PURE and self._paired:
+            # from W's scale K times S's on, variances are free
+            pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
+            return (plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
+        if self.loss_kind is LossKind.PURE:
+            return (plain(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
+        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + self._paired]
+        sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
+        return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
+
+    def _records(self, counts: Counts) -> tuple[Support, IntArray]:
+        """One number of every vehicle that is anywhere, and its records, shape (vehicles,)."""
+        user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
+        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
+        return Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records
 
 
 def _errors(

@@ -7,7 +7,9 @@ Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +21,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 from trafficdp.simulation.city import variations
@@ -32,6 +34,8 @@ FloatArray = npt.NDArray[np.float64]
 SEED = 20
 DRAWS = 2
 """Draws of the noise a city."""
+MOST_RECORDS = 3_000_000
+"""So many records are drawn in all: of fewer cities where counts are large, of 2 at least."""
 SURE = 0.05
 """The share of draws that may be worse than what is promised."""
 
@@ -71,36 +75,49 @@ class Skill:
         return f"expected {_percent(self.expected)} nearer to the truth than one number for the city ({sure})"
 
 
-def skill_of(
-    calibrated: Calibrated,
+def skills_of(
+    maps: Sequence[Calibrated],
     counts: Counts,
     bound: ContributionBound,
-    kind: LossKind,
-    pico: int,
+    loss: Loss,
     hour: npt.NDArray[np.int64] | None = None,
-) -> dict[Statistic, Skill]:
-    """Return the skill of every statistic of ``calibrated``, for ``pico`` 10^-12 of ``kind`` in all.
+) -> tuple[dict[Statistic, Skill], ...]:
+    """Return the skill of every statistic of each of ``maps``, all carried out in the same cities.
 
-    ``hour`` is the hour of day of every bin, (G,), None where slots have none. One number gets the whole
-    budget: of each statistic by itself.
+    ``hour`` is the hour of day of every bin, (G,), None where slots have none. One number gets all of
+    ``loss``, of each statistic by itself. Of many records fewer cities are made (``MOST_RECORDS``).
     """
-    errors: dict[Statistic, list[float]] = {each: [] for each in calibrated.statistics}
-    flats: dict[Statistic, list[float]] = {each: [] for each in calibrated.statistics}
-    for number, model in enumerate(variations().values()):
-        value = simulated_records(counts, bound, model, seed=SEED + number, hour=hour)
+    errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
+    flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
+    models = list(variations().values())
+    many = max(2, min(len(models), MOST_RECORDS // max(1, int(counts.count.sum()))))
+    for number in range(0, len(models), -(-len(models) // many)):
+        value = simulated_records(counts, bound, models[number], seed=SEED + number, hour=hour)
         samples = Samples(counts, value, np.arange(counts.users, dtype=np.int64), bound)
-        contributions = samples.contributions()
-        values = Values(contributions, lambda samples=samples: samples)  # type: ignore[misc]
+        values = Values(samples.contributions(), partial(_same, samples))
+        truth = {each: true_statistic(values.contributions, each) for each in flats}
         for draw in range(DRAWS):
             noise = SimulatedNoise(1000 * number + draw)
-            found = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)
-            for each in calibrated.statistics:
-                truth = true_statistic(contributions, each)
-                errors[each].append(float(np.abs(found[each].value - truth).mean()))
-                flat = CalibratedFlat((each,), kind, pico)
-                one = flat.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)[each]
-                flats[each].append(float(np.abs(one.value - truth).mean()))
-    return {each: Skill(np.array(errors[each]), np.array(flats[each])) for each in calibrated.statistics}
+            for each, told in flats.items():
+                told.append(_error(CalibratedFlat((each,), loss.kind, loss.pico), values, noise, truth)[each])
+            for calibrated, own in zip(maps, errors, strict=True):
+                for each, error in _error(calibrated, values, noise, truth).items():
+                    own[each].append(error)
+    return tuple(
+        {each: Skill(np.array(error), np.array(flats[each])) for each, error in own.items()} for own in errors
+    )
+
+
+def _error(
+    calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
+) -> dict[Statistic, float]:
+    """The mean absolute error over all bins, a statistic, of one draw."""
+    found = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)
+    return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
+
+
+def _same(samples: Samples) -> Samples:
+    return samples
 
 
 def _percent(share: float) -> str:

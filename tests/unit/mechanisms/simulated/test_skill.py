@@ -5,9 +5,9 @@ import pytest
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import Skill, skill_of
+from trafficdp.mechanisms.simulated.skill import Skill, skills_of
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
@@ -26,18 +26,18 @@ def test_more_budget_promises_more(counts_of, bound_of):
     for epsilon in (0.2, 4, 400):
         pico = int(epsilon * PICO)
         calibrated = CalibratedPooling((MEAN,), LossKind.PURE, pico)
-        found.append(skill_of(calibrated, counts, bound, LossKind.PURE, pico)[MEAN])
+        found.append(skills_of([calibrated], counts, bound, PureDP(pico))[0][MEAN])
     assert found[0].expected < found[1].expected < found[2].expected
     assert found[2].expected > 0.3
     assert found[2].worse <= found[0].worse
-    again = skill_of(calibrated, counts, bound, LossKind.PURE, pico)[MEAN]
+    again = skills_of([calibrated], counts, bound, PureDP(pico))[0][MEAN]
     np.testing.assert_array_equal(again.error, found[2].error)
 
 
 def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
     flat = CalibratedFlat((MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
-    found = skill_of(flat, counts, bound, LossKind.PURE, 1000 * PICO)
+    (found,) = skills_of([flat], counts, bound, PureDP(1000 * PICO))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
 
