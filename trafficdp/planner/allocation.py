@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,7 +58,7 @@ class Allocation:
     statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
     mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting.
     ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
-    where it was needed for the choice.
+    where it was needed for the choice, ``considered`` that of all maps "auto" chose from.
     """
 
     request: Request
@@ -72,6 +72,7 @@ class Allocation:
     best: Accounting | None = None
     hour: IntArray | None = None
     tried: Mapping[Statistic, Skill] | None = None
+    considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
 
     @cached_property
     def skill(self) -> Mapping[Statistic, Skill]:
@@ -156,7 +157,8 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     place = next(n for n, each in enumerate(score) if each <= min(score) * (1 + close))
     numbers = ", ".join(f"{name} {each:.3g}" for name, each in zip(rivals, score, strict=True))
     taken = list(rivals.values())[place]
-    return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}")
+    considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}
+    return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
 
 
 def _in_one_piece(

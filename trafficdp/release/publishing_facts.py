@@ -147,7 +147,7 @@ def specify(
                 mechanisms=[
                     replace(
                         _mechanism(statistic, statement, request.tolerance[statistic]),
-                        skill=skill_stated(allocation, statistic, occasion.display_unit),
+                        skill=_skill_stated(allocation, statistic, occasion.display_unit),
                     )
                     for statistic, statement in statements.items()
                 ],
@@ -211,18 +211,10 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
     )
 
 
-def skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
-    """Return the skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
-    skill = allocation.skill[statistic]
-    factor = float(allocation.request.bound.unit.factor_to(unit) ** statistic.power)
-    return SkillStated(
-        expected_error=float(skill.error.mean()) * factor,
-        flat_error=float(skill.flat.mean()) * factor,
-        skill=skill.expected,
-        skill_19_in_20=skill.at_least,
-        chance_worse=skill.worse,
-        in_words=skill.in_words(),
-    )
+def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
+    """The skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
+    factor = allocation.request.bound.unit.factor_to(unit) ** statistic.power
+    return allocation.skill[statistic].stated(float(factor))
 
 
 def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:

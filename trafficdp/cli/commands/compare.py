@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import typer
@@ -18,10 +19,13 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.json_codec import Says, as_json
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
+from trafficdp.planner.request import AUTO
 from trafficdp.privacy import loss
+from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.release.outcomes import Plan
 
 SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", None: "none"}
@@ -29,7 +33,7 @@ SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The choices of a map's statistics; ``seed`` is that of the simulated cities."""
+    """The choices of a map's statistics, tried in simulated cities of ``seed``; ``auto`` is what it makes."""
 
     loss: loss.Loss
     bound: ContributionBound
@@ -37,6 +41,7 @@ class Comparison:
     withheld: int
     choices: tuple[Choice, ...]
     seed: int
+    auto: Allocation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +97,21 @@ class ChoiceFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MapFacts:
+    """A whole map, with all of the loss for all statistics: how much nearer than one number for the city."""
+
+    map: Words
+    skill: Mapping[str, SkillStated]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparisonFacts:
     """All errors are expected absolute errors in ``unit``, the speed bound's (squared for the variance).
 
     Every mechanism spends the whole ``epsilon`` or ``rho`` on one statistic; the other is null. ``bins``
     would get numbers; ``bins_withheld`` are visited by fewer than min_vehicles vehicles. ``seed``: that of
-    the simulated speeds. Every object is closed: a property that is not named here is an error.
+    the simulated speeds. ``auto``: why it takes the one that it takes of the whole ``maps``. Every object is
+    closed: a property that is not named here is an error.
     """
 
     epsilon: Loss | None
@@ -106,6 +120,8 @@ class ComparisonFacts:
     bins: Annotated[int, Says(minimum=1)]
     bins_withheld: Annotated[int, Says(minimum=0)]
     seed: Annotated[int, Says(minimum=0)]
+    auto: Words
+    maps: Annotated[tuple[MapFacts, ...], Says(minItems=2)]
     statistics: Annotated[tuple[ChoiceFacts, ...], Says(minItems=1)]
 
 
@@ -144,7 +160,9 @@ def comparison(plan: Plan, seed: int) -> Comparison:
         for statistic in request.tolerance
     )
     withheld = int((~allocation.keep).sum())
-    return Comparison(request.loss, request.bound, counts, withheld, choices, seed)
+    free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
+    auto = allocate(counts, free, allocation.hour)
+    return Comparison(request.loss, request.bound, counts, withheld, choices, seed, auto)
 
 
 def comparison_facts(found: Comparison) -> ComparisonFacts:
@@ -155,6 +173,11 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
         bins=found.counts.bins,
         bins_withheld=found.withheld,
         seed=found.seed,
+        auto=found.auto.reason,
+        maps=tuple(
+            MapFacts(map=name, skill={each: skill.stated() for each, skill in own.items()})
+            for name, own in found.auto.considered.items()
+        ),
         statistics=tuple(
             ChoiceFacts(
                 statistic=choice.statistic,
@@ -203,6 +226,7 @@ def show(output: Output, found: Comparison) -> None:
                 output.say(f"{offer.mechanism} is unenforced: {offer.unenforced}.")
         output.say(f"auto: {choice.reason}.")
         output.say("")
+    _show_maps(output, found)
     output.say(
         f"Each spends the whole {quantity} on one statistic over {found.counts.bins} bins "
         f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
@@ -216,6 +240,25 @@ def show(output: Output, found: Comparison) -> None:
         "idealised: no exact sampler, so it is never chosen. unenforced: how far one vehicle moves it is a "
         "theorem's claim, not brought into a set by the waist. Nothing was spent."
     )
+
+
+def _show_maps(output: Output, found: Comparison) -> None:
+    """Whole maps, each with all of the loss for all statistics, beside one number for the city."""
+    statistics = tuple(found.auto.request.tolerance)
+    rows: list[list[object]] = []
+    for name, own in found.auto.considered.items():
+        numbers = [f"{float(own[each].error.mean()):#.4g}" for each in statistics]
+        nearer = [f"{100 * own[each].expected:.0f} %" for each in statistics]
+        rows.append([name, *numbers, *nearer, "<-" if found.auto.tried is own else ""])
+    names = [each.value.replace("_", " ") for each in statistics]
+    output.table(
+        f"Whole maps in simulated cities, at {found.loss.kind.quantity} {found.loss}",
+        ["map", *(f"error of the {name}" for name in names), *(f"nearer, {name}" for name in names), "auto"],
+        rows,
+    )
+    output.say(f"{found.auto.reason}.")
+    output.say("nearer: to the truth than one number for the city painted on every hexagon.")
+    output.say("")
 
 
 def _row(choice: Choice, offer: Offer) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trafficdp.mechanisms.laplace.accountings import Accounting
-from trafficdp.mechanisms.simulated.skill import Skill
+from trafficdp.model.json_codec import as_json
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.compare.loss_curves import FullCurves
@@ -48,7 +48,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "median_half_width": result.precision.median,
             "worst_half_width": result.precision.worst,
         },
-        "skill": {each.value: _skill_facts(skill) for each, skill in allocation.skill.items()},
+        "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
         "refused": result.verdict.refused,
         "median_error": result.verdict.median_error,
         "refuse_above": result.verdict.threshold,
@@ -77,17 +77,6 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "adaptive": _adaptive_facts(result.adaptive),
         "accountings": accountings,
         "full_comparison": _full_facts(full),
-    }
-
-
-def _skill_facts(skill: Skill) -> dict[str, object]:
-    return {
-        "expected_error": float(skill.error.mean()),
-        "flat_error": float(skill.flat.mean()),
-        "skill": skill.expected,
-        "skill_19_in_20": skill.at_least,
-        "chance_worse": skill.worse,
-        "in_words": skill.in_words(),
     }
 
 

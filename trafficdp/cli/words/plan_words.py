@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
+from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
@@ -194,7 +195,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     if not allocation.accountings:
         output.say(f"Released by {allocation.event.mechanism}.")
-    elif allocation.calibrated.kind == calibrated.KIND:
+    elif allocation.calibrated.kind in (calibrated.KIND, *WHOLE):
         output.say(f"Released by {allocation.event.mechanism}, not by an accounting of the table.")
     else:
         output.say(

@@ -67,7 +67,7 @@ class MechanismFacts:
             share=self.share,
             citation=self.citation,
             interval_basis=self.interval_basis,
-            interval_kind=self.interval_kind,
+            interval_kind=str(self.interval_kind),
             idealised=self.idealised,
             unenforced=self.unenforced,
             skill=self.skill,

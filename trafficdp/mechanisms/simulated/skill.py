@@ -21,6 +21,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
@@ -64,6 +65,17 @@ class Skill:
     def worse(self) -> float:
         """The share of draws that are worse than one number."""
         return float(np.mean(self.error > self.flat))
+
+    def stated(self, factor: float = 1.0) -> SkillStated:
+        """Return all of it as it is published, errors times ``factor``: from one unit to another."""
+        return SkillStated(
+            expected_error=float(self.error.mean()) * factor,
+            flat_error=float(self.flat.mean()) * factor,
+            skill=self.expected,
+            skill_19_in_20=self.at_least,
+            chance_worse=self.worse,
+            in_words=self.in_words(),
+        )
 
     def in_words(self) -> str:
         """Return one sentence for people."""

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.promise import loss_of
+from trafficdp.mechanisms.simulated import skill
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.skill import Skill, skills_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.simulation.city import VARIATIONS
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 
@@ -40,6 +43,39 @@ def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     (found,) = skills_of([flat], counts, bound, PureDP(1000 * PICO))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
+
+
+def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_of, bound_of, monkeypatch):
+    counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
+    pooled, flat = (
+        CalibratedPooling((MEAN,), LossKind.PURE, loss.pico),
+        CalibratedFlat((MEAN,), LossKind.PURE, loss.pico),
+    )
+    both = skills_of([pooled, flat], counts, bound, loss)
+    np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
+    assert len(both[0][MEAN].error) == 2 * len(VARIATIONS)
+    monkeypatch.setattr(skill, "MOST_RECORDS", 1)
+    few = skills_of([pooled], counts, bound, loss)[0][MEAN]
+    assert len(few.error) == 2 * 2
+
+
+def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
+    counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
+    flat = CalibratedFlat((MEAN,), LossKind.PURE, loss.pico)
+    hour = np.arange(counts.bins) % 24
+    without, at_hours = (skills_of([flat], counts, bound, loss, each)[0][MEAN].error for each in (None, hour))
+    assert (without != at_hours).any()
+
+
+@pytest.mark.parametrize("statistics", [(MEAN,), (MEAN, VARIANCE)])
+def test_one_number_has_its_price_in_rho_too(counts_of, bound_of, statistics):
+    counts, bound = counts_of(table()), bound_of(30, step="0.1")
+    flat = CalibratedFlat(statistics, LossKind.ZCDP, PICO)
+    lost = loss_of(flat.steps(counts, bound), counts.users)
+    records = np.bincount(counts.user_index, counts.count, counts.users)
+    # the busiest pays all of it, the others by the square of their records
+    assert PICO * (1 - 1e-9) < lost.max() <= PICO
+    np.testing.assert_allclose(lost / PICO, (records / records.max()) ** 2, rtol=1e-6, atol=1e-9)
 
 
 def test_a_promise_is_a_sentence():

@@ -1,0 +1,82 @@
+"""Maps of one piece from the configuration to `verify`: by name, by `auto`, in both kinds of loss."""
+
+import numpy as np
+import pytest
+
+from trafficdp import workspace
+from trafficdp.errors import ConfigError, UsageError
+from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.model.statistic import Statistic
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+
+
+def opened(city, mechanism, **changes):
+    """The city's workspace with ``mechanism`` as it is written in the configuration."""
+    # with something to change, the configuration is written anew
+    city.open(**{"accounting": "best", **changes})
+    text = city.config.read_text(encoding="utf-8")
+    city.config.write_text(text.replace("[map]", f"[map]\nmechanism = {mechanism}"), encoding="utf-8")
+    return workspace.open_workspace(city.config)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
+    here = opened(filled, f'"{name}"')
+    done = here.release(force=True)
+    assert all(check.passed for check in here.verify(done.id))
+    stated = {each.statistic: each for each in done.release.disclosure.mechanisms}
+    assert {each.mechanism for each in stated.values()} == {name}
+    kind = {"partial_pooling": "calibrated", "flat": "guaranteed"}[name]
+    assert {each.interval_kind for each in stated.values()} == {kind}
+    assert done.release.disclosure.guarantee.epsilon == "8"
+    for statistic in (MEAN, VARIANCE):
+        estimate = done.release.estimates[statistic]
+        there = ~np.isnan(estimate.value)
+        assert there.any()
+        assert np.all(estimate.low[there] <= estimate.value[there])
+        assert np.all(estimate.value[there] <= estimate.high[there])
+        assert (name == "flat") == (len(np.unique(estimate.value[there])) == 1)
+    skill = stated["speed_mean_kmh"].skill
+    assert skill.skill == pytest.approx(1 - skill.expected_error / skill.flat_error)
+    assert "one number for the city" in skill.in_words
+
+
+def test_auto_takes_the_map_of_least_error_in_simulated_cities_and_says_so(filled):
+    here = opened(filled, '"auto"')
+    allocation = here.plan(suggestions=False).allocation
+    errors = {
+        name: np.mean([1 - skill.expected for skill in own.values()])
+        for name, own in allocation.considered.items()
+    }
+    assert {*WHOLE, "baseline"} <= errors.keys()
+    taken = next(name for name, own in allocation.considered.items() if own is allocation.tried)
+    assert errors[taken] <= min(errors.values()) * 1.03
+    assert allocation.skill is allocation.tried
+    assert allocation.reason.startswith("auto: ")
+    assert all(f"{name} " in allocation.reason for name in WHOLE)
+    done = here.release(force=True)
+    assert all(check.passed for check in here.verify(done.id))
+    assert done.release.disclosure.mechanisms[0].skill.skill == allocation.skill[MEAN].expected
+
+
+def test_a_saved_plan_of_one_piece_is_released_as_it_is(filled):
+    here = opened(filled, '"partial_pooling"')
+    planned = here.plan(save="spring", suggestions=False).allocation.calibrated.to_facts()
+    done = opened(filled, '"baseline"').release(plan="spring", force=True)
+    assert done.release.disclosure.mechanisms[0].mechanism == planned["kind"] == "partial_pooling"
+    assert all(check.passed for check in here.verify(done.id))
+
+
+def test_one_piece_is_for_all_statistics_or_for_none(filled):
+    with pytest.raises(ConfigError, match="releases all statistics together"):
+        opened(filled, '{ mean = "partial_pooling" }')
+    settings = opened(filled, '"baseline"').config.map
+    with pytest.raises(UsageError, match="releases all statistics together"):
+        settings.with_mechanism({MEAN: "flat"})
+    assert settings.with_mechanism("flat").mechanism == {MEAN: "flat", VARIANCE: "flat"}
+
+
+def test_statistics_that_are_not_pooled_are_refused_by_the_configuration(filled):
+    with pytest.raises(ConfigError, match="cannot estimate the vehicle mean"):
+        opened(filled, '"partial_pooling"', statistics='"vehicle_mean"')
