@@ -114,8 +114,11 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
     out = command("compare").out
     for mechanism in mechanisms_of(LossKind.PURE):
         assert mechanism.name in out
-    assert out.count("<-") == 2
-    assert out.count("auto: ") == 2
+    # a choice a statistic, and one among whole maps
+    assert out.count("<-") == 3
+    assert out.count("auto: ") == 3
+    assert "Whole maps in simulated cities" in out
+    assert "one number for the city" in out
     assert "error in simulated cities" in out
     assert "Nothing was spent." in out
     assert "simulated: mean error" in out
