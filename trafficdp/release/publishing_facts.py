@@ -147,7 +147,10 @@ def specify(
                 mechanisms=[
                     replace(
                         _mechanism(statistic, statement, request.tolerance[statistic]),
-                        skill=_skill_stated(allocation, statistic, occasion.display_unit),
+                        # an answer is no map
+                        skill=None
+                        if occasion.question
+                        else _skill_stated(allocation, statistic, occasion.display_unit),
                     )
                     for statistic, statement in statements.items()
                 ],

@@ -11,6 +11,7 @@ from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import allocate
+from trafficdp.planner.choose import BLURRED
 from trafficdp.planner.mechanism_allocation import shares
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
@@ -90,11 +91,13 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
             own = CalibratedSeparately({statistic: part})
             error = tries.error(own.mechanisms[statistic], statistic, part.loss)
             assert error <= own.expected_errors(auto.counts, bound)[statistic].max()
-    # one vehicle a bin: nothing to clip, and mean and variance priced jointly cost less than one by one
-    rich = allocate(city, request_for(bound, dict.fromkeys((MEAN, VARIANCE), "auto"), "2000"))
-    joint = allocate(city, request_for(bound, {}, "2000"))
-    assert rich.calibrated.to_facts() == joint.calibrated.to_facts()
-    assert "baseline" in rich.considered
+    # joint noise is what it falls back on: it is always considered, and nothing that is worse is taken
+    assert "baseline" in auto.considered
+    error = {
+        name: np.mean([1 - skill.expected for skill in own.values()]) for name, own in auto.considered.items()
+    }
+    taken = next(name for name, own in auto.considered.items() if own is auto.tried)
+    assert error[taken] <= min(error.values()) * (1 + BLURRED)
 
 
 @pytest.mark.usefixtures("few_runs")
