@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo fast test prove check bench accuracy audit mutants accountings continual docs clean
+.PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -29,6 +29,10 @@ PROVE := whole
 prove: $(VENV)/.ready
 	$(RUN)/python -m pytest -n auto --dist loadgroup -m prove \
 	  $(if $(filter short,$(PROVE)),--one-in 4 --pick "$$(git rev-parse HEAD)")
+
+# Spark gives the same integers; needs Java 17 or 21. In an environment of its own, for PySpark is large.
+spark: $(VENV)-spark/.ready
+	$(VENV)-spark/bin/python -m pytest tests/spark
 
 # Style, types and walls.
 check: $(VENV)/.ready
@@ -71,10 +75,16 @@ docs: $(VENV)/.ready
 	$(RUN)/python pipelines/reference.py
 
 clean:
-	rm -rf $(VENV) demo build
+	rm -rf $(VENV) $(VENV)-spark demo build
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --upgrade pip
 	$(RUN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)-spark/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-spark
+	$(VENV)-spark/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-spark/bin/python -m pip install --quiet --editable '.[spark,dev]'
 	touch $@

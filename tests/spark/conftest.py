@@ -1,0 +1,89 @@
+"""One small Spark on this machine, whose files can be read: nothing is packed, and sorts spill at once.
+
+Where Spark is not installed these tests are not there: `make spark` installs it in an environment of its own.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+
+import pytest
+
+HERE = importlib.util.find_spec("pyspark") is not None
+collect_ignore_glob = [] if HERE else ["test_*.py"]
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.shuffle.spill.numElementsForceSpillThreshold": "5000",
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+    # a file of some rows is read by several tasks
+    "spark.sql.files.openCostInBytes": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory):
+    """Where Spark keeps what it writes of its own: ``local`` (shuffles, spills) and ``events``."""
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "local").mkdir()
+    (folder / "events").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark(scratch):
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.local.dir", str(scratch / "local"))
+    session = builder.config("spark.eventLog.dir", f"file://{scratch / 'events'}").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def twins(small_city, tmp_path):
+    """``twins(config, folder)``: two workspaces of one key without a store yet, for files and for Spark."""
+    import trafficdp
+
+    def make(config):
+        stores = [tmp_path / name for name in ("files.store", "cluster.store")]
+        one = trafficdp.open(config, store=stores[0], create=True)
+        shutil.copy(one.key_file, tmp_path / "cluster.store.key")
+        return one, trafficdp.open(config, store=stores[1], create=True)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def contributions_of():
+    """``contributions_of(workspace)``: rows (pseudonym, cell, slot, fixes, total, squares), sorted."""
+    from trafficdp.release.curator import opened
+    from trafficdp.store import vault_fixes
+    from trafficdp.store.statements import query
+
+    def rows(city):
+        with opened(city.store, city.key_file, "test", wait=5) as curator:
+            version = vault_fixes.data_version(curator.vault)
+            curator.contributions(city.config.grid, city.config.bound, version)
+            return query(
+                curator.vault.connection,
+                "SELECT hmac, cell, slot, fixes, total, total_of_squares "
+                "FROM contributions JOIN vehicles USING (vehicle_id) ORDER BY ALL",
+            )
+
+    return rows
