@@ -1,8 +1,11 @@
+from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.approx_dp import ApproxDP
@@ -14,6 +17,7 @@ from trafficdp.privacy.conversion import (
     zcdp_to_approx_simple,
 )
 from trafficdp.privacy.loss import ZCDP, PureDP
+from trafficdp.privacy.normal_tail import density, upper_tail
 
 MILLIONTH = Fraction(1, 10**6)
 
@@ -65,6 +69,37 @@ def test_the_budget_is_the_largest_that_fits(epsilon, delta):
     budget = approx_to_zcdp_budget(target)
     assert zcdp_to_approx(budget, delta).pico <= target.pico
     assert zcdp_to_approx(ZCDP(budget.pico + max(1, budget.pico // 10**6)), delta).pico > target.pico
+
+
+@pytest.mark.parametrize(("epsilon", "rho"), [("0.5", "0.125"), ("2", "2"), ("3", "4.5")])
+def test_rho_grows_with_the_square_of_epsilon(epsilon, rho):
+    assert pure_to_zcdp(PureDP.of(epsilon)) == ZCDP.of(rho)
+
+
+@pytest.mark.parametrize("rho", [0.001, 0.1, 2.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.3])
+def test_epsilon_is_the_least_over_all_renyi_orders_and_that_of_the_exact_gaussian(rho, delta):
+    def at(excess):
+        a = 1 + np.exp(excess)
+        return a * rho - (np.log(delta) + np.log(a)) / (a - 1) + np.log1p(-1 / a)
+
+    orders = np.linspace(-12, 12, 400_001)
+    best = max(float(at(orders).min()), 0.0)
+    found = float(zcdp_to_approx(ZCDP.of(rho), delta).epsilon)
+    assert best * (1 - 1e-7) - 1e-9 <= found <= best * (1 + 1e-7) + 1e-9
+    mu, exact = np.sqrt(2 * rho), float(gaussian_to_approx(ZCDP.of(rho), delta).epsilon)
+    if exact > 0:
+        near = exact / mu - mu / 2
+        attained = norm.sf(near) - np.exp(exact + norm.logsf(near + mu))
+        assert attained == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize("x", ["-7", "-0.5", "0", "0.5", "3", "5.9", "6.1", "9", "30"])
+def test_tails_of_the_normal_law_lie_between_their_bounds(x):
+    low, high = upper_tail(Decimal(x))
+    assert float(low) == pytest.approx(norm.sf(float(x)), rel=1e-12)
+    assert 0 <= high - low <= low * Decimal("1e-45")
+    assert float(density(Decimal(x))) == pytest.approx(norm.pdf(float(x)), rel=1e-12)
 
 
 def test_no_loss_costs_nothing():
