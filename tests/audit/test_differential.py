@@ -258,7 +258,7 @@ def story(world):
     assert world.command("plan", "--save", "spring") == 0
     assert world.command("release", "--epsilon", "0.01") == 5
     assert world.command("release", "--force") == 0
-    assert world.command("--json", "release", "--plan", "spring", "--force") == 0
+    assert world.command("--json", "release", "--plan", "spring", "--force", "--again") == 0
     assert world.both("sql", "--as", "newsroom", f"EXPLAIN {QUESTION}") == 0
     assert world.command("sql", "--as", "newsroom", QUESTION) == 0
     assert world.command("--json", "sql", "--as", "newsroom", QUESTION) == 0
