@@ -1,5 +1,7 @@
 """Maps of one piece from the configuration to `verify`: by name, by `auto`, in both kinds of loss."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,12 @@ def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
     assert {each.mechanism for each in stated.values()} == {name}
     kind = {"partial_pooling": "calibrated", "flat": "guaranteed"}[name]
     assert {each.interval_kind for each in stated.values()} == {kind}
+    said = done.release.disclosure.uncertainty.interval_kind
+    assert said.startswith("calibrated: ") == (kind == "calibrated")
+    report = here.city_report(done.id, filled.folder / "report.html").read_text(encoding="utf-8")
+    assert said in report
+    # no law of noise, no claims
+    assert not re.search(r"(is|are) clearly", report)
     assert done.release.disclosure.guarantee.epsilon == "8"
     for statistic in (MEAN, VARIANCE):
         estimate = done.release.estimates[statistic]

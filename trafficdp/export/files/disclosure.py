@@ -39,7 +39,7 @@ from trafficdp.privacy.coverage import (
     SeveralResolutions,
 )
 from trafficdp.privacy.disclosure import (
-    INTERVAL_KIND,
+    INTERVAL_KINDS,
     Accounting,
     Bounds,
     Data,
@@ -143,7 +143,9 @@ def disclosure(
         post_processing=tuple(noise.post_processing),
         uncertainty=Uncertainty(
             interval_level=noise.interval_level,
-            interval_kind=INTERVAL_KIND,
+            interval_kind=INTERVAL_KINDS[
+                max((each.interval_kind for each in noise.mechanisms), key=[*INTERVAL_KINDS].index)
+            ],
             worst_case_bias=tuple(mechanism.bias_stated(*units) for mechanism in noise.mechanisms),
             simultaneous=False,
         ),
