@@ -36,8 +36,7 @@ PURE = "pure epsilon-differential privacy, user level"
 CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
 INTERVAL_KINDS = {
     "guaranteed": "per bin, two-sided, of the sample statistic of the clipped speeds",
-    "calibrated": "calibrated: on days that chose nothing of it at least 95 % of bins on average; of no "
-    "single bin, and not guaranteed",
+    "calibrated": "calibrated: on other days it held at least 95 % of bins on average; not guaranteed",
 }
 SPEEDS = ("reported", "derived", "mixed")
 UNIT_CHECKS = ("warn", "stop", "warn or stop")
@@ -181,9 +180,8 @@ class Guarantee:
 class SkillStated:
     """How much nearer to the truth than one number for the city, by simulated cities on the public counts.
 
-    ``expected_error`` and ``flat_error``: mean absolute errors of this map and of one private number painted
-    on every bin, in the display unit. ``skill``: 1 - their ratio; ``skill_19_in_20``: reached in 19 of 20
-    draws; ``chance_worse``: the share of draws that are worse than one number.
+    ``expected_error``, ``flat_error``: mean absolute errors of this map and of that number, in display units.
+    ``skill``: 1 - their ratio, reached in 19 of 20 draws or on average; ``chance_worse``: share of draws.
     """
 
     expected_error: Annotated[float, Says({"minimum": 0})]
