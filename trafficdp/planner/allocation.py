@@ -114,8 +114,7 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
-    (whole, *_) = named.values()
-    if whole in WHOLE:
+    if whole := next((name for name in named.values() if name in WHOLE), None):
         return replace(_in_one_piece(whole, keep, kept, request, "it was asked for by name"), hour=hour)
     plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
     if plain and {*named.values()} == {BASELINE}:
