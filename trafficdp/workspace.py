@@ -36,7 +36,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import Reach, half_width_of
 from trafficdp.privacy.ledger import LedgerRow
-from trafficdp.privacy.loss import LOSSES, Loss
+from trafficdp.privacy.loss import Loss
 from trafficdp.release import verification
 from trafficdp.release.cluster import Cluster
 from trafficdp.release.curator import Curator, opened
@@ -114,6 +114,8 @@ class Workspace:
         Raises UsageError for a resolution outside 0 to 15, an unknown slot or accounting, ``min_vehicles``
         below 1 and a mechanism that is unknown, cannot estimate its statistic or has no exact sampler.
         """
+        if min_vehicles or mechanism or accounting:
+            self.config.require_public_counts("min_vehicles, mechanism or accounting")
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
             grid, settings = replace(grid, resolution=resolution), replace(settings, adaptive=None)
@@ -189,7 +191,7 @@ class Workspace:
             reach = reach if said is None else said
         question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, saved, save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
-        asked = self._loss(loss)
+        asked = self.config.wish(loss)
         with self._curator("plan") as curator:
             plan = self._planning(curator, looked_at).plan(asked, question)[0]
             version = vault_fixes.data_version(curator.vault)
@@ -198,6 +200,7 @@ class Workspace:
 
     def counts(self, grid: Grid | None = None) -> Counts:
         """Return the counts that are public by assumption, of ``grid`` or the configured one. No value."""
+        self.config.require_public_counts("what compares mechanisms")
         with self._curator("plan") as curator:
             version = vault_fixes.data_version(curator.vault)
             return curator.contributions(grid or self.config.grid, self.config.bound, version).counts
@@ -232,7 +235,7 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, counts = self._planning(curator).plan(self._loss(loss), question)
+            planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
             earlier = earlier_release(curator, self.config, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
@@ -258,6 +261,7 @@ class Workspace:
 
     def with_idealised_noise(self, mechanism: str) -> Workspace:
         """Return the same city with ``mechanism``, idealised or not, for the statistics that it knows."""
+        self.config.require_public_counts("a mechanism by name")
         settings = self.config.map
         known = mechanism_named(mechanism, self.config.kind).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
@@ -355,13 +359,10 @@ class Workspace:
         with self._curator("status", recover=False) as curator:
             return status_of(curator, self.store, self.config.policy, datetime.now(UTC))
 
-    def _loss(self, loss: Loss | str | float | None) -> Loss | None:
-        return loss if loss is None or isinstance(loss, Loss) else LOSSES[self.config.kind].of(loss)
-
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
         with opened(self.store, self.key_file, purpose, wait=self._wait) as curator:
-            loss_kind.require_kind(curator.vault, self.config.policy.kind)
+            loss_kind.require_promise(curator.vault, self.config.policy.kind, self.config.relation)
             if recover:
                 curator.recover()
             yield curator

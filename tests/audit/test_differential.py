@@ -76,6 +76,11 @@ files = ["*.csv"]
 speed_unit = "m/s"
 columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
 """
+HIDDEN = CONFIG[: CONFIG.index("[[analysts]]")] + CONFIG[CONFIG.index("[[source]]") :]
+HIDDEN = HIDDEN.replace('relation = "replace_user_values"', 'relation = "add_or_remove_user"')
+HIDDEN = HIDDEN.replace("epsilon_per_vehicle = 30", "epsilon = 30").replace("min_vehicles = 3\n", "")
+HIDDEN = HIDDEN.replace("publish_counts = true\n", "fleet = 200\n")
+"""The same where nothing about a vehicle is public."""
 HEADER = "bus,at,lat,lng,v"
 BUSES, FIXES = 12, 12
 VICTIM = "W-0003"
@@ -106,8 +111,9 @@ def other_speeds(rows):
     ]
 
 
-NEIGHBOURS = {"replace_user_values": other_speeds}
-"""By relation: what one vehicle may change. All of its records are taken out under another relation."""
+def without(rows, plate=VICTIM):
+    """The neighbour under `add_or_remove_user`: all records of one vehicle are gone."""
+    return [row for row in rows if row[0] != plate]
 
 
 class _Draw(np.ndarray):
@@ -176,10 +182,10 @@ class Clock(datetime):
 class World:
     """One of two stores, in the same folder one after the other: its key, its names, its clock, its noise."""
 
-    def __init__(self, folder, rows, script, patch):
+    def __init__(self, folder, rows, script, patch, config=CONFIG):
         folder.mkdir()
         self.folder, self.left, self.hidden = folder, {}, {}
-        (folder / "trafficdp.toml").write_text(CONFIG)
+        (folder / "trafficdp.toml").write_text(config)
         for day, content in rows.items():
             lines = [HEADER, *(",".join(row) for row in content), ""]
             (folder / f"{day}.csv").write_text("\n".join(lines))
@@ -297,13 +303,16 @@ def two_worlds(tmp_path, monkeypatch, few_runs):
     # GDAL writes it into GeoPackages
     monkeypatch.setenv("OGR_CURRENT_DATE", "2026-03-05T12:00:00Z")
 
-    def tell(story: Callable[[World], World], neighbour: Callable[[list], list]) -> list[World]:
+    def tell(
+        story: Callable[[World], World], neighbour: Callable[[list], list], config: str = CONFIG
+    ) -> list[World]:
         script, worlds = Script(), []
         for turn, change in enumerate((list, neighbour)):
             folder = tmp_path / "city"
             rows = {day: change(feed(day)) for day in ("2026-03-02", "2026-03-03")}
             with monkeypatch.context() as patch:
-                worlds.append(story(World(folder, rows, script.again() if turn else script, patch)))
+                world = World(folder, rows, script.again() if turn else script, patch, config)
+                worlds.append(story(world))
             shutil.move(folder, tmp_path / f"city{turn}")
         return worlds
 
@@ -326,9 +335,131 @@ def differing(one, other):
     )
 
 
-@pytest.mark.parametrize("relation", NEIGHBOURS)
-def test_every_byte_that_leaves_follows_from_noise(two_worlds, relation):
-    one, other = two_worlds(story, NEIGHBOURS[relation])
+def hidden_story(world):
+    """What a city may do where nothing about a vehicle is public, and what it is refused."""
+    assert world.command("init") == 0
+    assert world.command("ingest", "2026-03-02.csv", curators_eyes=True) == 0
+    assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
+    assert world.both("plan") == 0
+    assert world.both("plan", "--epsilon", "0.05") == 0
+    assert world.command("plan", "--save", "spring") == 0
+    assert world.command("release") == 0
+    assert world.command("--json", "release", "--plan", "spring", "--again") == 0
+    for refused in (
+        ["compare"],
+        ["plan", "--max-half-width", "6 m/s"],
+        ["sql", QUESTION],
+        ["stream", "--replay", "0", "2026-03-03.csv"],
+    ):
+        assert world.both(*refused) == 2
+    assert world.command("release", "--epsilon", "29", "--force") == 3
+    assert world.both("sql", "SELECT h3, speed_mean, speed_mean_low FROM latest_cells ORDER BY 1") == 0
+    assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
+    for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
+        assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
+    for release in ("r0001", "r0002"):
+        assert world.both("verify", release) == 0
+        assert world.both("verify", "--public", release) == 0
+    for asked in ("ledger", "releases", "doctor"):
+        assert world.both(asked) == 0
+    # how many records and vehicles there are is for the curator's eyes
+    assert world.command("status", curators_eyes=True) == 0
+    world.collect()
+    assert world.command("withdraw", "r0001") == 0
+    assert world.both("releases") == 0
+    world.collect()
+    return world
+
+
+def short_hidden_story(world):
+    """What publishes one map."""
+    for arguments in (["init"], ["ingest", "2026-03-02.csv", "2026-03-03.csv"]):
+        assert world.command(*arguments, curators_eyes=True) == 0
+    assert world.both("plan") == 0
+    assert world.command("release") == 0
+    assert world.both("verify", "r0001") == 0
+    world.collect()
+    return world
+
+
+def with_vehicle(kind):
+    """A function that adds the rows of one vehicle, and so makes the neighbour of what was there."""
+    rng = np.random.default_rng(kind if isinstance(kind, int) else 0)
+    start = np.datetime64("2026-03-02T07:00:00")
+
+    def at(second, north, east, speed, plate="X-9999"):
+        instant = f"{start + np.timedelta64(int(second), 's')}Z"
+        return (plate, instant, f"{north:.7f}", f"{east:.7f}", str(speed))
+
+    area = [(48.1 + 0.2 * i / 19, 16.2 + 0.4 * j / 19) for i in range(20) for j in range(20)]
+    if kind == "very many records":
+        own = [at(s, 48.2, 16.3, 20) for s in range(20_000)]
+    elif kind == "everywhere":
+        own = [at(60 * s, *place, s % 25) for s, place in enumerate(area)]
+    elif kind == "alone":
+        own = [at(s, 48.11, 16.59, 400) for s in range(30)]
+    elif kind == "malformed":
+        own = [("X-9999", "yesterday", "48.2", "not a number", "")]
+    elif kind == "far away":
+        own = [at(s, 10.0, 10.0, 5) for s in range(9)]
+    else:
+        size = int(rng.integers(1, 60))
+        seconds = np.cumsum(rng.integers(1, 900, size))
+        speeds = rng.choice([0, 3.5, 19.99, 400, -3, ""], size)
+        north, east = rng.uniform(48.05, 48.35, size), rng.uniform(16.1, 16.7, size)
+        own = [at(*each) for each in zip(seconds, north, east, speeds, strict=True)]
+    return lambda rows: [*rows, *own]
+
+
+ADVERSARIES = ("very many records", "everywhere", "alone", "malformed", "far away", 1)
+
+
+@pytest.mark.parametrize("kind", ADVERSARIES)
+def test_no_vehicle_changes_a_byte_by_being_there(two_worlds, kind):
+    one, other = two_worlds(short_hidden_story, with_vehicle(kind), HIDDEN)
+    assert differing(one, other) == []
+    assert len(one.left) > 20
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("first", range(2, 202, 10))
+def test_none_of_two_hundred_vehicles_changes_a_byte_by_being_there(two_worlds, first, tmp_path):
+    for seed in range(first, first + 10):
+        one, other = two_worlds(short_hidden_story, with_vehicle(seed), HIDDEN)
+        assert differing(one, other) == []
+        for turn in (0, 1):
+            shutil.rmtree(tmp_path / f"city{turn}")
+
+
+def test_the_only_vehicle_changes_no_byte_either(two_worlds):
+    add = with_vehicle("everywhere")
+
+    # a row that counts nowhere: a file of which not one time can be read is refused for its format
+    stray = [("Z-1", "2026-03-02T07:00:00Z", "10.0", "10.0", "5")]
+
+    def nobody_then_one(world):
+        rows = add(stray) if nobody_then_one.told else stray
+        nobody_then_one.told = True
+        (world.folder / "2026-03-02.csv").write_text(
+            "\n".join([HEADER, *(",".join(row) for row in rows), ""])
+        )
+        (world.folder / "2026-03-03.csv").write_text("\n".join([HEADER, ",".join(stray[0]), "", ""]))
+        return short_hidden_story(world)
+
+    nobody_then_one.told = False
+    one, other = two_worlds(nobody_then_one, list, HIDDEN)
+    assert differing(one, other) == []
+
+
+def test_every_byte_that_leaves_follows_from_noise_where_nothing_is_public(two_worlds):
+    one, other = two_worlds(hidden_story, without, HIDDEN)
+    assert differing(one, other) == []
+    assert len(one.left) > 80
+    assert one.hidden != other.hidden
+
+
+def test_every_byte_that_leaves_follows_from_noise(two_worlds):
+    one, other = two_worlds(story, other_speeds)
     assert differing(one, other) == []
     assert len(one.left) > 140
     # the vehicle decides alone whether its city's unit seems to fit: only the curator is told

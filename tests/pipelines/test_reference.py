@@ -30,8 +30,12 @@ def test_the_page_has_the_options_that_the_help_tells(command, capsys):
     ("old", "new", "complaint"),
     [
         ("[map]\n", "[map]\n# Wishful.\n# wishful = 1\n", "wishful"),
-        ("\nmin_vehicles = 5\n", "\n", "min_vehicles"),
-        ("# Hexagons with fewer vehicles than this are withheld.\n", "", "does not say what"),
+        ("\n# min_vehicles = 5\n", "\n", "min_vehicles"),
+        (
+            "# Whether the numbers of records and vehicles in each hexagon are published as well.\n",
+            "",
+            "does not say",
+        ),
     ],
 )
 def test_a_template_that_the_reader_does_not_read_so_makes_no_page(monkeypatch, old, new, complaint):

@@ -262,3 +262,13 @@ def touches_one_face(cells: CellArray) -> npt.NDArray[np.bool_]:
     """
     plain = (len(h3.get_icosahedron_faces(cell)) == 1 and not h3.is_pentagon(cell) for cell in cells.tolist())
     return np.fromiter(plain, dtype=np.bool_, count=len(cells))
+
+
+def cells_over(area: shapely.Geometry, resolution: int) -> CellArray:
+    """Return all cells that overlap ``area`` (degrees, longitude first), in rising order, shape (n,)."""
+    integer_between(0, 15, resolution=resolution)
+    found: set[int] = set()
+    for part in shapely.get_parts(area):
+        shape = h3.geo_to_h3shape(shapely.geometry.mapping(part))
+        found.update(h3.h3shape_to_cells_experimental(shape, resolution, contain="overlap"))
+    return np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))

@@ -34,8 +34,10 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import SourceDeclaration
 from trafficdp.planner.request import Request
 from trafficdp.privacy.analyst import Analyst
+from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.loss import ZCDP, Loss, PureDP
+from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
@@ -49,6 +51,7 @@ def _place(value: object, info: ValidationInfo[Path]) -> Path:
 
 
 _CEILINGS = ("epsilon_per_vehicle", "epsilon_per_vehicle_a_year", "epsilon_per_vehicle_a_month")
+DELTA = t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 0 < delta < 1)
 Place = Annotated[
     Path | None,
     PlainValidator(_place),
@@ -86,20 +89,38 @@ class Privacy(t.Table):
     relation: Annotated[NeighbouringRelation, t.choice(NeighbouringRelation)]
     epsilon: Annotated[PureDP | None, t.loss("4")] = None
     rho: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
+    delta: Annotated[Fraction | None, DELTA] = None
+
+    @property
+    def hides_presence(self) -> bool:
+        """Whether nothing about a vehicle is public."""
+        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+
+    def counted(self, epsilon: PureDP) -> Loss:
+        """Return ``epsilon``, or the largest rho that keeps to it at ``delta``."""
+        if self.delta is None:
+            return epsilon
+        with t.naming("privacy", "delta"):
+            return approx_to_zcdp_budget(ApproxDP(epsilon.pico, self.delta))
 
 
 class Budget(t.Table):
-    """The ceilings: three of one kind of loss, two of the other."""
+    """The ceilings: three of one kind of loss, two of the other; ``epsilon`` where presence is hidden."""
 
+    epsilon: Annotated[PureDP | None, t.loss("8")] = None
     epsilon_per_vehicle: Annotated[PureDP | None, t.loss("4")] = None
     epsilon_per_vehicle_a_year: Annotated[PureDP | None, t.loss("4")] = None
     epsilon_per_vehicle_a_month: Annotated[PureDP | None, t.loss("4")] = None
     kind: Annotated[LossKind, t.choice(LossKind)] = LossKind.PURE
     rho_per_vehicle: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
-    delta: Annotated[
-        Fraction | None,
-        t.number("a number from 10^-12 to below 1, such as 1e-6", lambda delta: 0 < delta < 1),
-    ] = None
+    delta: Annotated[Fraction | None, DELTA] = None
+
+    def of_store(self, privacy: Privacy) -> BudgetPolicy:
+        """Return the ceiling of the one account of a store; raise Refused if it is missing."""
+        if self.epsilon is None:
+            raise t.Refused("budget", "epsilon", what=t.MISSING)
+        total = privacy.counted(self.epsilon)
+        return BudgetPolicy(total, delta=None if privacy.delta is None else _decimal(privacy.delta))
 
     def policy(self, time_zone: str) -> BudgetPolicy:
         """Return the ceilings; raise Refused if one is missing, or never counts."""
@@ -107,8 +128,7 @@ class Budget(t.Table):
             if self.rho_per_vehicle is None or self.delta is None:
                 missing = "delta" if self.rho_per_vehicle else "rho_per_vehicle"
                 raise t.Refused("budget", missing, what=t.MISSING)
-            # the shortest decimal of it; conversions read it as the decimal it is written as
-            return BudgetPolicy(self.rho_per_vehicle, delta=f"{Decimal(repr(float(self.delta))):f}")
+            return BudgetPolicy(self.rho_per_vehicle, delta=_decimal(self.delta))
         total, *periodic = (getattr(self, key) for key in _CEILINGS)
         if total is None:
             raise t.Refused("budget", _CEILINGS[0], what=t.MISSING)
@@ -119,6 +139,11 @@ class Budget(t.Table):
                 raise t.Refused("budget", key, expected=least)
             widest = ceiling or widest
         return BudgetPolicy(total, periodic[0], periodic[1], time_zone)
+
+
+def _decimal(delta: Fraction) -> str:
+    # the shortest decimal of it; conversions read it as the decimal it is written as
+    return f"{Decimal(repr(float(delta))):f}"
 
 
 class AnalystTable(t.Table):
@@ -153,6 +178,17 @@ _OF = {
     ),
 }
 """What is of one kind of loss alone."""
+_COUNTS_ALONE = (
+    *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
+    ("privacy", "rho"),
+    *(("map", key) for key in ("min_vehicles", "publish_counts", "mechanism", "accounting", "resolutions")),
+    ("stream",),
+    ("analysts",),
+)
+_AS_USUAL = {"publish_counts": False, "accounting": "best"}
+"""What the template says, and what contradicts no relation."""
+_PRESENCE_ALONE = (("budget", "epsilon"), ("privacy", "delta"))
+"""What is of one relation alone."""
 
 
 class Document(Places):
@@ -171,30 +207,23 @@ class Document(Places):
     def config(self) -> Config:
         """Return the configuration; raise Refused for what does not go together."""
         store, key_file = self.places()
+        self._refuse_other_relation()
         self._refuse_other_kind()
-        if self.privacy.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
-            raise t.Refused(
-                "privacy",
-                "relation",
-                what=' = "add_or_remove_user" is not implemented in this version',
-                got="a wish to protect everything about a vehicle, even how often and where it was seen",
-                expected='"replace_user_values", which protects the speeds of every vehicle and takes its '
-                "number of records in each hexagon and slot as public",
-                todo="choose replace_user_values if that may be public; otherwise do not release with this "
-                "tool",
-            )
         t.require_other_names("source", [each.name for each in self.source])
         t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
         t.require_other_names("areas", [name.casefold() for name, _ in self.areas])
-        bound = self.map.bound()
+        bound, privacy = self.map.bound(), self.privacy
+        hidden = privacy.hides_presence
+        policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
+        asked = privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho
         return Config(
             city=self.city,
             grid=self._grid(),
             bound=bound,
             relation=self.privacy.relation,
-            loss=self.privacy.epsilon or self.privacy.rho,
-            policy=self.budget.policy(self.city.time_zone),
-            map=self.map.settings(bound, self.budget.kind),
+            loss=asked,
+            policy=policy,
+            map=self.map.hidden(bound, policy.kind) if hidden else self.map.settings(bound, policy.kind),
             sources=self.source,
             key_file=key_file,
             store=store,
@@ -204,8 +233,19 @@ class Document(Places):
             stream=self.stream,
         )
 
+    def _refuse_other_relation(self) -> None:
+        """Refuse what the other relation is asked with."""
+        other = next(each for each in NeighbouringRelation if each is not self.privacy.relation)
+        for *section, key in _COUNTS_ALONE if self.privacy.hides_presence else _PRESENCE_ALONE:
+            table = getattr(self, section[0]) if section else self
+            if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
+                without = f'[privacy] relation = "{other.value}" with it, or to be left out'
+                raise t.Refused(*section, key, expected=without)
+
     def _refuse_other_kind(self) -> None:
         """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""
+        if self.privacy.hides_presence:
+            return
         other = next(each for each in LossKind if each is not self.budget.kind)
         for *section, key in _OF[other]:
             table = getattr(self, section[0]) if section else self
@@ -251,6 +291,26 @@ class Config:
         return self.policy.kind
 
     @property
+    def hides_presence(self) -> bool:
+        """Whether nothing about a vehicle is public. Wishes are then epsilons, whatever is counted."""
+        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+
+    def wish(self, loss: Loss | str | float | None) -> Loss | None:
+        """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
+        kind = LossKind.PURE if self.hides_presence else self.kind
+        return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
+
+    def require_public_counts(self, what: str) -> None:
+        """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts."""
+        if self.hides_presence:
+            raise UsageError(
+                f"{what} needs public counts of records",
+                got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
+                expected="plan, release, verify, report, export and SELECT on released maps",
+                todo="leave it, or keep a store of its own for a fleet whose counts are public",
+            )
+
+    @property
     def budget(self) -> Loss:
         """What a vehicle may lose over all time."""
         return self.policy.total
@@ -267,6 +327,8 @@ class Config:
                 expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
                 todo=f"set it in the configuration file, or give --{quantity}",
             )
+        if isinstance(chosen, PureDP) and self.hides_presence and self.policy.delta is not None:
+            chosen = approx_to_zcdp_budget(ApproxDP(chosen.pico, Fraction(self.policy.delta)))
         if chosen.kind is not self.kind:
             raise UsageError(
                 f"this store counts its budget in {quantity}",
@@ -275,6 +337,7 @@ class Config:
             )
         keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised")}
+        wanted |= {"relation": self.relation, "fleet": self.map.fleet}
         return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
 
 

@@ -23,7 +23,14 @@ from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.request import AUTO, BASELINE, DEFAULT_MECHANISM, DETAIL, AdaptiveSettings
+from trafficdp.planner.request import (
+    AUTO,
+    BASELINE,
+    DEFAULT_FLEET,
+    DEFAULT_MECHANISM,
+    DETAIL,
+    AdaptiveSettings,
+)
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.published import DECIMALS
 
@@ -53,6 +60,7 @@ class MapSettings:
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
     adaptive: AdaptiveSettings | None = None
+    fleet: int = DEFAULT_FLEET
     kind: LossKind = LossKind.PURE
 
     def with_mechanism(
@@ -148,6 +156,7 @@ class Map(t.Table):
     speed_step: Annotated[Fraction, t.number("a speed above 0 that divides speed_bound")] = Fraction(1, 100)
     display_unit: Annotated[SpeedUnit | None, t.UNIT] = None
     min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
+    fleet: Annotated[int, t.whole(1, 10**9)] = DEFAULT_FLEET
     statistics: Annotated[
         tuple[Annotated[Statistic, t.choice(Statistic)], ...],
         Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in Statistic)),
@@ -219,6 +228,15 @@ class Map(t.Table):
             kind=kind,
             adaptive=self._adaptive(bound) if self.resolutions else None,
         )
+
+    def hidden(self, bound: ContributionBound, kind: LossKind) -> MapSettings:
+        """Return what is released a declared bin, where nothing about a vehicle is public."""
+        if unknown := [each for each in self.statistics if each is Statistic.VEHICLE_MEAN]:
+            raise t.Refused("map", "statistics", expected='"mean", perhaps "variance"', got=unknown[0])
+        if Statistic.MEAN not in self.statistics:
+            raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
+        public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
+        return replace(public.settings(bound, kind), fleet=self.fleet)
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
         names = (AUTO, *names_of(kind))

@@ -16,6 +16,7 @@ from trafficdp.export.files.manifest import build_manifest, manifest_bytes
 from trafficdp.export.files.registry_file import registry_bytes
 from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
 from trafficdp.export.map.html_map import html_bytes
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"
@@ -43,6 +44,8 @@ _ENDINGS = {
 }
 """What a file is whose format nobody names."""
 MECHANISM = "mechanism.parquet"
+MEASUREMENTS = "measurements.parquet"
+"""The same where nothing about a vehicle is public: noisy answers, from which every number follows."""
 _FILES = {
     "map.geojson": "geojson",
     "cells.csv": "csv",
@@ -53,7 +56,7 @@ _FILES = {
 
 
 def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
-    """Write map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet and manifest.json.
+    """Write map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), manifest.
 
     The ``folder`` must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
     the others. The same release gives the same bytes. Returns the facts of all six files.
@@ -68,7 +71,9 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
             "the folder of a release is not empty", got=f"{len(present)} entries", expected="an empty folder"
         )
     facts: dict[str, FileFacts] = {}
-    for name, kind in _FILES.items():
+    hidden = release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER
+    for known, kind in _FILES.items():
+        name = MEASUREMENTS if hidden and known == MECHANISM else known
         content = _RENDER[kind](release)
         replace_file(folder / name, content)
         facts[name] = _facts(name, content, _columns(release, kind))

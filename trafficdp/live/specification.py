@@ -35,9 +35,10 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, Tree
+from trafficdp.privacy.disclosure import Data
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
+from trafficdp.privacy.noise_stated import NoiseStated, StreamStated, Tree
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.stated import ROUNDING, source_facts, stated_identity

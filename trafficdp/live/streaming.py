@@ -96,8 +96,8 @@ class LiveStream:
         *,
         again: bool = False,
     ) -> None:
-        self._config, self._store, self.key = config, store, key
-        self._curators, self._again = curators, again
+        config.require_public_counts("a stream")
+        self._config, self._store, self.key, self._curators, self._again = config, store, key, curators, again
         self._running: _Running | None = None
 
     def begin(self) -> Progress:

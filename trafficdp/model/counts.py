@@ -31,6 +31,15 @@ class Counts:
     count: IntArray
     users: int
 
+    @classmethod
+    def of_anyone(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
+        """Return what is public where no count is: every declared bin, one vehicle that could be in each.
+
+        That vehicle stands for any possible one: what it may lose, everyone may lose.
+        """
+        bins = np.arange(len(cell), dtype=np.int64)
+        return cls(cell, slot, bins, np.zeros_like(bins), np.ones_like(bins), 1)
+
     @property
     def bins(self) -> int:
         """Number of bins, G."""

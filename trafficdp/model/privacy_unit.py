@@ -41,6 +41,11 @@ VALIDITY_PUBLIC = Assumption(
     "Whether a record carries a usable speed (present, readable, not a sentinel of the device) is treated "
     "as public.",
 )
+NOTHING_PUBLIC = Assumption(
+    "nothing_public",
+    "Nothing about a vehicle is treated as public: not whether it is in the data, nor where, when, how often "
+    "and how fast it drove. Study area, period, hexagons and slots were declared before any record was seen.",
+)
 DECLARED_BOUNDS = Assumption(
     "declared_bounds",
     "The speed bound, study area, period, resolution and slots were declared without looking at speeds.",

@@ -22,6 +22,7 @@ from trafficdp.mechanisms.laplace.accountings import (
     LaplaceAccounting,
     floor_of_equal_scales,
 )
+from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.registry import WHOLE, require_together
 from trafficdp.mechanisms.simulated.skill import Skill, skills_of
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -90,7 +91,7 @@ class Allocation:
     def chosen(self) -> Accounting:
         """The best accounting, or the one that was asked for; raise UsageError where losses are rho."""
         if self.best is None:
-            raise UsageError("accountings are about pure epsilon", got="losses in rho")
+            raise UsageError("this map has no accountings", got=self.calibrated.kind)
         return self.best
 
     @property
@@ -111,6 +112,8 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     keep, kept = kept_bins(counts, request.min_vehicles)
+    if request.hides_presence:
+        return _of_anyone(keep, kept, request)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
@@ -170,6 +173,19 @@ def _in_one_piece(
     event = calibrated.event(kept, request.bound)
     error = calibrated.expected_errors(kept, request.bound)
     return Allocation(request, keep, kept, calibrated, event, error, f"{name}: {why}")
+
+
+def _of_anyone(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
+    """The one map that needs nothing of a vehicle, at all of the loss."""
+    step = CHARGE_STEP if request.kind is LossKind.PURE else 1
+    statistics = tuple(each for each in Statistic if each in request.tolerance)
+    loss = request.loss.pico // step * step
+    calibrated = CalibratedHidden(statistics, request.kind, loss, request.fleet)
+    event = calibrated.event(kept, request.bound)
+    error = calibrated.expected_errors(kept, request.bound)
+    why = f"nothing about a vehicle is public; errors are those of a fleet of {request.fleet:,}, declared"
+    # what cities are simulated from is public counts
+    return Allocation(request, keep, kept, calibrated, event, error, why, tried={})
 
 
 def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:

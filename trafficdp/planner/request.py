@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import Loss
@@ -18,6 +19,8 @@ BASELINE = "baseline"
 """Laplace or block noise that prices all statistics jointly, by an accounting."""
 DEFAULT_MECHANISM = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
 """What releases a statistic where nobody names a mechanism."""
+DEFAULT_FLEET = 1_000
+"""How many vehicles are expected where nothing about one is public, and nobody says."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
 JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
@@ -33,6 +36,7 @@ class Request:
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
+    Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, declared.
     """
 
     loss: Loss
@@ -45,6 +49,13 @@ class Request:
     mechanism: Mapping[Statistic, str] = field(default_factory=dict)
     simulate: bool = False
     allow_idealised: bool = False
+    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
+    fleet: int = DEFAULT_FLEET
+
+    @property
+    def hides_presence(self) -> bool:
+        """Whether nothing about a vehicle is public: then no mechanism and no accounting is chosen."""
+        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
 
     @property
     def kind(self) -> LossKind:
@@ -64,7 +75,7 @@ class Request:
     def free_to_choose(self) -> bool:
         """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
         wanted = {self.mechanism_of(statistic) for statistic in self.tolerance}
-        return self.kind is LossKind.PURE and wanted <= {BASELINE, AUTO}
+        return self.kind is LossKind.PURE and wanted <= {BASELINE, AUTO} and not self.hides_presence
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,15 +22,13 @@ from trafficdp.privacy.coverage import (
     Exact,
     Loss,
     Moment,
-    Number,
     Positive,
-    SettingName,
     StatisticUnit,
     Text,
     Texts,
     UnitLabel,
 )
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.noise_stated import NoiseStated
 
 PURE = "pure epsilon-differential privacy, user level"
 CONCENTRATED = "rho-zero-concentrated differential privacy (zCDP), user level"
@@ -40,7 +38,6 @@ INTERVAL_KINDS = {
 }
 SPEEDS = ("reported", "derived", "mixed")
 UNIT_CHECKS = ("warn", "stop", "warn or stop")
-_KINDS = ["laplace", "mechanism", "blocks", "suppressed", "consistent", "partial_pooling", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,90 +289,6 @@ class Honesty:
     idealised_mechanisms: bool
     publish_counts: bool
     counts_revealed: Text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parents:
-    """Means over larger hexagons that were drawn, one in the block of its bins each, and not published.
-
-    ``of``: the parent of every numbered bin in the order of the table, -1 for none. ``half_width``: of a
-    parent's noise, in its lattice steps. ``shift``: its exact integer is multiplied by 2 to
-    this before noise.
-    """
-
-    of: Annotated[
-        tuple[Annotated[int, Says({"minimum": -1, "maximum": 10_000_000})], ...],
-        Says({"maxItems": 10_000_000}),
-    ]
-    half_width: Annotated[
-        tuple[Annotated[int, Says({"minimum": 1, "maximum": 2**63 - 1})], ...], Says({"maxItems": 5_000_000})
-    ]
-    shift: Annotated[
-        tuple[Annotated[int, Says({"minimum": -62, "maximum": 62})], ...], Says({"maxItems": 5_000_000})
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """One setting of a mechanism."""
-
-    name: SettingName
-    value: SettingName | float | bool | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tree:
-    """The shape of a stream's tree of sums."""
-
-    arity: Counted
-    heights: Counted
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamStated:
-    """A publication of a stream: one epsilon covers all of them."""
-
-    publication: Counted
-    as_of: Moment
-    publish_every_minutes: Counted
-    lateness_minutes: Number
-    steps: Counted
-    records_per_vehicle: Counted
-    records_per_step: Counted | None
-    nodes_per_vehicle: Counted
-    tree: Tree
-    value_steps: Counted
-    rules: Texts
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseStated:
-    """How the noise was drawn: with the noise columns and the counts, every vehicle's loss follows.
-
-    ``rule`` is the number of the rule by which pairs of vehicle and bin are left out, from counts alone, and
-    ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
-    those of every statistic. A map of one piece has its ``statistics`` and the ``pico`` 10^-12 of
-    ``loss_kind`` that it is given.
-    """
-
-    kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
-    rule: Counted | None = None
-    epsilon_per_bin: Annotated[float | None, Says({"minimum": 0})] = None
-    parents: Parents | None = None
-    mechanisms: Mapping[Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None = (
-        None
-    )
-    settings: (
-        Mapping[
-            Annotated[str, Says({"enum": ["mean", "variance", "vehicle_mean"]})],
-            Annotated[tuple[Setting, ...], Says({"maxItems": 32})],
-        ]
-        | None
-    ) = None
-    loss_kind: Annotated[str | None, Says({"enum": [each.value for each in LossKind]})] = None
-    pico: Counted | None = None
-    statistics: tuple[Text, ...] | None = None
-    stream: StreamStated | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,8 @@ class NoiseColumn:
     withheld: int | None = None
 
 
+ROUNDS = 6
+"""The most rounds of residuals that a map of a declared grid has."""
 NOISE_COLUMNS = {
     column.name: column
     for column in (
@@ -36,6 +38,22 @@ NOISE_COLUMNS = {
         NoiseColumn("noise_terms", None, "draws of that scale whose sum is the noise", 0),
         NoiseColumn("rho", None, "rho that the mechanism was given for all bins together, exactly"),
         NoiseColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
+        NoiseColumn("fleet_fast", "grains", "noisy number of vehicles, counted as far as they are fast", 0),
+        NoiseColumn("fleet_slow", "grains", "noisy number of vehicles, counted as far as they are slow", 0),
+        NoiseColumn("city_vehicles", "vehicles", "vehicles in all, by these two"),
+        NoiseColumn("city_centre", "speed bound's unit", "speed of the city, by these two"),
+        NoiseColumn("city_reach", "speed bound's unit", "what a vehicle's residuals are clipped to"),
+        NoiseColumn("city_power", None, "power of a vehicle's numbers of records in its weights"),
+        NoiseColumn("weight", "grains", "noisy weight of the hexagon", 0),
+        *(
+            column
+            for each in range(1, ROUNDS + 1)
+            for column in (
+                NoiseColumn(f"residual_{each}", "grains", f"noisy residual of the hexagon, round {each}", 0),
+                NoiseColumn(f"map_{each}", "speed bound's unit", f"the map that round {each} asked about"),
+            )
+        ),
+        NoiseColumn("spread", "grains", "noisy number that says how much speeds vary in the city", 0),
     )
 }
 """All that there are; a calibrated mechanism uses some of them (``Estimate.noise``)."""

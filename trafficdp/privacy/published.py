@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.model.longer_slot import kinds_of
 from trafficdp.model.mosaic import resolution_of
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import Estimate, Release
 
@@ -53,7 +54,8 @@ def published_frame(release: Release) -> pd.DataFrame:
     }
     for statistic in Statistic:
         if statistic in release.estimates:
-            columns |= _statistic_columns(release, release.estimates[statistic])
+            estimate = release.estimates[statistic]
+            columns |= statistic_columns(estimate, release.bound.unit, release.display_unit)
     return pd.DataFrame(columns)
 
 
@@ -92,11 +94,12 @@ def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
     return pd.Series(counts, dtype="Int64")
 
 
-def _statistic_columns(release: Release, estimate: Estimate) -> dict[str, object]:
+def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: SpeedUnit) -> dict[str, object]:
+    """Return the published columns of one statistic by name, G rows each, in the unit ``display``."""
     import pandas as pd
 
-    factor = float(release.bound.unit.factor_to(release.display_unit) ** estimate.statistic.power)
-    name, stem = estimate.statistic.column(release.display_unit), estimate.statistic.stem
+    factor = float(unit_of_bound.factor_to(display) ** estimate.statistic.power)
+    name, stem = estimate.statistic.column(display), estimate.statistic.stem
     unit = 10.0**DECIMALS
     value = np.round(estimate.value * factor * unit) / unit
     return {

@@ -73,6 +73,7 @@ class Asking:
     @classmethod
     def of(cls, text: str, config: Config, analyst: str | None) -> Asking:
         """Return what ``text`` asks; raises as ``read_question`` and ``role_of`` do."""
+        config.require_public_counts("a priced question")
         question = read_question(text, config)
         spends = bool(question.statistics) and not question.explain
         role = role_of(config, analyst, needed=spends)

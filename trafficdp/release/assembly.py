@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.context.names import place_names
 from trafficdp.errors import StoreDamagedError
+from trafficdp.export.files.disclosure import bin_numbers
 from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.publish import bin_status
 from trafficdp.model.counts import Counts
@@ -60,6 +62,9 @@ def assemble(
     """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``."""
     slots = np.unique(counts.slot)
     spread = {statistic: _spread(estimate, keep) for statistic, estimate in estimates.items()}
+    status = bin_status(keep, [estimate.status for estimate in estimates.values()])
+    # where nothing about a vehicle is public, statuses follow from what was drawn
+    coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
     return Release(
         id=specification.release_id,
         created_at=specification.created_at,
@@ -70,14 +75,14 @@ def assemble(
         min_vehicles=specification.min_vehicles,
         cell=counts.cell,
         slot=counts.slot,
-        status=bin_status(keep, [estimate.status for estimate in estimates.values()]),
+        status=status,
         place=place_names(counts.cell, specification.grid.context),
         vehicles=counts.users_per_bin if specification.publish_counts else None,
         records=counts.samples_per_bin if specification.publish_counts else None,
         estimates=spread,
         slots=slot_facts_of(specification.grid, slots),
         ledger=ledger,
-        disclosure=specification.disclosure,
+        disclosure=replace(specification.disclosure, coverage=coverage),
     )
 
 

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.declared import declared_bins
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
@@ -32,6 +34,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import Verdict, judge
@@ -53,6 +56,7 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
+from trafficdp.release.rehearsal import none_there, unread
 from trafficdp.release.specification import Specification
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
@@ -66,6 +70,7 @@ from trafficdp.store import (
 )
 from trafficdp.store.head import Head, require
 from trafficdp.store.lock import store_lock
+from trafficdp.store.loss_kind import relation_of
 from trafficdp.store.vault import Vault, require_vault
 from trafficdp.store.vault_fixes import DataVersion
 from trafficdp.store.vault_imports import is_imported
@@ -97,7 +102,18 @@ class Curator:
     vault: Vault
     head: Head
 
+    @property
+    def hides_presence(self) -> bool:
+        """Whether nothing about a vehicle is public in this store."""
+        return relation_of(self.vault) is NeighbouringRelation.ADD_OR_REMOVE_USER
+
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
+        """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone."""
+        if not self.hides_presence:
+            return self._recorded(grid, bound, version)
+        return Contributions.of_anyone(*declared_bins(grid), bound)
+
+    def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return the statistics of every (vehicle, bin), as far as the cache has them from there."""
         kept = contribution_cache.load(self.vault, grid, bound, version.ingest_id)
         if kept is not None and kept.up_to_ingest == version.ingest_id:
@@ -299,7 +315,9 @@ class Curator:
                 self.vault.connection, specification.grid, specification.bound, specification.ingest_id
             )
 
-        return Values(known or self.contributions(specification.grid, specification.bound, version), samples)
+        asked = specification.grid, specification.bound, version
+        hidden = partial(self._recorded, *asked) if self.hides_presence else None
+        return Values(known or self.contributions(*asked), samples, hidden)
 
     def _require_unseen(self, release_id: str) -> None:
         """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
@@ -329,9 +347,9 @@ class Curator:
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
-        silent = Values(contributions, _unread).silenced()
+        silent = Values(contributions, unread, unread if self.hides_presence else None).silenced()
         if is_imported(self.vault.connection):
-            silent = replace(silent, read_samples=_none_there)
+            silent = replace(silent, read_samples=none_there)
         release = carry_out(specification, silent, self._metered(loss), LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
@@ -345,17 +363,6 @@ def opened(store: Path, key_file: Path, purpose: str, *, wait: float) -> Iterato
     require_vault(store)
     with store_lock(store, purpose=purpose, wait=wait), Vault.open(store) as vault:
         yield Curator(store, vault, Head.beside(key_file, vault.store_id))
-
-
-def _none_there() -> Samples:
-    raise UsageError(
-        "this store holds sums from a cluster, and the mechanism needs every single speed",
-        todo='choose another mechanism, such as "baseline", or ingest the files into a store of records',
-    )
-
-
-def _unread() -> Samples:
-    raise TypeError("a rehearsal reads no value")
 
 
 def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> None:

@@ -7,17 +7,24 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp._durable import read_regular
 from trafficdp.errors import TrafficdpError
 from trafficdp.export.write import MANIFEST
+from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import LedgerRow
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
 from trafficdp.store import vault_ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NamedChecks = Iterator[tuple[str, Callable[[], str | None]]]
 """What is checked, and the check: it returns what is wrong, or None."""
@@ -104,3 +111,18 @@ def differing(expected: Mapping[str, str], found: Mapping[str, str]) -> set[str]
 def names_differing(names: set[str]) -> str | None:
     """Return what is wrong with the files of these names, None when there are none."""
     return "changed, missing or foreign: " + ", ".join(sorted(names)) if names else None
+
+
+def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    """Return the noise columns of every statistic with a number, over all bins."""
+    return {
+        statistic: {
+            name: published[f"{statistic.stem}_{name}"].to_numpy(
+                dtype=np.float64 if column.withheld is None else np.int64
+            )
+            for name, column in NOISE_COLUMNS.items()
+            if f"{statistic.stem}_{name}" in published
+        }
+        for statistic in Statistic
+        if f"{statistic.stem}_status" in published
+    }

@@ -40,12 +40,15 @@ class Intake:
         if not parts:
             raise UsageError("no file to ingest", todo="name the files, for example data/sample/*.csv.gz")
         self.vault.check_key(self.key.fingerprint)
+        if self.strict_units:
+            self.config.require_public_counts("a refusal by the speeds of a file")
         # the report of a file is text; its records go straight into the transaction
         with store_failures("reading files") if self.dry_run else self.vault.transaction("ingesting"):
             require_records(self.vault)
             pin_area(self.vault, self.config.grid.area.hash, dry_run=self.dry_run)
             if not self.dry_run:
                 loss_kind.pin_kind(self.vault, self.config.policy.kind)
+                loss_kind.pin_relation(self.vault, self.config.relation)
             before = vault_fixes.data_version(self.vault).ingest_id
             chosen = [(each, choose_source(each, self.config.sources, source)) for each in parts]
             done = [self._one(*each) for each in chosen]

@@ -109,6 +109,12 @@ class Planning:
                 )
             return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
         request = self._request(loss, question)
+        if question.half_width is not None and request.hides_presence:
+            raise UsageError(
+                "a half width is looked for by public counts",
+                got='[privacy] relation = "add_or_remove_user"',
+                todo="plan at some epsilons: intervals follow from what is drawn",
+            )
         if question.half_width is not None:
             positive(max_half_width=question.half_width)
             if self._config.map.adaptive is not None:

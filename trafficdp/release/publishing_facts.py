@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
+    TUNING_OF_DECLARED,
     Charge,
     Noise,
     Verdict,
@@ -30,8 +31,9 @@ from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, NoiseStated, SkillStated, Source
+from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
 from trafficdp.store.vault_fixes import DataVersion
@@ -65,6 +67,10 @@ COMPOSITION: dict[str, str] = {
     "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
     "pair of blocks, of sums of x and of x (U - x)); the largest is the guarantee",
 }
+COMPOSITION["hidden_pooling"] = (
+    "every asking brings all that a vehicle adds into a ball and has noise for its length; losses of the "
+    "askings add up to the loss stated, which every possible vehicle is charged, whoever is in the data"
+)
 
 
 @dataclass(frozen=True)
@@ -129,9 +135,10 @@ def specify(
             data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
             bounds=bounds_of(
                 request.bound,
-                "speeds are clipped to the range, never dropped; counts are not capped",
-                int(counts.bins_per_user.max()),
-                int(counts.largest_count_per_bin.max()),
+                "speeds are clipped to the range, never dropped; "
+                + ("a vehicle's whole vector is" if request.hides_presence else "counts are not capped"),
+                None if request.hides_presence else int(counts.bins_per_user.max()),
+                None if request.hides_presence else int(counts.largest_count_per_bin.max()),
             ),
             charge=Charge(
                 relation=allocation.event.relation,
@@ -149,7 +156,7 @@ def specify(
                         _mechanism(statistic, statement, request.tolerance[statistic]),
                         # an answer is no map
                         skill=None
-                        if occasion.question
+                        if occasion.question or request.hides_presence
                         else _skill_stated(allocation, statistic, occasion.display_unit),
                     )
                     for statistic, statement in statements.items()
@@ -157,7 +164,8 @@ def specify(
                 post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
                 interval_level=request.interval_level,
                 noise=from_json(NoiseStated, calibrated.published_facts()),
-                tuning_data=f"{TUNING_DATA} ({allocation.reason})",
+                tuning_data=f"{TUNING_OF_DECLARED if request.hides_presence else TUNING_DATA} "
+                f"({allocation.reason})",
             ),
             verdict=Verdict(
                 forced=verdict.refused,
@@ -170,6 +178,8 @@ def specify(
 
 
 def _composition(allocation: Allocation) -> str:
+    if allocation.request.hides_presence:
+        return COMPOSITION["hidden_pooling"]
     if allocation.event.kind is LossKind.ZCDP:
         return COMPOSITION[LossKind.ZCDP]
     kind = allocation.calibrated.kind

@@ -18,7 +18,7 @@ from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import validate_manifest
-from trafficdp.export.write import MECHANISM
+from trafficdp.export.write import MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
@@ -28,16 +28,25 @@ from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
-from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.examination import (
+    Check,
+    Examined,
+    NamedChecks,
+    differing,
+    names_differing,
+    noise_columns,
+    run_checks,
+)
 from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import epsilon_of, ledger_reference
+from trafficdp.release.recomputation import verify_public
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
-from trafficdp.store.vault_fixes import history_of, name_of_version, stated_history
+from trafficdp.store.vault_fixes import DataVersion, history_of, name_of_version, stated_history
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def verify(curator: Curator, release_id: str) -> list[Check]:
@@ -72,6 +81,8 @@ class _ExaminedRelease(Examined):
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
+        if self._curator.hides_presence:
+            yield "anyone can recompute its numbers", self._public
 
     def _specification_is_charged(self) -> str | None:
         allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
@@ -124,13 +135,15 @@ class _ExaminedRelease(Examined):
     def _contributions(self) -> Contributions:
         if self._recomputed is None:
             specification = self._specification
-            # from the records, not from the cache
-            self._recomputed = reduce_fixes(
-                self._curator.vault.connection,
-                specification.grid,
-                specification.bound,
-                specification.ingest_id,
-            )
+            asked = specification.grid, specification.bound
+            if self._curator.hides_presence:
+                version = DataVersion(specification.ingest_id, specification.data_version)
+                self._recomputed = self._curator.contributions(*asked, version)
+            else:
+                # from the records, not from the cache
+                self._recomputed = reduce_fixes(
+                    self._curator.vault.connection, *asked, specification.ingest_id
+                )
         return self._recomputed
 
     def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
@@ -139,14 +152,15 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions()
         counts = contributions.counts
-        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / MECHANISM)))
+        name = MEASUREMENTS if self._curator.hides_presence else MECHANISM
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
         cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
         if not (
             np.array_equal(cells, counts.cell)
             and np.array_equal(published["slot"].to_numpy(dtype=np.int64), counts.slot)
         ):
             raise VerificationError("the published bins are not those of the data")
-        columns = _noise_columns(published)
+        columns = noise_columns(published)
         numbered = _has_number(columns)
         chosen = counts.select(numbered)
         calibrated = calibrated_from_published(
@@ -172,7 +186,7 @@ class _ExaminedRelease(Examined):
     def _forgotten(self) -> str | None:
         """Why the losses cannot be recomputed, where vehicles left the data that was charged."""
         name = name_of_version(self._curator.vault, self._specification.ingest_id)
-        if name == self._specification.data_version:
+        if name == self._specification.data_version or self._curator.hides_presence:
             return None
         return forgotten_since(self._ledger, self._charge.sequence)
 
@@ -191,25 +205,14 @@ class _ExaminedRelease(Examined):
             return f"a claim of {claimed} where {largest} is lost"
         return None
 
+    def _public(self) -> str | None:
+        wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]
+        return "; ".join(wrong) or None
+
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)
         same = released_matches(self._curator.store, release, epsilon_of(release))
         return None if same else "other rows than were released"
-
-
-def _noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
-    """Return the noise columns of every statistic with a number, over all bins."""
-    return {
-        statistic: {
-            name: published[f"{statistic.stem}_{name}"].to_numpy(
-                dtype=np.float64 if column.withheld is None else np.int64
-            )
-            for name, column in NOISE_COLUMNS.items()
-            if f"{statistic.stem}_{name}" in published
-        }
-        for statistic in Statistic
-        if f"{statistic.stem}_status" in published
-    }
 
 
 def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:

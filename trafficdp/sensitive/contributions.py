@@ -11,6 +11,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 
 IntArray = npt.NDArray[np.int64]
+ANYONE = 0
+"""The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +65,15 @@ class Contributions:
         )
         squares = total_of_squares.astype(np.int64, copy=False)
         return cls(counts, total.astype(np.int64, copy=False), squares, vehicles, bound)
+
+    @classmethod
+    def of_anyone(
+        cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
+    ) -> Contributions:
+        """Return what is public where no count is (``Counts.of_anyone``): sums of 0, and account ANYONE."""
+        counts = Counts.of_anyone(cell, slot)
+        nothing = np.zeros(counts.pairs, dtype=np.int64)
+        return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
         """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""

@@ -14,17 +14,22 @@ from trafficdp.sensitive.samples import Samples
 
 @dataclass(frozen=True, repr=False)
 class Values:
-    """``contributions`` are at hand; ``read_samples`` reads every value of the same pairs, when called."""
+    """``contributions`` are at hand; ``read_samples`` reads every value of the same pairs, when called.
+
+    Where nothing about a vehicle is public, ``contributions`` are those of ``Counts.of_anyone``, and
+    ``hidden`` reads what there is.
+    """
 
     contributions: Contributions
     read_samples: Callable[[], Samples]
+    hidden: Callable[[], Contributions] | None = None
 
     def __repr__(self) -> str:
         return f"<Values: {self.contributions.counts.bins} bins, redacted>"
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Values:
         """Return the values of the bins where ``keep`` (shape (G,)) is true."""
-        return Values(self.contributions.select(keep), lambda: self.read_samples().select(keep))
+        return Values(self.contributions.select(keep), lambda: self.read_samples().select(keep), self.hidden)
 
     def silenced(self) -> Values:
         """Return values that are all 0, for the same counts: to rehearse what is not to be seen."""
@@ -35,4 +40,5 @@ class Values:
             value = np.zeros(int(known.counts.count.sum()), dtype=np.int64)
             return Samples(known.counts, value, known.vehicle, known.bound)
 
-        return Values(replace(known, total=nothing, total_of_squares=nothing), zeros)
+        silent = replace(known, total=nothing, total_of_squares=nothing)
+        return Values(silent, zeros, None if self.hidden is None else lambda: silent)

@@ -1,14 +1,15 @@
-"""The kind of loss a store counts in: fixed with its first file, and never another."""
+"""What a store promises, fixed with its first file for life: relation, and kind of loss it counts in."""
 
 from __future__ import annotations
 
 from trafficdp.errors import StoreDamagedError, UsageError
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.store import vault_ledger
 from trafficdp.store.statements import number
 from trafficdp.store.vault import Vault
 
-_FACT = "loss_kind"
+_FACT, _RELATION = "loss_kind", "relation"
 
 
 def kind_of(vault: Vault) -> LossKind | None:
@@ -44,3 +45,35 @@ def pin_kind(vault: Vault, kind: LossKind) -> None:
     """Record the kind of an empty store (inside the caller's transaction). A pure one says nothing."""
     if kind_of(vault) is None and kind is not LossKind.PURE:
         vault.set_fact(_FACT, kind.value)
+
+
+def relation_of(vault: Vault) -> NeighbouringRelation:
+    """Return the relation of the store; one that states none, or is empty, is REPLACE_USER_VALUES."""
+    return NeighbouringRelation(vault.fact(_RELATION) or NeighbouringRelation.REPLACE_USER_VALUES)
+
+
+def require_relation(vault: Vault, relation: NeighbouringRelation) -> None:
+    """Raise UsageError when the store was begun under another ``relation``, or what was begun is unknown."""
+    begun = (
+        vault_ledger.last(vault) is not None or number(vault.connection, "SELECT count(*) FROM ingests") > 0
+    )
+    if begun and relation_of(vault) is not relation:
+        raise UsageError(
+            "the store was begun under another relation",
+            got=f'[privacy] relation = "{relation.value}"',
+            expected=f'"{relation_of(vault).value}", since its first file',
+            todo="restore [privacy] relation, or ingest everything into a new store",
+        )
+
+
+def require_promise(vault: Vault, kind: LossKind, relation: NeighbouringRelation) -> None:
+    """Raise UsageError when the store promises another kind of loss, or under another relation."""
+    require_kind(vault, kind)
+    require_relation(vault, relation)
+
+
+def pin_relation(vault: Vault, relation: NeighbouringRelation) -> None:
+    """Record the relation of an empty store (inside the caller's transaction); public counts say nothing."""
+    require_relation(vault, relation)
+    if relation is not relation_of(vault):
+        vault.set_fact(_RELATION, relation.value)

@@ -45,7 +45,12 @@ def test_what_must_be_chosen_has_no_default(refusal, path, name, minimal, change
         ("map.resolution", "map.resoluton", "[map] resoluton", "resolution"),
         ("city.publisher", "city.publsher", "[city] publsher", "publisher"),
         ("privacy.epsilon", "privacy.epsilom", "[privacy] epsilom", "epsilon"),
-        ("budget.epsilon_per_vehicle", "budget.epsilon", "[budget] epsilon", "epsilon_per_vehicle"),
+        (
+            "budget.epsilon_per_vehicle",
+            "budget.epsilon_per_vehicl",
+            "[budget] epsilon_per_vehicl",
+            "epsilon_per_vehicle",
+        ),
         ("map.tolerance.mean", "map.tolerance.maen", "[map] tolerance.maen", "mean"),
         ("city.study_area.bbox", "city.study_area.box", "[city] study_area.box", "bbox"),
         ("source.0.sentinels", "source.0.sentinel", '[[source]] "capmetro" sentinel', "sentinels"),
@@ -209,11 +214,17 @@ def test_a_bound_that_is_no_multiple_of_the_step_is_refused(refusal, changed):
     assert message.startswith("[map] speed_bound: speed bound is not a multiple of the speed step")
 
 
-def test_add_or_remove_user_is_refused_with_what_it_means(refusal, changed):
+def test_what_needs_public_counts_is_refused_where_nothing_is_public(refusal, changed):
     message = refusal(changed("privacy.relation", "add_or_remove_user"))
-    assert 'relation = "add_or_remove_user" is not implemented' in message
-    assert "replace_user_values" in message
-    assert "public" in message
+    assert "epsilon_per_vehicle" in message
+    assert '[privacy] relation = "replace_user_values" with it, or to be left out' in message
+
+
+@pytest.mark.parametrize(("key", "value"), [("budget.epsilon", 8), ("privacy.delta", 1e-6)])
+def test_what_belongs_to_the_account_of_a_store_is_refused_beside_public_counts(refusal, changed, key, value):
+    message = refusal(changed(key, value))
+    assert f"[{key.split('.')[0]}] {key.split('.')[1]}" in message
+    assert '[privacy] relation = "add_or_remove_user" with it' in message
 
 
 @pytest.mark.parametrize(

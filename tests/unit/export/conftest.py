@@ -35,8 +35,9 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software, Source
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR

@@ -20,8 +20,8 @@ from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.disclosure import Setting
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.noise_stated import Setting
 from trafficdp.release import curator
 
 EXACT = [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised and each.name != "baseline"]

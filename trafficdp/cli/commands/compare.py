@@ -136,6 +136,7 @@ def compare(
     """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
     settings: Settings = context.obj
     workspace = settings.workspace()
+    workspace.config.require_public_counts("compare")
     with settings.output.spinner("comparing from public counts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
         found = comparison(plan, seed)

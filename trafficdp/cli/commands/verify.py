@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import VerificationError
+from trafficdp.release.publication import folder_of
+from trafficdp.release.recomputation import verify_public
 
 
 def verify(
     context: typer.Context,
     release: Annotated[str, typer.Argument(help="Name of the release (r0001) or stream (s0001).")],
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public",
+            help="Recompute the numbers from the published files alone: <release> may be their folder.",
+        ),
+    ] = False,
 ) -> None:
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
     settings: Settings = context.obj
     with settings.output.spinner("verifying"):
-        checks = settings.workspace().verify(release)
+        checks = verify_public(_folder(settings, release)) if public else settings.workspace().verify(release)
     for check in checks:
         settings.output.say(
             f"{'ok    ' if check.passed else 'FAILED'} {check.name}"
@@ -39,3 +49,9 @@ def verify(
             got="; ".join(f"{check.name}: {check.found}" for check in failed),
             todo="do not use it; restore its files from what was published, or withdraw it",
         )
+
+
+def _folder(settings: Settings, release: str) -> Path:
+    """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
+    named = Path(release)
+    return named if named.is_dir() else folder_of(settings.workspace().store, release)

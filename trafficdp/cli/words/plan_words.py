@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
+from trafficdp.mechanisms.pooling.hidden_calibrated import FLAT
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
@@ -189,6 +190,14 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         f"in the median bin, {precision.worst:.3g} in the widest."
     )
     withheld = int((~allocation.keep).sum())
+    if request.hides_presence:
+        output.say(
+            f"These are errors that a fleet of {request.fleet:,} vehicles led to elsewhere: nothing in the "
+            "store was looked at. Intervals follow from what is drawn; hexagons of which nothing is known "
+            f"are marked. One number for the whole city would be {FLAT * request.bound.upper:.3g} {unit} off."
+        )
+        output.say(f"All {allocation.counts.bins} hexagons and slots of the study area get a row.")
+        return
     output.say(
         f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
         f"with fewer than {request.min_vehicles} vehicles."
@@ -216,7 +225,9 @@ def _show_price(output: Output, result: Plan) -> None:
     loss, left, able = result.allocation.loss, result.budget_left, result.affordable
     quantity = _quantity(result)
     output.say(
-        f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
+        f"The release costs every possible vehicle {quantity} {loss}; the store has {left} left."
+        if result.allocation.request.hides_presence
+        else f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
         f"{left} left."
     )
     if result.in_epsilon is not None:

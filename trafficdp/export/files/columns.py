@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.coverage import Counted, Sha256, Text
@@ -42,6 +43,8 @@ def published_statistics(release: Release) -> tuple[Statistic, ...]:
 
 def withheld_because(release: Release) -> str:
     """Return why a bin of ``release`` is withheld, short enough for a legend."""
+    if release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER:
+        return "withheld: none"
     budget = "" if release.grid.mosaic is None else ", or no budget for so narrow an interval"
     return f"withheld: fewer than {release.min_vehicles} vehicles{budget}"
 

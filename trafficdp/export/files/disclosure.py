@@ -57,6 +57,7 @@ from trafficdp.privacy.loss import Loss, decimal_text
 from trafficdp.privacy.release import BinStatus
 
 TUNING_DATA = "none: chosen from public counts"
+TUNING_OF_DECLARED = "none: nothing of the data was looked at"
 MOSAIC = (
     "Hexagons have different resolutions, chosen from numbers of records alone so that every published "
     "interval of the mean is within the half width asked for. They are a partition by H3 index: a record "
@@ -117,6 +118,7 @@ def disclosure(
     relation = charge.relation
     after = charge.sum_before.pico + charge.loss.pico
     units = (noise.unit, noise.display_unit)
+    hidden = relation is NeighbouringRelation.ADD_OR_REMOVE_USER
     groups = Disclosure(
         identity=identity,
         coverage=coverage,
@@ -156,7 +158,10 @@ def disclosure(
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
             refusal=Refusal(
-                rule="refused when the median over bins of the worst-case expected error, as a share of "
+                rule="refused when the error that a fleet of the declared size leads to expect, as a share "
+                "of the speed range, exceeds the threshold"
+                if hidden
+                else "refused when the median over bins of the worst-case expected error, as a share of "
                 "the speed range, exceeds the threshold",
                 threshold=verdict.threshold,
                 value=verdict.value,

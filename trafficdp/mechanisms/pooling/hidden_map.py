@@ -147,6 +147,20 @@ def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     )
 
 
+def fed_back(design: HiddenDesign, answers: Answers) -> bool:
+    """Return whether city and maps are what the answers before them make, but for last digits."""
+    city, found = city_of(design, answers.fleet), answers.city
+    names = ("vehicles", "centre", "reach", "power")
+    same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
+    weight, told = likely_weight(design, answers.weight), np.zeros(len(answers.weight))
+    newest = np.full(len(told), found.centre)
+    for number, (residual, around) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
+        same &= np.allclose(newest, around, rtol=1e-9)
+        told = told + told_by(found, weight, residual, around)
+        newest = next_map(design, found, weight, told, number)
+    return bool(same)
+
+
 def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the map of means, shape (H,)."""
     if design.pure:
@@ -209,6 +223,13 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
     rounds = np.sqrt(len(answers.maps))
     return float(q * design.sd(2, answers.city.reach) / rounds), float(q * design.sd(1, 1.0))
+
+
+def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
+    """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
+    weight, prior = likely_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
+    told = len(answers.maps) * weight**2 / design.sd(2, answers.city.reach) ** 2
+    return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + told))
 
 
 def likely_variance(design: HiddenDesign, city: City, mean: FloatArray) -> FloatArray:

@@ -195,7 +195,7 @@ def test_a_filled_template_works(folder, command, feed):
         "CHOOSE an IANA time zone": "Europe/Vienna",
         '"CHOOSE a box or a GeoJSON file"': "{ bbox = [16.2, 48.1, 16.6, 48.3] }",
         '"CHOOSE the first and the last day"': '{ from = "2026-03-02", to = "2026-03-02" }',
-        "CHOOSE replace_user_values, if where and when each vehicle drove may be taken as public": (
+        "CHOOSE add_or_remove_user, or replace_user_values for a fleet that runs by a public timetable": (
             "replace_user_values"
         ),
         '"CHOOSE a number, such as 8"': "8",

@@ -1,0 +1,77 @@
+"""Every bin of a declared grid is listed, and no record is needed for that."""
+
+from datetime import date
+
+import numpy as np
+import pytest
+import shapely
+
+from trafficdp.binning.cells import cells_of
+from trafficdp.binning.declared import declared_bins, declared_slots
+from trafficdp.binning.slots import slot_facts, slots_of
+from trafficdp.errors import UsageError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.grid import Grid
+from trafficdp.model.period import Period
+from trafficdp.model.selection import Selection
+from trafficdp.model.slot import SlotKind
+
+# both changes of the clock lie in it
+PERIOD = Period(date(2026, 3, 28), date(2026, 10, 26), "Europe/Vienna")
+RING = "[[16,48],[16.6,48],[16.6,48.1],[16.1,48.1],[16.1,48.4],[16,48.4],[16,48]]"
+L_SHAPE = f'{{"type": "Polygon", "coordinates": [{RING}]}}'
+
+
+def grid(area, kind=SlotKind.WHOLE_PERIOD, period=PERIOD, resolution=7, **more):
+    return Grid(resolution, kind, area, period, **more)
+
+
+@pytest.mark.parametrize(
+    "area",
+    [
+        StudyArea.from_bbox(-98.3, 29.9, -97.3, 30.7),
+        StudyArea.from_bbox(179.7, -17.2, -179.7, -16.8),
+        StudyArea.from_geojson(L_SHAPE, where="here"),
+    ],
+    ids=["box", "antimeridian", "polygon"],
+)
+@pytest.mark.parametrize("resolution", [5, 7])
+def test_every_position_of_the_area_has_its_hexagon_in_the_list(area, resolution):
+    cells, slots = declared_bins(grid(area, resolution=resolution))
+    assert np.all(cells[1:] > cells[:-1])
+    assert not slots.any()
+    rng = np.random.default_rng(1)
+    corners = [part.bounds for part in shapely.get_parts(area.geometry)]
+    lng = np.concatenate([rng.uniform(west, east, 40_000) for west, _, east, _ in corners])
+    lat = np.concatenate([rng.uniform(south, north, 40_000) for _, south, _, north in corners])
+    inside = area.contains(lat, lng)
+    found = np.unique(cells_of(lat[inside], lng[inside], resolution))
+    assert len(found) > 10
+    assert np.isin(found, cells).all()
+    # those that no position of the area lies in are few: the list is no larger than its border makes it
+    assert len(cells) < 2 * len(found) + 60
+
+
+@pytest.mark.parametrize("kind", list(SlotKind))
+def test_every_instant_of_the_period_has_its_slot_in_the_list(kind):
+    listed = declared_slots(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), kind))
+    start, end = PERIOD.start_utc.timestamp(), PERIOD.end_utc.timestamp()
+    instants = np.random.default_rng(2).integers(int(start), int(end), 30_000) * 1_000_000
+    there = np.unique(slots_of(instants, kind, PERIOD.time_zone))
+    assert np.isin(there, listed).all()
+    assert np.all(np.diff(listed) > 0)
+    assert len(slot_facts(listed, kind, PERIOD)) == len(listed)
+
+
+def test_bins_are_hexagons_times_slots():
+    cells, slots = declared_bins(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), SlotKind.HOUR_OF_DAY))
+    assert len(cells) == 24 * len(np.unique(cells))
+    order = np.lexsort((slots, cells))
+    assert np.array_equal(order, np.arange(len(cells)))
+
+
+def test_a_grid_that_cannot_be_listed_is_refused():
+    with pytest.raises(UsageError, match="too many hexagons"):
+        declared_bins(grid(StudyArea.from_bbox(-180, -80, 180, 80), resolution=9))
+    with pytest.raises(UsageError, match="cannot be restricted"):
+        declared_bins(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), selection=Selection(hours_of_week=(1,))))

@@ -1,0 +1,79 @@
+"""The configuration where nothing about a vehicle is public: one account, in epsilon or by delta in rho."""
+
+from fractions import Fraction
+
+import pytest
+
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
+
+
+@pytest.fixture
+def hidden(minimal, changed):
+    """The least configuration under that relation."""
+    found = changed("privacy.relation", "add_or_remove_user", minimal)
+    found = changed("budget.epsilon_per_vehicle", ..., found)
+    found = changed("privacy.epsilon", 4, found)
+    return changed("budget.epsilon", 8, found)
+
+
+def test_epsilon_alone_is_pure(load, hidden):
+    config = load(hidden)
+    assert config.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
+    assert (config.kind, config.loss, config.budget) == (LossKind.PURE, PureDP.of(4), PureDP.of(8))
+    request = config.request()
+    assert request.hides_presence
+    assert (request.min_vehicles, request.fleet, request.mechanism_of(Statistic.MEAN)) == (
+        1,
+        1000,
+        "baseline",
+    )
+
+
+def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden, changed):
+    config = load(changed("privacy.delta", 1e-6, hidden))
+    assert config.kind is LossKind.ZCDP
+    for epsilon, rho in ((4, config.loss), (8, config.budget)):
+        assert rho == approx_to_zcdp_budget(ApproxDP(PureDP.of(epsilon).pico, Fraction(1, 10**6)))
+    assert config.policy.delta == "0.000001"
+    # a wish in epsilon is turned as the configured one is
+    assert config.request(PureDP.of(4)).loss == config.loss
+    assert float(config.loss.exact) == pytest.approx(0.311064, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("map.min_vehicles", 5),
+        ("map.publish_counts", True),
+        ("map.mechanism", "auto"),
+        ("map.accounting", "exact"),
+        ("map.resolutions", [6, 7]),
+        ("budget.kind", "zcdp"),
+        ("privacy.rho", 0.5),
+        ("stream", {"records_per_vehicle": 60, "publish_every": 5}),
+        ("analysts", [{"name": "newsroom", "epsilon_per_vehicle": 1}]),
+    ],
+)
+def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, value):
+    message = refusal(changed(key, value, hidden))
+    assert key.split(".")[-1] in message
+    assert '[privacy] relation = "replace_user_values"' in message
+
+
+def test_what_the_template_says_anyway_is_none(load, hidden, changed):
+    assert load(changed("map.publish_counts", False, hidden)) == load(hidden)
+    assert load(changed("map.fleet", 2500, hidden)).request().fleet == 2500
+
+
+def test_a_missing_ceiling_is_asked_for(refusal, hidden, changed):
+    assert "[budget] epsilon is missing" in refusal(changed("budget.epsilon", ..., hidden))
+
+
+@pytest.mark.parametrize("statistics", [["variance"], ["mean", "vehicle_mean"]])
+def test_a_mean_is_always_there_and_no_vehicle_mean(refusal, hidden, changed, statistics):
+    assert "[map] statistics" in refusal(changed("map.statistics", statistics, hidden))

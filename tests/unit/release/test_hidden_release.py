@@ -1,0 +1,204 @@
+"""A release under `add_or_remove_user`: one account, every declared hexagon, numbers anyone can recompute."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from trafficdp.binning.declared import declared_bins
+from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError, VerificationError
+from trafficdp.model.statistic import Statistic
+from trafficdp.release.recomputation import verify_public
+
+BOTH = '"mean", "variance"'
+
+
+def write_hidden(
+    small_city, folder, *, delta="", slot="whole_period", statistics='"mean", "variance"', epsilon="4"
+):
+    path = small_city.write_config(folder, statistics=statistics, epsilon=epsilon)
+    text = path.read_text(encoding="utf-8")
+    for before, after in (
+        ('"replace_user_values"', '"add_or_remove_user"'),
+        (f"epsilon = {epsilon}\n", f"epsilon = {epsilon}\n{delta}"),
+        ("epsilon_per_vehicle = 20", "epsilon = 9"),
+        ("min_vehicles = 3\n", "fleet = 120\n"),
+        ('slot = "whole_period"', f'slot = "{slot}"'),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module", params=["pure", "by delta"])
+def hidden(request, small_city, tmp_path_factory):
+    """A city of which nothing about a vehicle is public, with one release."""
+    city = small_city.City(tmp_path_factory.mktemp("hidden"))
+    by_delta = request.param == "by delta"
+    settings = {"delta": "delta = 1e-6\n", "slot": "day"} if by_delta else {"slot": "hour_of_day"}
+    write_hidden(small_city, city.folder, **settings)
+    workspace = city.open()
+    workspace.ingest(list(city.days.values()))
+    city.released_map = workspace.release()
+    city.workspace = workspace
+    return city
+
+
+def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
+    frame, grid = hidden.released_map.to_frame(), hidden.workspace.config.grid
+    cells, slots = declared_bins(grid)
+    assert [int(text, 16) for text in frame["h3"]] == cells.tolist()
+    assert frame["slot"].tolist() == slots.tolist()
+    assert set(frame["status"]) <= {"released", "uninformative"}
+    assert frame["vehicles"].isna().all()
+    assert frame["records"].isna().all()
+    assert not frame["speed_mean_kmh"].isna().any()
+    # slots are painted with their hexagon's number
+    assert (frame.groupby("h3")["speed_mean_kmh"].nunique() == 1).all()
+    whole = (frame["speed_mean_kmh_low"] == 0) & (frame["speed_mean_kmh_high"] == 65)
+    assert (whole == (frame["speed_mean_status"] == "uninformative")).all()
+
+
+def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
+    checks = hidden.workspace.verify("r0001")
+    assert all(check.passed for check in checks), checks
+    assert checks[-1].name == "anyone can recompute its numbers"
+    away = tmp_path / "away"
+    shutil.copytree(hidden.released_map.folder, away)
+    public = verify_public(away)
+    assert len(public) == 5
+    assert all(check.passed for check in public), public
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "found"),
+    [
+        ("speed_mean_weight", lambda values: values + 2**22, "every number"),
+        ("speed_mean_map_1", lambda values: values + 0.01, "asked about"),
+        ("speed_variance_spread", lambda values: values * 3 + 2**30, "every number"),
+        ("speed_mean_city_power", lambda values: values * 0 + 0.9, "asked about"),
+        ("slot", lambda values: values + 1, "hexagons and slots"),
+    ],
+)
+def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, change, found):
+    away = tmp_path / "away"
+    shutil.copytree(hidden.released_map.folder, away)
+    table = pd.read_parquet(away / "measurements.parquet")
+    table[column] = change(table[column])
+    table.to_parquet(away / "measurements.parquet", index=False, compression="zstd")
+    failed = [check.name for check in verify_public(away) if not check.passed]
+    assert "every file is the one that the manifest lists" in failed
+    assert any(found in name for name in failed), failed
+
+
+def test_a_cheaper_claim_is_noticed_by_anyone(hidden, tmp_path):
+    away = tmp_path / "away"
+    shutil.copytree(hidden.released_map.folder, away)
+    manifest = json.loads((away / "manifest.json").read_text())
+    manifest["noise"]["pico"] *= 2
+    (away / "manifest.json").write_text(json.dumps(manifest))
+    failed = [check.name for check in verify_public(away) if not check.passed]
+    assert "the noise costs what the manifest says" in failed
+
+
+def test_other_files_are_no_public_release(tmp_path):
+    with pytest.raises(VerificationError, match="anyone can verify"):
+        verify_public(tmp_path)
+
+
+def test_there_is_one_account_and_it_is_nobodys(hidden):
+    charged = hidden.sql("SELECT vehicle_id, loss_pico FROM vehicle_charges")
+    loss = hidden.workspace.config.request().loss
+    assert [vehicle for vehicle, _ in charged] == [0]
+    assert 0 <= loss.pico - charged[0][1] <= 10**6
+    manifest = json.loads((hidden.released_map.folder / "manifest.json").read_text())
+    assert manifest["unit"]["neighbouring_relation"] == "add_or_remove_user"
+    assert {each["code"] for each in manifest["honesty"]["assumptions"]} >= {"nothing_public"}
+    assert "counts_public" not in json.dumps(manifest)
+    assert manifest["bounds"]["bins_per_vehicle"] is None
+    assert "calibrated" in manifest["uncertainty"]["interval_kind"]
+    assert all(source["speed"] == "mixed" for source in manifest["data"]["sources"])
+    assert "not measured apart" in " ".join(manifest["post_processing"])
+
+
+def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
+    def looked(*_, **__):
+        raise AssertionError("a record was read")
+
+    monkeypatch.setattr("trafficdp.release.curator.reduce_fixes", looked)
+    monkeypatch.setattr("trafficdp.release.curator.read_samples", looked)
+    monkeypatch.setattr("trafficdp.store.contribution_cache.load", looked)
+    plan = hidden.workspace.plan()
+    assert plan.affordable.paying == 1
+    assert plan.allocation.counts.users == 1
+    assert not plan.verdict.refused
+    # a wish is an epsilon, whatever the store counts in
+    assert hidden.workspace.plan(4).loss == plan.loss
+    more = hidden.workspace.plan("40")
+    assert more.verdict.median_error < plan.verdict.median_error
+
+
+def test_the_store_is_charged_until_it_has_no_more(small_city, tmp_path):
+    city = small_city.City(tmp_path / "one")
+    write_hidden(small_city, city.folder)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    assert workspace.release(4).id == "r0001"
+    workspace.ingest([city.days[2]])
+    assert workspace.release(4).id == "r0002"
+    with pytest.raises(InsufficientBudgetError):
+        workspace.release(4, again=True)
+    left = workspace.plan(4, within_budget=True)
+    assert float(left.loss.exact) == pytest.approx(1, abs=1e-6)
+    assert float(workspace.status().largest_spent.exact) == pytest.approx(8, abs=1e-6)
+
+
+def test_a_store_has_one_relation_for_life(hidden, small_city, tmp_path):
+    city = small_city.City(tmp_path / "other")
+    city.open().ingest([city.days[1]])
+    write_hidden(small_city, city.folder)
+    with pytest.raises(UsageError, match="begun under another relation"):
+        city.open().plan()
+    shutil.copytree(hidden.folder, tmp_path / "hidden")
+    there = small_city.at(tmp_path / "hidden")
+    small_city.write_config(there.folder)
+    with pytest.raises(UsageError, match="another"):
+        there.open().plan()
+
+
+def test_what_needs_counts_is_refused_with_a_reason(hidden):
+    workspace = hidden.workspace
+    for refused in (
+        lambda: workspace.ask("SELECT WITH DIFFERENTIAL_PRIVACY AVG(speed) FROM fixes"),
+        lambda: workspace.live(),
+        lambda: workspace.counts(),
+        lambda: workspace.ingest([hidden.days[1]], strict_units=True),
+        lambda: workspace.with_map(min_vehicles=4),
+        lambda: workspace.with_map(mechanism="auto"),
+        lambda: workspace.release(allow_idealised_noise="huber"),
+        lambda: workspace.plan(max_half_width=3.0),
+    ):
+        with pytest.raises(UsageError, match=r"public counts"):
+            refused()
+
+
+def test_a_restricted_grid_is_refused(small_city, tmp_path):
+    city = small_city.City(tmp_path / "city")
+    write_hidden(small_city, city.folder)
+    text = city.config.read_text().replace("resolution = 7", "resolutions = [6, 7]\nmax_half_width = 5")
+    city.config.write_text(text)
+    with pytest.raises(ConfigError, match="resolutions"):
+        city.open()
+
+
+def test_means_alone_verify_too(small_city, tmp_path):
+    city = small_city.City(tmp_path / "means")
+    write_hidden(small_city, city.folder, statistics='"mean"', epsilon="9")
+    workspace = city.open()
+    workspace.ingest(list(city.days.values()))
+    done = workspace.release()
+    assert list(done.release.estimates) == [Statistic.MEAN]
+    assert all(check.passed for check in workspace.verify("r0001"))
+    assert np.all(done.release.estimates[Statistic.MEAN].value <= 65)

@@ -1,0 +1,251 @@
+"""The calibrated mechanism ``hidden_pooling``: partial pooling of a declared grid, nothing of it public.
+
+Its counts are those of ``Counts.of_anyone``: every declared bin, one vehicle that could be anywhere. What
+there is it reads by ``Values.hidden`` alone, when it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.pooling.calibrated import CITATION, SAMPLERS
+from trafficdp.mechanisms.pooling.hidden_asking import asked
+from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import Answers, City, hidden_map, likely_error, likely_variance
+from trafficdp.mechanisms.promise import event, loss_of, require_statistic
+from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import (
+    DECLARED_BOUNDS,
+    NOTHING_PUBLIC,
+    ONE_VEHICLE_ONE_IDENTIFIER,
+    VEHICLE_NOT_TRIP,
+)
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.release import BinStatus, Estimate, IntervalKind
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ASSUMPTIONS = (NOTHING_PUBLIC, DECLARED_BOUNDS, ONE_VEHICLE_ONE_IDENTIFIER, VEHICLE_NOT_TRIP)
+SENSITIVITY = (
+    "all that a vehicle adds to an asking is clipped to one length, as whole numbers, before it is added up: "
+    "it moves the sums by that length when it comes or goes"
+)
+DISTRIBUTION = "a fixed-prior posterior mean of noisy sums over vehicles: the fleet, weights, residuals"
+INTERVALS = (
+    "calibrated: covers the mean of at least 95 % of hexagons on average on days of Austin that chose none "
+    "of its constants; guaranteed only for the map that the mechanism would give without noise"
+)
+PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
+REFERENCE = {
+    LossKind.ZCDP: ((55.0, 195.0, 545.0, 1950.0), (0.0645, 0.0397, 0.0308, 0.0198)),
+    LossKind.PURE: ((247.0, 988.0, 2470.0, 9880.0, 98800.0), (0.0731, 0.0559, 0.0481, 0.0316, 0.0241)),
+}
+"""Mean absolute error over U against vehicles times sqrt(2 rho), or times epsilon: four days of Austin at
+resolution 7, its buses drawn 1, 10 and 100 times. For one number for the whole city it is 0.0883."""
+FLAT = 0.0883
+VARIANCE_ERROR = 0.4
+"""Expected error of a variance over what the level makes likely."""
+
+
+@dataclass(frozen=True)
+class CalibratedHidden:
+    """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
+
+    ``fleet`` is how many vehicles are expected, declared: what is told before anything is asked rests on it.
+    """
+
+    statistics: tuple[Statistic, ...]
+    loss_kind: LossKind
+    pico: int
+    fleet: int = 1000
+
+    kind: ClassVar[str] = "hidden_pooling"
+    estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
+
+    def design(self, counts: Counts, bound: ContributionBound) -> HiddenDesign:
+        """Return what is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
+        for each in self.statistics:
+            require_statistic(self.kind, each, self.estimable)
+        if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
+            raise UsageError("a map of a declared grid has a mean, and no counts of vehicles")
+        variance = Statistic.VARIANCE in self.statistics
+        return HiddenDesign(np.unique(counts.cell), bound, self.loss_kind, self.pico, variance)
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """Return the askings."""
+        return self.design(counts, bound).steps()
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+        """Return what any possible vehicle loses, by the steps."""
+        loss = loss_of(self.steps(counts, bound), 1)
+        promised = event(self.kind, counts, bound, loss, self.statistics, kind=self.loss_kind)
+        return replace(promised, relation=RELATION, assumptions=ASSUMPTIONS)
+
+    def estimates(
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Ask, and return the map, every slot with its hexagon's numbers."""
+        counts, bound = values.contributions.counts, values.contributions.bound
+        if values.hidden is None:
+            raise UsageError("a map of a declared grid was handed counts", expected="hidden records")
+        design = self.design(counts, bound)
+        answers = asked(design, values.hidden(), measure)
+        return self.published(counts, bound, answers)
+
+    def published(
+        self, counts: Counts, bound: ContributionBound, answers: Answers
+    ) -> dict[Statistic, Estimate]:
+        """Return the estimates that ``answers`` make: a function of them and of public facts alone."""
+        design = self.design(counts, bound)
+        place = np.searchsorted(design.places, counts.cell)
+        found = hidden_map(design, answers)
+        columns = {name: each[place] for name, each in columns_of(answers).items()}
+        error = likely_error(design, answers) + rounding_bias(Statistic.MEAN, bound)
+        known = (found.high - found.low < design.upper * (1 - 1e-12))[place]
+        status = np.where(known, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value).astype(object)
+        estimates = {
+            Statistic.MEAN: self._estimate(
+                Statistic.MEAN, (found.mean, found.low, found.high, error), place, status, columns
+            )
+        }
+        if found.variance is not None:
+            ends = np.zeros(len(design.places)), np.full(len(design.places), design.upper**2 / 4)
+            off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, found.mean), ends[1])
+            spread = {"spread": np.full(counts.bins, answers.spread[0])}
+            estimates[Statistic.VARIANCE] = self._estimate(
+                Statistic.VARIANCE, (found.variance, *ends, off), place, status, spread
+            )
+        return estimates
+
+    def _estimate(
+        self,
+        statistic: Statistic,
+        numbers: tuple[FloatArray, ...],
+        place: IntArray,
+        status: npt.NDArray[np.object_],
+        columns: Mapping[str, npt.NDArray[Any]],
+    ) -> Estimate:
+        value, low, high, error = (each[place] for each in numbers)
+        return Estimate(
+            statistic=statistic,
+            value=value,
+            low=low,
+            high=high,
+            noise_scale=np.full(len(place), np.nan),
+            expected_error=error,
+            status=status.copy(),
+            noise=dict(columns),
+        )
+
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return what a fleet of the declared size leads to expect by the reference city, shape (G,) each."""
+        upper, loss = float(bound.upper), self.pico / PICO
+        strength = self.fleet * (loss if self.loss_kind is LossKind.PURE else np.sqrt(2 * loss))
+        across, errors = REFERENCE[self.loss_kind]
+        grown = np.exp(np.interp(np.log(strength), np.log(across), np.log(errors)))
+        # below the table: no better than one number for the city
+        thin = np.clip(np.log(across[0] / max(strength, 1e-9)) / np.log(10), 0.0, 1.0)
+        mean = upper * (grown + thin * (FLAT - grown)) + rounding_bias(Statistic.MEAN, bound)
+        found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * upper**2 / 30}
+        return {each: np.full(counts.bins, found[each]) for each in self.statistics}
+
+    def half_widths(
+        self, counts: Counts, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return 2.75 expected errors (a normal error's 95 %): intervals themselves follow the answers."""
+        errors = self.expected_errors(counts, bound)
+        return {
+            each: np.minimum(2.2 * np.sqrt(np.pi / 2) * errors[each], each.largest(bound.upper) / 2)
+            for each in self.statistics
+        }
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says."""
+        return Statement(
+            mechanism=self.kind,
+            citation=CITATION,
+            sensitivity=SENSITIVITY,
+            noise_scale=np.full(counts.bins, np.nan),
+            worst_case_bias=statistic.largest(bound.upper),
+            share=None,
+            distribution=DISTRIBUTION,
+            sampler=SAMPLERS[self.loss_kind],
+            interval_basis=INTERVALS,
+            post_processing=f"{POST_PROCESSING[statistic]}; {PAINTED}",
+            interval_kind=IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED,
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "kind": self.kind,
+            "loss_kind": self.loss_kind.value,
+            "pico": self.pico,
+            "statistics": [each.value for each in self.statistics],
+            "fleet": self.fleet,
+        }
+
+    published_facts = to_facts
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedHidden:
+        """Return what ``to_facts`` wrote."""
+        statistics = tuple(Statistic(each) for each in facts["statistics"])
+        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]), int(facts["fleet"]))
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedHidden:
+        """Return the same from a manifest: its facts are the whole."""
+        return cls.from_facts(facts)
+
+
+def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
+    """Return ``answers`` as columns over the places: what everything published can be recomputed from."""
+    many, city = len(answers.weight), answers.city
+    each: dict[str, Any] = {
+        "fleet_fast": answers.fleet[0],
+        "fleet_slow": answers.fleet[1],
+        "city_vehicles": city.vehicles,
+        "city_centre": city.centre,
+        "city_reach": city.reach,
+        "city_power": city.power,
+    }
+    found = {name: np.full(many, value) for name, value in each.items()}
+    found["weight"] = answers.weight
+    for number, (residual, asked_about) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
+        found[f"residual_{number}"], found[f"map_{number}"] = residual, asked_about
+    return found
+
+
+def answers_of(columns: Columns, first: IntArray) -> Answers:
+    """Return the answers that ``columns`` hold; ``first`` (H,) is a row of every place."""
+    mean = columns[Statistic.MEAN]
+    rounds = sum(name.startswith("residual_") for name in mean)
+    spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]
+    names = "city_vehicles", "city_centre", "city_reach", "city_power"
+    return Answers(
+        fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
+        city=City(*(float(mean[name][0]) for name in names)),
+        weight=np.asarray(mean["weight"][first], dtype=np.int64),
+        residual=np.stack([mean[f"residual_{each}"][first] for each in range(1, rounds + 1)]).astype(
+            np.int64
+        ),
+        maps=np.stack([mean[f"map_{each}"][first] for each in range(1, rounds + 1)]).astype(np.float64),
+        spread=np.asarray(spread, dtype=np.int64),
+    )

@@ -1,0 +1,168 @@
+"""Anyone's check of a map of a declared grid: its numbers from its measurements, without the store.
+
+Where nothing about a vehicle is public, all that is published follows from the noisy answers in
+measurements.parquet and from what was declared. So every number can be recomputed from the files alone, and
+so can what the noise costs. What files cannot show is that the answers were drawn as they say.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import date
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp._durable import read_regular
+from trafficdp.binning.declared import declared_bins
+from trafficdp.errors import VerificationError
+from trafficdp.export.files.manifest import Manifest, validate_manifest
+from trafficdp.export.write import MANIFEST, MEASUREMENTS
+from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden, answers_of
+from trafficdp.mechanisms.pooling.hidden_map import fed_back
+from trafficdp.model.area import StudyArea
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
+from trafficdp.model.json_codec import as_json
+from trafficdp.model.period import Period
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.published import statistic_columns
+from trafficdp.release.examination import (
+    Check,
+    NamedChecks,
+    differing,
+    digests_of,
+    names_differing,
+    noise_columns,
+    run_checks,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLOSE = 0.001 + 1e-9
+"""How far a published number may lie from the recomputed one, in the display unit: the last digit."""
+
+
+def verify_public(folder: Path) -> list[Check]:
+    """Return what anyone can check of the release in ``folder``. Raises VerificationError without files."""
+    if not (folder / MEASUREMENTS).is_file() or not (folder / MANIFEST).is_file():
+        raise VerificationError(
+            "these are not the files of a release that anyone can verify",
+            got=str(folder),
+            expected=f"{MANIFEST} and {MEASUREMENTS}: there where nothing about a vehicle is public",
+            todo="verify it with its store: `trafficdp verify RELEASE`",
+        )
+    return run_checks(_Published(folder).checks())
+
+
+class _Published:
+    """The files of one release."""
+
+    def __init__(self, folder: Path) -> None:
+        # absolute: pandas takes a relative name with a colon for an address
+        self._folder = folder.absolute()
+
+    def checks(self) -> NamedChecks:
+        """Yield names and checks."""
+        yield "every file is the one that the manifest lists", self._files
+        yield "hexagons and slots are all of the study area and period", self._bins
+        yield "the noise costs what the manifest says", self._cost
+        yield "what was asked about follows from the answers before", self._fed_back
+        yield "every number follows from the measurements", self._numbers
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        return validate_manifest(json.loads(read_regular(self._folder / MANIFEST).decode("utf-8")))
+
+    @cached_property
+    def _measurements(self) -> pd.DataFrame:
+        return self._table(MEASUREMENTS)
+
+    def _table(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
+
+    @cached_property
+    def _grid(self) -> Grid:
+        coverage = self._manifest.coverage
+        period = coverage.period
+        parts = tuple(DayPart(part.name, part.first_hour, part.end_hour) for part in coverage.day_parts)
+        return Grid(
+            coverage.resolution,
+            SlotKind(coverage.slot_kind),
+            StudyArea.from_geojson(json.dumps(as_json(coverage.study_area)), where="of the manifest"),
+            Period(date.fromisoformat(period.first), date.fromisoformat(period.last), period.time_zone),
+            parts or DEFAULT_DAY_PARTS,
+        )
+
+    @cached_property
+    def _bound(self) -> ContributionBound:
+        bounds = self._manifest.bounds
+        unit = parse_speed_unit(bounds.clip_unit, where="the manifest")
+        return ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit)
+
+    @cached_property
+    def _counts(self) -> Counts:
+        return Counts.of_anyone(*declared_bins(self._grid))
+
+    @cached_property
+    def _calibrated(self) -> CalibratedHidden:
+        return CalibratedHidden.from_facts(as_json(self._manifest.noise))
+
+    @cached_property
+    def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+        return noise_columns(self._measurements)
+
+    def _files(self) -> str | None:
+        listed = {each.name: each.sha256 for each in self._manifest.files}
+        found = digests_of(self._folder)
+        found.pop(MANIFEST)
+        return names_differing(differing(listed, found))
+
+    def _bins(self) -> str | None:
+        for name in (MEASUREMENTS, "cells.parquet"):
+            table = self._table(name)
+            cells = np.array([int(text, 16) for text in table["h3"]], dtype=np.uint64)
+            same = np.array_equal(cells, self._counts.cell)
+            if not same or not np.array_equal(table["slot"].to_numpy(np.int64), self._counts.slot):
+                return f"other rows in {name}"
+        return None
+
+    def _cost(self) -> str | None:
+        lost, stated = self._calibrated.event(self._counts, self._bound).loss, self._manifest.guarantee.loss
+        return None if Fraction(stated) == lost.exact else f"{lost} where {stated} is stated"
+
+    def _fed_back(self) -> str | None:
+        design = self._calibrated.design(self._counts, self._bound)
+        first = np.searchsorted(self._counts.cell, design.places)
+        return None if fed_back(design, answers_of(self._columns, first)) else "other maps, or another city"
+
+    def _numbers(self) -> str | None:
+        design = self._calibrated.design(self._counts, self._bound)
+        answers = answers_of(self._columns, np.searchsorted(self._counts.cell, design.places))
+        display = next(
+            unit
+            for unit in SpeedUnit
+            if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
+        )
+        published, wrong = self._table("cells.parquet"), set()
+        found = self._calibrated.published(self._counts, self._bound, answers)
+        for estimate in found.values():
+            for name, values in statistic_columns(estimate, self._bound.unit, display).items():
+                there = published[name].to_numpy()
+                if name.endswith("_status"):
+                    same = np.array_equal(there.astype(str), np.asarray(values).astype(str))
+                else:
+                    same = np.allclose(there, np.asarray(values), rtol=1e-9, atol=CLOSE, equal_nan=True)
+                wrong |= set() if same else {name}
+        return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None
