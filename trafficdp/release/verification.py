@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +44,6 @@ from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
 from trafficdp.store.vault_fixes import DataVersion, history_of, name_of_version, stated_history
-
-if TYPE_CHECKING:
-    pass
 
 
 def verify(curator: Curator, release_id: str) -> list[Check]:

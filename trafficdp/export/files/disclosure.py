@@ -46,7 +46,6 @@ from trafficdp.privacy.disclosure import (
     Disclosure,
     Honesty,
     Identity,
-    NoiseStated,
     PeriodicBudget,
     Refusal,
     StatedAssumption,
@@ -54,6 +53,7 @@ from trafficdp.privacy.disclosure import (
     Unit,
 )
 from trafficdp.privacy.loss import Loss, decimal_text
+from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.release import BinStatus
 
 TUNING_DATA = "none: chosen from public counts"
