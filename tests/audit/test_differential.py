@@ -421,7 +421,7 @@ def test_no_vehicle_changes_a_byte_by_being_there(two_worlds, kind):
     assert len(one.left) > 20
 
 
-@pytest.mark.prove
+@pytest.mark.prove(cheap="test_no_vehicle_changes_a_byte_by_being_there")
 @pytest.mark.parametrize("first", range(2, 202, 10))
 def test_none_of_two_hundred_vehicles_changes_a_byte_by_being_there(two_worlds, first, tmp_path):
     for seed in range(first, first + 10):

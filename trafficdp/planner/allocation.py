@@ -25,7 +25,7 @@ from trafficdp.mechanisms.laplace.accountings import (
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.registry import WHOLE, require_together
 from trafficdp.mechanisms.simulated.skill import Skill, skills_of
-from trafficdp.mechanisms.simulated.trial import SimulatedCities
+from trafficdp.mechanisms.simulated.trial import ESTIMATES, SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.accountings import all_accountings
@@ -148,7 +148,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     if request.simulate:
         maps = [each.calibrated for each in rivals.values()]
         counts = next(iter(rivals.values())).counts
-        tried = skills_of(maps, counts, request.bound, request.loss, hour)
+        tried = skills_of(maps, counts, request.bound, request.loss, hour, estimates=ESTIMATES)
         score = [float(np.mean([1 - skill.expected for skill in own.values()])) for own in tried]
         what, close = "error in simulated cities, over that of one number for the city", BLURRED
         rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}

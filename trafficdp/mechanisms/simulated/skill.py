@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 SEED = 20
-DRAWS = 2
-"""Draws of the noise a city."""
+DRAWS, MOST_DRAWS = 2, 20
+"""Draws of the noise a city, where bins are many and where they are few."""
 MOST_RECORDS = 3_000_000
 """So many records are drawn in all: of fewer cities where counts are large, of 2 at least."""
 SURE = 0.05
@@ -93,22 +93,27 @@ def skills_of(
     bound: ContributionBound,
     loss: Loss,
     hour: npt.NDArray[np.int64] | None = None,
+    *,
+    estimates: int = 0,
 ) -> tuple[dict[Statistic, Skill], ...]:
     """Return the skill of every statistic of each of ``maps``, all carried out in the same cities.
 
     ``hour`` is the hour of day of every bin, (G,), None where slots have none. One number gets all of
-    ``loss``, of each statistic by itself. Of many records fewer cities are made (``MOST_RECORDS``).
+    ``loss``, of each statistic by itself. Of many records fewer cities are made (``MOST_RECORDS``). Each has
+    DRAWS, or as many more, to MOST_DRAWS, as all bins of all cities need to be estimated ``estimates`` times.
     """
     errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
     models = list(variations().values())
     many = max(2, min(len(models), MOST_RECORDS // max(1, int(counts.count.sum()))))
-    for number in range(0, len(models), -(-len(models) // many)):
+    numbers = range(0, len(models), -(-len(models) // many))
+    draws = int(np.clip(-(-estimates // (len(numbers) * counts.bins)), DRAWS, MOST_DRAWS))
+    for number in numbers:
         value = simulated_records(counts, bound, models[number], seed=SEED + number, hour=hour)
         samples = Samples(counts, value, np.arange(counts.users, dtype=np.int64), bound)
         values = Values(samples.contributions(), partial(_same, samples))
         truth = {each: true_statistic(values.contributions, each) for each in flats}
-        for draw in range(DRAWS):
+        for draw in range(draws):
             noise = SimulatedNoise(1000 * number + draw)
             for each, told in flats.items():
                 told.append(_error(CalibratedFlat((each,), loss.kind, loss.pico), values, noise, truth)[each])

@@ -54,6 +54,8 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
     both = skills_of([pooled, flat], counts, bound, loss)
     np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
     assert len(both[0][MEAN].error) == 2 * len(VARIATIONS)
+    often = skills_of([pooled], counts, bound, loss, estimates=3 * len(VARIATIONS) * counts.bins)[0][MEAN]
+    assert len(often.error) == 3 * len(VARIATIONS)
     monkeypatch.setattr(skill, "MOST_RECORDS", 1)
     few = skills_of([pooled], counts, bound, loss)[0][MEAN]
     assert len(few.error) == 2 * 2
