@@ -91,7 +91,10 @@ class Allocation:
     def chosen(self) -> Accounting:
         """The best accounting, or the one that was asked for; raise UsageError where losses are rho."""
         if self.best is None:
-            raise UsageError("this map has no accountings", got=self.calibrated.kind)
+            rho = self.request.kind is LossKind.ZCDP
+            raise UsageError(
+                "this map has no accountings", got="losses in rho" if rho else self.event.mechanism
+            )
         return self.best
 
     @property
@@ -140,6 +143,8 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
 def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
     """Return the rival that is nearest to the truth, on average over statistics; on a tie the first.
 
+    Of those that would not be refused, where there are any.
+
     In simulated cities, by error over that of one number for the city. Without them by the median expected
     error at the worst values over tolerance: the largest over statistics.
     """
@@ -156,7 +161,13 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
         tolerance = request.tolerance
         score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
         what, close = "median expected error at the worst values, over tolerance", 0.0
-    place = next(n for n, each in enumerate(score) if each <= min(score) * (1 + close))
+    first = request.judged
+    enough = request.refuse_above * first.largest(request.bound.upper)
+    says = [median_noisy(one.error[first]) <= enough for one in rivals.values()]
+    # what would be refused is taken only where all would be
+    free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
+    least = min(score[n] for n in free)
+    place = next(n for n in free if score[n] <= least * (1 + close))
     numbers = ", ".join(f"{name} {each:.3g}" for name, each in zip(rivals, score, strict=True))
     taken = list(rivals.values())[place]
     considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}

@@ -56,7 +56,7 @@ def test_what_the_head_remembers_is_not_read_again(released, monkeypatch):
     )
     workspace = released.open()
     for _ in range(2):
-        assert workspace.release(4, force=True)
+        assert workspace.release(4, force=True, again=True)
     assert [len(rows) for rows in read] == [0, 0]
 
 
