@@ -10,11 +10,34 @@ import numpy as np
 
 from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.model.bound import ContributionBound
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
 
 BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
+
+
+class Asking:
+    """What the designs share: the kind of their noise, and the norm and range that go with it."""
+
+    kind: LossKind
+    bound: ContributionBound
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is Laplace, for pure epsilon."""
+        return self.kind is LossKind.PURE
+
+    @property
+    def norm(self) -> int:
+        """Of the vehicles' vectors."""
+        return 1 if self.pure else 2
+
+    @property
+    def upper(self) -> float:
+        """U."""
+        return float(self.bound.upper)
 
 
 def noise_for(

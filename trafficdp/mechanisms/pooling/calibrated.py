@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +14,14 @@ from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
-from trafficdp.mechanisms.promise import event, loss_of, require_statistic
+from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import Estimate, IntervalKind
@@ -44,21 +42,17 @@ INTERVALS = (
     "calibrated: covers at least 95 % of bins on average on days of Austin that chose none of its constants; "
     "no theorem holds for a single bin"
 )
-SAMPLERS = {
-    LossKind.PURE: "OpenDP make_laplace (discrete Laplace on integers)",
-    LossKind.ZCDP: "OpenDP make_gaussian (discrete Gaussian on integers)",
-}
 
 
 @dataclass(frozen=True)
-class CalibratedPooling:
+class CalibratedPooling(CalibratedWhole):
     """Partial pooling (``design``, ``estimates``) of all bins, for ``pico`` 10^-12 of ``loss_kind``."""
 
-    statistics: tuple[Statistic, ...]
-    loss_kind: LossKind
-    pico: int
-
     kind: ClassVar[str] = "partial_pooling"
+    citation: ClassVar[str | None] = CITATION
+    sensitivity: ClassVar[str] = SENSITIVITY
+    distribution: ClassVar[str] = DISTRIBUTION
+    intervals: ClassVar[str] = INTERVALS
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
 
     def design(self, counts: Counts, bound: ContributionBound) -> Design:
@@ -70,11 +64,6 @@ class CalibratedPooling:
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""
         return self.design(counts, bound).dearest_steps()
-
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """Return what every vehicle loses at most, by the steps."""
-        lost = loss_of(self.steps(counts, bound), counts.users)
-        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
@@ -90,15 +79,11 @@ class CalibratedPooling:
             whole = np.full(counts.bins, Statistic.VARIANCE.largest(bound.upper))
             numbers[Statistic.VARIANCE] = (found.variance, np.zeros(counts.bins), whole)
         return {
-            each: Estimate(
-                statistic=each,
-                value=numbers[each][0],
-                low=numbers[each][1],
-                high=numbers[each][2],
-                noise_scale=np.full(counts.bins, np.nan),
-                expected_error=errors[each],
-                status=status_of(errors[each], each, bound, uninformative_above),
-                noise=column,
+            each: estimate_without_scale(
+                each,
+                (*numbers[each], errors[each]),
+                status_of(errors[each], each, bound, uninformative_above),
+                column,
             )
             for each in self.statistics
         }
@@ -117,67 +102,39 @@ class CalibratedPooling:
         errors = self.expected_errors(counts, bound)
         return {each: 2.2 * np.sqrt(np.pi / 2) * errors[each] for each in self.statistics}
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
-        """Return what the manifest says."""
-        return Statement(
-            mechanism=self.kind,
-            citation=CITATION,
-            sensitivity=SENSITIVITY,
-            noise_scale=np.full(counts.bins, np.nan),
-            worst_case_bias=statistic.largest(bound.upper),
-            share=None,
-            distribution=DISTRIBUTION,
-            sampler=SAMPLERS[self.loss_kind],
-            interval_basis=INTERVALS,
-            interval_kind=IntervalKind.CALIBRATED,
-            post_processing=POST_PROCESSING[statistic],
-        )
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
-        return {
-            "kind": self.kind,
-            "loss_kind": self.loss_kind.value,
-            "pico": self.pico,
-            "statistics": [each.value for each in self.statistics],
-        }
-
-    published_facts = to_facts
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedPooling:
-        """Return what ``to_facts`` wrote."""
-        statistics = tuple(Statistic(each) for each in facts["statistics"])
-        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
-
-    @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedPooling:
-        """Return the same from a manifest: its facts are the whole."""
-        return cls.from_facts(facts)
+    def interval_kind(self, statistic: Statistic) -> IntervalKind:
+        """Return that they are calibrated."""
+        return IntervalKind.CALIBRATED
 
 
 @dataclass(frozen=True)
-class CalibratedFlat:
+class CalibratedFlat(CalibratedWhole):
     """One private number for the whole city, painted on every bin: the yardstick of every map.
 
     The mean over all records, from one sum with noise for the vehicle that has most of them.
     """
 
-    statistics: tuple[Statistic, ...]
-    loss_kind: LossKind
-    pico: int
-
     kind: ClassVar[str] = "flat"
+    citation: ClassVar[str | None] = None
+    sensitivity: ClassVar[str] = "U M / N (M records of the busiest vehicle among the N of the city)"
+    distribution: ClassVar[str] = "one noisy mean over all records, painted on every bin"
+    intervals: ClassVar[str] = "the whole range of the statistic: one number for all says nothing of a bin"
     estimable: ClassVar[tuple[Statistic, ...]] = tuple(Statistic)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
-        return self._steps(counts, bound)
-
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """Return what every vehicle loses, by the step."""
-        lost = loss_of(self.steps(counts, bound), counts.users)
-        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
+        one, records = self._records(counts)
+        loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
+        change = most * bound.steps
+        if self.loss_kind is LossKind.PURE and self._paired:
+            # from W's scale K times S's on, variances are free
+            pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
+            return (plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
+        if self.loss_kind is LossKind.PURE:
+            return (plain(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
+        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + self._paired]
+        sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
+        return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
@@ -190,7 +147,7 @@ class CalibratedFlat:
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
         own.append(bound.steps * own[0] - squares)
         given = np.stack(own[: 1 + self._paired])[:, counts.bins_per_user > 0]
-        steps = self._steps(counts, bound)
+        steps = self.steps(counts, bound)
         each_asked = [given] if len(steps) < len(given) else list(given)
         noisy = np.concatenate(
             [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
@@ -203,15 +160,16 @@ class CalibratedFlat:
         errors = self.expected_errors(counts, bound)
         column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
         return {
-            each: Estimate(
-                statistic=each,
-                value=np.full(counts.bins, value[each]),
-                low=np.zeros(counts.bins),
-                high=np.full(counts.bins, each.largest(bound.upper)),
-                noise_scale=np.full(counts.bins, np.nan),
-                expected_error=errors[each],
-                status=status_of(errors[each], each, bound, uninformative_above),
-                noise=column,
+            each: estimate_without_scale(
+                each,
+                (
+                    np.full(counts.bins, value[each]),
+                    np.zeros(counts.bins),
+                    np.full(counts.bins, each.largest(bound.upper)),
+                    errors[each],
+                ),
+                status_of(errors[each], each, bound, uninformative_above),
+                column,
             )
             for each in self.statistics
         }
@@ -227,54 +185,13 @@ class CalibratedFlat:
         """Return the whole range."""
         return {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
-        """Return what the manifest says."""
-        pooling = CalibratedPooling(self.statistics, self.loss_kind, self.pico)
-        return replace(
-            pooling.statement(statistic, counts, bound),
-            mechanism=self.kind,
-            citation=None,
-            sensitivity="U M / N (M records of the busiest vehicle among the N of the city)",
-            distribution="one noisy mean over all records, painted on every bin",
-            interval_kind=IntervalKind.GUARANTEED,
-            interval_basis="the whole range of the statistic: one number for all says nothing of a bin",
-        )
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
-        pooling = CalibratedPooling(self.statistics, self.loss_kind, self.pico)
-        return {**pooling.to_facts(), "kind": self.kind}
-
-    published_facts = to_facts
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedFlat:
-        """Return what ``to_facts`` wrote."""
-        pooling = CalibratedPooling.from_facts(facts)
-        return cls(pooling.statistics, pooling.loss_kind, pooling.pico)
-
-    @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedFlat:
-        """Return the same from a manifest: its facts are the whole."""
-        return cls.from_facts(facts)
+    def interval_kind(self, statistic: Statistic) -> IntervalKind:
+        """Return that they are guaranteed: they are the whole range."""
+        return IntervalKind.GUARANTEED
 
     @cached_property
     def _paired(self) -> bool:
         return Statistic.VARIANCE in self.statistics
-
-    def _steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
-        one, records = self._records(counts)
-        loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
-        change = most * bound.steps
-        if self.loss_kind is LossKind.PURE and self._paired:
-            # from W's scale K times S's on, variances are free
-            pair = np.array([change / loss, bound.steps * change / loss]) * (1 + 2.0**-40)
-            return (plain(Moments(one, records, bound.steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),)
-        if self.loss_kind is LossKind.PURE:
-            return (plain(Box(one, records * bound.steps), Laplace(round_up(np.array([change / loss])))),)
-        ends = [records * bound.steps, records * (bound.steps**2 // 4)][: 1 + self._paired]
-        sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
-        return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
     def _records(self, counts: Counts) -> tuple[Support, IntArray]:
         """One number of every vehicle that is anywhere, and its records, shape (vehicles,)."""

@@ -33,7 +33,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.ball import GRAINS, Ball
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.measurement.support import Support
-from trafficdp.mechanisms.pooling.asking import noise_for, noise_sd
+from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -57,7 +57,7 @@ THICK = 12.0
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Asking):
     """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     Raises UsageError when there is no bin, or the budget is too small to be shared out.
@@ -74,21 +74,6 @@ class Design:
             raise UsageError(
                 "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
             )
-
-    @property
-    def pure(self) -> bool:
-        """Whether noise is Laplace, for pure epsilon."""
-        return self.kind is LossKind.PURE
-
-    @property
-    def norm(self) -> int:
-        """Of the vehicles' vectors."""
-        return 1 if self.pure else 2
-
-    @property
-    def upper(self) -> float:
-        """U."""
-        return float(self.bound.upper)
 
     @cached_property
     def row(self) -> IntArray:

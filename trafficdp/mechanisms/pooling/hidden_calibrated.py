@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
-from trafficdp.mechanisms.pooling.calibrated import CITATION, SAMPLERS
+from trafficdp.mechanisms.calibrated import Columns, Statement
+from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import Answers, City, hidden_map, likely_error, likely_variance
-from trafficdp.mechanisms.promise import event, loss_of, require_statistic
+from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -64,18 +65,19 @@ VARIANCE_ERROR = 0.4
 
 
 @dataclass(frozen=True)
-class CalibratedHidden:
+class CalibratedHidden(CalibratedWhole):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
     ``fleet`` is how many vehicles are expected, declared: what is told before anything is asked rests on it.
     """
 
-    statistics: tuple[Statistic, ...]
-    loss_kind: LossKind
-    pico: int
     fleet: int = 1000
 
     kind: ClassVar[str] = "hidden_pooling"
+    citation: ClassVar[str | None] = CITATION
+    sensitivity: ClassVar[str] = SENSITIVITY
+    distribution: ClassVar[str] = DISTRIBUTION
+    intervals: ClassVar[str] = INTERVALS
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
 
     def design(self, counts: Counts, bound: ContributionBound) -> HiddenDesign:
@@ -93,9 +95,7 @@ class CalibratedHidden:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """Return what any possible vehicle loses, by the steps."""
-        loss = loss_of(self.steps(counts, bound), 1)
-        promised = event(self.kind, counts, bound, loss, self.statistics, kind=self.loss_kind)
-        return replace(promised, relation=RELATION, assumptions=ASSUMPTIONS)
+        return replace(super().event(counts, bound), relation=RELATION, assumptions=ASSUMPTIONS)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
@@ -142,16 +142,7 @@ class CalibratedHidden:
         columns: Mapping[str, npt.NDArray[Any]],
     ) -> Estimate:
         value, low, high, error = (each[place] for each in numbers)
-        return Estimate(
-            statistic=statistic,
-            value=value,
-            low=low,
-            high=high,
-            noise_scale=np.full(len(place), np.nan),
-            expected_error=error,
-            status=status.copy(),
-            noise=dict(columns),
-        )
+        return estimate_without_scale(statistic, (value, low, high, error), status.copy(), columns)
 
     def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """Return what a fleet of the declared size leads to expect by the reference city, shape (G,) each."""
@@ -177,42 +168,21 @@ class CalibratedHidden:
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """Return what the manifest says."""
-        return Statement(
-            mechanism=self.kind,
-            citation=CITATION,
-            sensitivity=SENSITIVITY,
-            noise_scale=np.full(counts.bins, np.nan),
-            worst_case_bias=statistic.largest(bound.upper),
-            share=None,
-            distribution=DISTRIBUTION,
-            sampler=SAMPLERS[self.loss_kind],
-            interval_basis=INTERVALS,
-            post_processing=f"{POST_PROCESSING[statistic]}; {PAINTED}",
-            interval_kind=IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED,
-        )
+        stated = super().statement(statistic, counts, bound)
+        return replace(stated, post_processing=f"{stated.post_processing}; {PAINTED}")
+
+    def interval_kind(self, statistic: Statistic) -> IntervalKind:
+        """Return that those of means are calibrated; those of variances are the whole range."""
+        return IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED
 
     def to_facts(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
-        return {
-            "kind": self.kind,
-            "loss_kind": self.loss_kind.value,
-            "pico": self.pico,
-            "statistics": [each.value for each in self.statistics],
-            "fleet": self.fleet,
-        }
-
-    published_facts = to_facts
+        return {**super().to_facts(), "fleet": self.fleet}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedHidden:
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """Return what ``to_facts`` wrote."""
-        statistics = tuple(Statistic(each) for each in facts["statistics"])
-        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]), int(facts["fleet"]))
-
-    @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedHidden:
-        """Return the same from a manifest: its facts are the whole."""
-        return cls.from_facts(facts)
+        return replace(super().from_facts(facts), fleet=int(facts["fleet"]))
 
 
 def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.ball import HiddenBall
 from trafficdp.measurement.measure import Step, plain
-from trafficdp.mechanisms.pooling.asking import noise_for, noise_sd
+from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss_kind import LossKind
@@ -46,7 +46,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class HiddenDesign:
+class HiddenDesign(Asking):
     """What will be asked of all ``places`` (H,), rising; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
@@ -63,21 +63,6 @@ class HiddenDesign:
             raise UsageError("there is nothing to pool", expected="places in rising order, each once")
         if min(self.parts) <= 0:
             raise UsageError("the budget is too small to be shared out", todo="ask for a larger one")
-
-    @property
-    def pure(self) -> bool:
-        """Whether noise is Laplace, for pure epsilon."""
-        return self.kind is LossKind.PURE
-
-    @property
-    def norm(self) -> int:
-        """Of the vehicles' vectors."""
-        return 1 if self.pure else 2
-
-    @property
-    def upper(self) -> float:
-        """U."""
-        return float(self.bound.upper)
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,114 @@
+"""What maps in one piece share: statistics, a loss, and how both are written, stated and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.measurement.measure import Priced
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.promise import event, loss_of
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.release import Estimate, IntervalKind
+
+FloatArray = npt.NDArray[np.float64]
+SAMPLERS = {
+    LossKind.PURE: "OpenDP make_laplace (discrete Laplace on integers)",
+    LossKind.ZCDP: "OpenDP make_gaussian (discrete Gaussian on integers)",
+}
+
+
+@dataclass(frozen=True)
+class CalibratedWhole:
+    """A map of ``statistics`` of all bins at once, for ``pico`` 10^-12 of ``loss_kind``."""
+
+    statistics: tuple[Statistic, ...]
+    loss_kind: LossKind
+    pico: int
+
+    kind: ClassVar[str]
+    citation: ClassVar[str | None]
+    sensitivity: ClassVar[str]
+    distribution: ClassVar[str]
+    intervals: ClassVar[str]
+
+    def interval_kind(self, statistic: Statistic) -> IntervalKind:
+        """Return what the intervals of ``statistic`` are."""
+        raise NotImplementedError
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+        """Return what is asked, at its dearest."""
+        raise NotImplementedError
+
+    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+        """Return what every vehicle loses at most, by the steps."""
+        lost = loss_of(self.steps(counts, bound), counts.users)
+        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says."""
+        return Statement(
+            mechanism=self.kind,
+            citation=self.citation,
+            sensitivity=self.sensitivity,
+            noise_scale=np.full(counts.bins, np.nan),
+            worst_case_bias=statistic.largest(bound.upper),
+            share=None,
+            distribution=self.distribution,
+            sampler=SAMPLERS[self.loss_kind],
+            interval_basis=self.intervals,
+            interval_kind=self.interval_kind(statistic),
+            post_processing=POST_PROCESSING[statistic],
+        )
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "kind": self.kind,
+            "loss_kind": self.loss_kind.value,
+            "pico": self.pico,
+            "statistics": [each.value for each in self.statistics],
+        }
+
+    def published_facts(self) -> dict[str, Any]:
+        """Return the same: the manifest carries the whole."""
+        return self.to_facts()
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Return what ``to_facts`` wrote."""
+        statistics = tuple(Statistic(each) for each in facts["statistics"])
+        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
+
+    @classmethod
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
+        """Return the same from a manifest: its facts are the whole."""
+        return cls.from_facts(facts)
+
+
+def estimate_without_scale(
+    statistic: Statistic,
+    numbers: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    status: npt.NDArray[np.object_],
+    noise: Mapping[str, npt.NDArray[Any]],
+) -> Estimate:
+    """Return the estimate of ``numbers``: value, both ends, expected error; its noise has no one scale."""
+    value, low, high, error = numbers
+    return Estimate(
+        statistic=statistic,
+        value=value,
+        low=low,
+        high=high,
+        noise_scale=np.full(len(value), np.nan),
+        expected_error=error,
+        status=status,
+        noise=dict(noise),
+    )
