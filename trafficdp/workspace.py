@@ -34,7 +34,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.precision import Reach, half_width_of
+from trafficdp.planner.precision import half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
 from trafficdp.release import verification
@@ -167,7 +167,6 @@ class Workspace:
         *,
         suggestions: bool = True,
         max_half_width: str | float | None = None,
-        reach: Reach | str = Reach.MEDIAN,
         search_maps: bool | LookedAt = False,
         within_budget: bool = False,
         save: str | None = None,
@@ -177,19 +176,16 @@ class Workspace:
 
         ``loss`` is the total, of the store's kind: None for the configured one. With ``max_half_width``
         ("5 km/h", "5 km/h in every bin", or a number in the unit of the speed bound, squared where only a
-        variance is released) the plan is that of the least loss with intervals so narrow in the ``reach``
-        "median" or "every" bin; with ``search_maps`` too (True, or a
+        variance is released) the plan is that of the least loss with intervals so narrow in the median bin,
+        or in every one; with ``search_maps`` too (True, or a
         function that is told of every map that is tried), of the finest map that is so precise at ``loss``.
         ``within_budget`` takes the largest loss that every vehicle on the map can pay, if that is less.
         ``save`` keeps the plan, frozen, for ``release(plan=...)``; ``saved`` names one that was kept. See
         ``planning`` for what is raised.
         """
         searched = search_maps is not False
-        if isinstance(max_half_width, str):
-            statistics = self.config.map.statistics
-            max_half_width, said = half_width_of(max_half_width, self.config.bound, statistics)
-            reach = reach if said is None else said
-        question = Question(max_half_width, Reach(reach), searched, within_budget, suggestions, saved, save)
+        width, reach = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
+        question = Question(width, reach, searched, within_budget, suggestions, saved, save)
         looked_at = None if isinstance(search_maps, bool) else search_maps
         asked = self.config.wish(loss)
         with self._curator("plan") as curator:

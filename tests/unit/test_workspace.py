@@ -216,7 +216,7 @@ def test_a_plan_is_a_frame_of_what_will_be_released(filled):
 def test_python_takes_a_half_width_in_words_too(filled):
     workspace = filled.open()
     by_words = workspace.plan(max_half_width="18 km/h in every bin", suggestions=False)
-    assert by_words.loss == workspace.plan(max_half_width=18.0, reach="every", suggestions=False).loss
+    assert by_words.loss == workspace.plan(max_half_width="18 in every bin", suggestions=False).loss
     assert by_words.loss == workspace.plan(max_half_width="5 m/s in every bin", suggestions=False).loss
     with pytest.raises(UsageError, match="the half width is not a speed"):
         workspace.plan(max_half_width="fast")

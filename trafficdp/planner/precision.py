@@ -64,24 +64,26 @@ def precision(allocation: Allocation) -> Precision:
 
 
 def half_width_of(
-    text: str, bound: ContributionBound, statistics: Collection[Statistic]
-) -> tuple[float, Reach | None]:
-    """Return the half width that ``text`` asks for, in the unit of ``bound``, and where it shall hold.
+    asked: str | float | None, bound: ContributionBound, statistics: Collection[Statistic]
+) -> tuple[float | None, Reach]:
+    """Return the half width that is ``asked`` for, in the unit of ``bound``, and in which bins it shall hold.
 
-    "5 km/h", "5 km/h in every bin" or a bare number; None where it does not say which bins. Raises UsageError
+    "5 km/h", "5 km/h in every bin", a number, or None. Raises UsageError
     for no speed above 0, and for a unit of speed where only a variance is released.
     """
     expected = 'a number above 0, alone or with a unit, such as "5 km/h", or "5 km/h in every bin"'
-    found = _HALF_WIDTH.fullmatch(text)
+    if not isinstance(asked, str):
+        return asked, Reach.MEDIAN
+    found = _HALF_WIDTH.fullmatch(asked)
     if found is None or not (number := Fraction(found[1])):
-        raise UsageError("the half width is not a speed", got=f"{text:.40}", expected=expected)
-    reach = None if found[3] is None else Reach.EVERY
+        raise UsageError("the half width is not a speed", got=f"{asked:.40}", expected=expected)
+    reach = Reach.MEDIAN if found[3] is None else Reach.EVERY
     if found[2] is None:
         return float(number), reach
     if {*statistics} == {Statistic.VARIANCE}:
         raise UsageError(
             "a half width of a variance has no unit of speed",
-            got=f"{text:.40}",
+            got=f"{asked:.40}",
             expected=f"a bare number, in ({bound.unit.label})^2",
         )
     unit = parse_speed_unit(found[2], where="the half width")

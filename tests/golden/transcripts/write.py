@@ -499,18 +499,18 @@ def plans():
             }
         ),
     )
-    for reach in ("median", "every"):
-        add("plans.json", f"max_half_width: least epsilon, {reach}", half_width(reach=reach))
-    add("plans.json", "max_half_width: finest map", half_width(search_maps=True))
+    add("plans.json", "max_half_width: least epsilon, median", half_width(4))
+    add("plans.json", "max_half_width: least epsilon, every", half_width("4 in every bin"))
+    add("plans.json", "max_half_width: finest map", half_width(4, search_maps=True))
     add("plans.json", "refused, with suggestions and growth", refused)
     add("plans.json", "saved plan", saved)
     add("plans.json", "within budget", within_budget)
 
 
-def half_width(**question):
+def half_width(asked, **question):
     def run(cities):
         city = cities.golden(statistics=("mean", "variance"))
-        return {"laws": facts_of_plan(city.plan(max_half_width=4, **question)), "draws": {}}
+        return {"laws": facts_of_plan(city.plan(max_half_width=asked, **question)), "draws": {}}
 
     return run
 

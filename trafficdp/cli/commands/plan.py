@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from trafficdp._validate import one_of
-from trafficdp.cli.words.options import (
-    EpsilonOption,
-    MinVehiclesOption,
-    ResolutionOption,
-    RhoOption,
-    SlotOption,
-    WithinBudgetOption,
-    loss_asked,
-)
+from trafficdp.cli.words.options import MapOptions, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show, unit_in_words
 from trafficdp.cli.words.settings import Settings
@@ -46,13 +38,10 @@ NAMES = {
 }
 
 
+@with_map_options
 def plan(
     context: typer.Context,
-    epsilon: EpsilonOption = None,
-    rho: RhoOption = None,
-    resolution: ResolutionOption = None,
-    slot: SlotOption = None,
-    min_vehicles: MinVehiclesOption = None,
+    asked: MapOptions,
     max_half_width: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +51,6 @@ def plan(
             "(A bare number: in speed_unit.)",
         ),
     ] = None,
-    within_budget: WithinBudgetOption = False,
     every_accounting: Annotated[
         float | None,
         typer.Option(
@@ -82,13 +70,11 @@ def plan(
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
-    workspace = settings.workspace().with_map(
-        resolution=resolution, slot_kind=slot, min_vehicles=min_vehicles
-    )
+    workspace = asked.of(settings.workspace())
     if chart is not None:
         one_of(("svg",), chart=chart.suffix.lower().removeprefix("."))
     config = workspace.config
-    loss = loss_asked(epsilon, rho)
+    loss = asked.loss
     with output.steps("planning from public counts") as step:
 
         def looked_at(grid: Grid) -> None:
@@ -98,7 +84,7 @@ def plan(
             loss,
             max_half_width=max_half_width,
             search_maps=looked_at if max_half_width is not None and loss is not None else False,
-            within_budget=within_budget,
+            within_budget=asked.within_budget,
             save=save,
         )
         full = None

@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import (
-    EpsilonOption,
-    MinVehiclesOption,
-    ResolutionOption,
-    RhoOption,
-    SlotOption,
-    WithinBudgetOption,
-    loss_asked,
-)
+from trafficdp.cli.words.options import MapOptions, with_map_options
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
@@ -23,17 +15,13 @@ from trafficdp.privacy.release import BinStatus
 from trafficdp.release.outcomes import Plan
 
 
+@with_map_options
 def release(
     context: typer.Context,
-    epsilon: EpsilonOption = None,
-    rho: RhoOption = None,
-    resolution: ResolutionOption = None,
-    slot: SlotOption = None,
-    min_vehicles: MinVehiclesOption = None,
+    asked: MapOptions,
     force: Annotated[
         bool, typer.Option("--force", help="Release even if it says too little; bins are marked.")
     ] = False,
-    within_budget: WithinBudgetOption = False,
     plan: Annotated[
         str | None, typer.Option(metavar="<name>", help="Draw the very noise of this saved plan.")
     ] = None,
@@ -55,16 +43,13 @@ def release(
     On a terminal it asks first. The same release of the same data again costs nothing.
     """
     settings: Settings = context.obj
-    workspace = settings.workspace().with_map(
-        resolution=resolution, slot_kind=slot, min_vehicles=min_vehicles
-    )
-    loss = loss_asked(epsilon, rho)
+    workspace = asked.of(settings.workspace())
     if not yes and _somebody_is_there():
         noisy = workspace
         if allow_idealised_noise is not None:
             noisy = workspace.with_idealised_noise(allow_idealised_noise)
         with settings.output.spinner("planning"):
-            planned = noisy.plan(loss, suggestions=False, within_budget=within_budget, saved=plan)
+            planned = noisy.plan(asked.loss, suggestions=False, within_budget=asked.within_budget, saved=plan)
         refused = planned.affordable.short or (planned.verdict.refused and not force)
         # what is refused anyway, or free, needs no answer
         if (
@@ -76,9 +61,9 @@ def release(
             raise typer.Exit(UsageError.exit_code)
     with settings.output.spinner("releasing"):
         done = workspace.release(
-            loss,
+            asked.loss,
             force=force,
-            within_budget=within_budget,
+            within_budget=asked.within_budget,
             plan=plan,
             allow_idealised_noise=allow_idealised_noise,
             again=again,
