@@ -57,7 +57,7 @@ def as_ratio(number: FloatArray) -> tuple[ObjectArray, ObjectArray]:
 def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -> None:
     """Raise AllocationError if a vehicle's losses add up to more than ``charged`` (10^-12, (users,)).
 
-    ``losses`` gives them part by part, again for every vehicle that only exact fractions can decide.
+    ``losses`` gives them part by part, and once more for the vehicles that only exact fractions can decide.
     """
     whole, rest, terms = (np.zeros(len(charged), dtype=np.int64) for _ in range(3))
     for each in losses():
@@ -73,13 +73,29 @@ def require_covered(losses: Callable[[], Iterable[Losses]], charged: IntArray) -
     # every term was rounded down by less than one 2^-30
     most = whole + ((rest + terms) >> FRACTION_BITS) + 1
     refuse_undercharged(int(np.count_nonzero(whole > charged)))
-    for user in np.flatnonzero((whole <= charged) & (most > charged)).tolist():
-        loss = Fraction(0)
-        for each in losses():
-            mine = np.flatnonzero(each.user == user)
-            own = map(Fraction, each.numerator[mine].tolist(), each.denominator[mine].tolist())
-            loss += sum(own, Fraction(0))
-        refuse_undercharged(int(loss * PICO > int(charged[user])))
+    open_ones = (whole <= charged) & (most > charged)
+    if bool(open_ones.any()):
+        exact = _summed(losses(), open_ones)
+        refuse_undercharged(sum(loss * PICO > int(charged[user]) for user, loss in exact.items()))
+
+
+def _summed(losses: Iterable[Losses], chosen: npt.NDArray[np.bool_]) -> dict[int, Fraction]:
+    """Return the exact sum of the losses of every chosen vehicle.
+
+    Losses over the same denominator are added as integers first: most have few denominators.
+    """
+    found: dict[int, Fraction] = {}
+    for each in losses:
+        mine = np.flatnonzero(chosen[each.user])
+        distinct = sorted(set(each.denominator[mine].tolist()))
+        which = np.searchsorted(np.array([*distinct, 0], dtype=object)[:-1], each.denominator[mine])
+        key, group = np.unique(each.user[mine] * max(1, len(distinct)) + which, return_inverse=True)
+        total = np.zeros(len(key), dtype=object)
+        np.add.at(total, group, each.numerator[mine])
+        for one, numerator in zip(key.tolist(), total.tolist(), strict=True):
+            user, below = divmod(one, len(distinct))
+            found[user] = found.get(user, Fraction(0)) + Fraction(numerator, distinct[below])
+    return found
 
 
 def refuse_undercharged(vehicles: int) -> None:

@@ -40,6 +40,7 @@ IntArray = npt.NDArray[np.int64]
 ObjectArray = npt.NDArray[np.object_]
 CHUNK = 500_000
 """Entries at a time: Python integers take memory."""
+MOST = (1 << 63) - 1
 
 
 def check_steps(steps: Sequence[Priced], charged: IntArray) -> None:
@@ -81,7 +82,7 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
         return
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
-        change = _moved(move[part], step.shift[at])
+        change = _moved(move[part], step.shift[at]).astype(object)
         yield (
             by_noise(user, change, law.scale[at])
             if isinstance(law, Laplace)
@@ -207,8 +208,11 @@ def _units(
         at = support.coordinate[part]
         if bool(np.any((move[part] > 0) & ((block[at] < 0) | (half_width[at] < 1)))):
             raise unsound("a number that can vary would have no noise")
+        wide = np.maximum(half_width[at], 1)
         change = _moved(move[part], shift[at])
-        found.append((-(-change // np.maximum(half_width[at], 1).astype(object))).astype(np.int64))
+        if change.dtype == object:
+            wide = wide.astype(object)
+        found.append((-(-change // wide)).astype(np.int64))
     return np.concatenate(found)
 
 
@@ -223,17 +227,30 @@ def _of_groups(user: IntArray, block: IntArray, units: IntArray, scale: float) -
 
 
 def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
-    return by_noise(user, units.astype(object), np.full(len(user), scale))
+    """The units of every vehicle over the scale that all share; added up first."""
+    total = np.zeros(int(user.max(initial=-1)) + 1, dtype=object)
+    if bool(units.size) and int(units.max()) <= MOST // len(units):
+        whole = np.zeros(len(total), dtype=np.int64)
+        np.add.at(whole, user, units)
+        total[:] = whole.tolist()
+    else:
+        np.add.at(total, user, units.astype(object))
+    return by_noise(np.arange(len(total)), total, np.full(len(total), scale))
 
 
 def _numbered(user: IntArray, block: IntArray) -> IntArray:
-    """Which different (vehicle, block) every entry belongs to."""
-    key = np.stack([user, block])
-    return np.asarray(np.unique(key, axis=1, return_inverse=True)[1], dtype=np.int64).ravel()
+    """Which different (vehicle, block) every entry belongs to; a block may be -1: none."""
+    key = user * (int(block.max(initial=0)) + 2) + block + 1
+    return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
 
 
-def _moved(move: IntArray, shift: IntArray) -> ObjectArray:
-    """``move`` times 2^shift, rounded up."""
+def _moved(move: IntArray, shift: IntArray) -> IntArray | ObjectArray:
+    """``move`` times 2^shift, rounded up; Python integers where 64 bits might not hold it."""
+    up, down = np.maximum(shift, 0), np.maximum(-shift, 0)
+    longest = max(int(move.max(initial=0)), -int(move.min(initial=0))).bit_length()
+    if longest + int(up.max(initial=0)) < 62 and int(down.max(initial=0)) < 62:
+        whole: IntArray = -(-(move << up) // (np.int64(1) << down))
+        return whole
     wide = move.astype(object) * _power(np.maximum(shift, 0))
     result: ObjectArray = -(-wide // _power(np.maximum(-shift, 0)))
     return result
