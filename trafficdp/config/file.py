@@ -32,7 +32,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.source import SourceDeclaration
-from trafficdp.planner.request import Request
+from trafficdp.planner.request import FLEET_DECLARED, Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.budget import BudgetPolicy
@@ -337,7 +337,9 @@ class Config:
             )
         keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised")}
-        wanted |= {"relation": self.relation, "fleet": self.map.fleet}
+        wanted["relation"] = self.relation
+        if self.map.fleet is not None:
+            wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
         return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)
 
 

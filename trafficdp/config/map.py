@@ -26,7 +26,6 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.request import (
     AUTO,
     BASELINE,
-    DEFAULT_FLEET,
     DEFAULT_MECHANISM,
     DETAIL,
     AdaptiveSettings,
@@ -60,7 +59,7 @@ class MapSettings:
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
     adaptive: AdaptiveSettings | None = None
-    fleet: int = DEFAULT_FLEET
+    fleet: int | None = None
     kind: LossKind = LossKind.PURE
 
     def with_mechanism(
@@ -156,7 +155,7 @@ class Map(t.Table):
     speed_step: Annotated[Fraction, t.number("a speed above 0 that divides speed_bound")] = Fraction(1, 100)
     display_unit: Annotated[SpeedUnit | None, t.UNIT] = None
     min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
-    fleet: Annotated[int, t.whole(1, 10**9)] = DEFAULT_FLEET
+    fleet: Annotated[int, t.whole(1, 10**9)] | None = None
     statistics: Annotated[
         tuple[Annotated[Statistic, t.choice(Statistic)], ...],
         Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in Statistic)),

@@ -46,6 +46,8 @@ OTHER_NOISE = {
     CLIP_USER: "vehicles left out of bins, noise for the rest",
     CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
 }
+FLEETS = (100, 1_000, 10_000, 100_000)
+"""Whose skill is shown where nothing about a vehicle is public."""
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 
@@ -81,6 +83,14 @@ class Allocation:
         if self.tried is not None:
             return self.tried
         return skills_of([self.calibrated], self.counts, self.request.bound, self.request.loss, self.hour)[0]
+
+    @cached_property
+    def fleets(self) -> Mapping[int, Skill]:
+        """The skill of means with fleets of other sizes, where nothing about a vehicle is public."""
+        own = self.calibrated
+        if not isinstance(own, CalibratedHidden):
+            return {}
+        return {n: replace(own, fleet=n).skill(self.counts, self.request.bound) for n in FLEETS}
 
     @property
     def loss(self) -> Loss:
@@ -194,9 +204,9 @@ def _of_anyone(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> A
     calibrated = CalibratedHidden(statistics, request.kind, loss, request.fleet)
     event = calibrated.event(kept, request.bound)
     error = calibrated.expected_errors(kept, request.bound)
-    why = f"nothing about a vehicle is public; errors are those of a fleet of {request.fleet:,}, declared"
-    # what cities are simulated from is public counts
-    return Allocation(request, keep, kept, calibrated, event, error, why, tried={})
+    why = f"nothing about a vehicle is public; errors are of {request.fleet:,} vehicles in simulated cities"
+    skill = {Statistic.MEAN: calibrated.skill(kept, request.bound)}
+    return Allocation(request, keep, kept, calibrated, event, error, why, tried=skill)
 
 
 def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:

@@ -1,4 +1,8 @@
-"""The public rule against maps that say nothing, and what would pass it. Counts only, never a value."""
+"""The public rule against maps that say nothing, and what would pass it. Counts only, never a value.
+
+Where nothing about a vehicle is public, the map is tried in the reference city (``mechanisms.simulated``) at
+the expected size of the fleet, and is refused unless it is nearer to the truth than one number for the city.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,36 @@ from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PICO
 
 FloatArray = npt.NDArray[np.float64]
+LEAST_SKILL, MOST_WORSE = 0.1, 0.1
+"""Where nothing is public: so much nearer than one number, and the share of draws that may be worse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The rule's outcome: ``median_error`` of the judged statistic against ``threshold`` (its unit)."""
+    """The rule's outcome: ``median_error`` of the judged statistic against ``threshold`` (its unit).
+
+    ``worse``: the share of draws that are worse than one number for the city, where that is judged.
+    """
 
     statistic: Statistic
     median_error: float
     threshold: float
+    worse: float = 0.0
 
     @property
     def refused(self) -> bool:
         """Whether the release would say too little."""
-        return self.median_error > self.threshold
+        return self.median_error > self.threshold or self.worse > MOST_WORSE
+
+    def in_words(self, unit: str) -> tuple[str, str]:
+        """Return what there is and what is expected, of the first thing that is not as it must be."""
+        if self.median_error <= self.threshold:
+            beyond = "of all draws farther from the truth than one number for the whole city"
+            return f"{self.worse:.0%} {beyond}", f"at most {MOST_WORSE:.0%}"
+        return (
+            f"a median expected error of {self.median_error:.3g} {unit}",
+            f"at most {self.threshold:.3g} {unit}",
+        )
 
 
 def judge(allocation: Allocation) -> Verdict:
@@ -39,6 +59,14 @@ def judge(allocation: Allocation) -> Verdict:
     """
     request = allocation.request
     statistic = request.judged
+    if request.hides_presence:
+        skill = allocation.skill[statistic]
+        return Verdict(
+            statistic,
+            float(skill.error.mean()),
+            (1 - LEAST_SKILL) * float(skill.flat.mean()),
+            worse=skill.worse,
+        )
     return Verdict(
         statistic,
         _median(_noisy(allocation.errors()[statistic])),

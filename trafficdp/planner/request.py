@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from trafficdp.mechanisms.simulated.reference import DEFAULT_FLEET
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.slot import SlotKind
@@ -19,8 +20,8 @@ BASELINE = "baseline"
 """Laplace or block noise that prices all statistics jointly, by an accounting."""
 DEFAULT_MECHANISM = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
 """What releases a statistic where nobody names a mechanism."""
-DEFAULT_FLEET = 1_000
-"""How many vehicles are expected where nothing about one is public, and nobody says."""
+FLEET_DECLARED = "as [map] fleet declares"
+FLEET_UNKNOWN = "a guess, as [map] fleet declares none"
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
 JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
@@ -36,7 +37,8 @@ class Request:
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
-    Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, declared.
+    Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
+    ``fleet_by`` says.
     """
 
     loss: Loss
@@ -51,6 +53,7 @@ class Request:
     allow_idealised: bool = False
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
     fleet: int = DEFAULT_FLEET
+    fleet_by: str = FLEET_UNKNOWN
 
     @property
     def hides_presence(self) -> bool:

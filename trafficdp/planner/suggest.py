@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.refusal import passing_epsilon, passing_min_vehicles
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.refusal import judge, passing_epsilon, passing_min_vehicles
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss_kind import LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Suggestions:
     min_vehicles: int | None
     resolution: int | None
     slot_kind: SlotKind | None
+    fleet: int | None = None
 
     def in_words(self, left: Loss | None = None) -> str:
         """Return the suggestions as one phrase for an error's "what to do".
@@ -40,6 +43,8 @@ class Suggestions:
                 f"epsilon {self.epsilon:.3g}"
                 + (f", but every vehicle has only {left} left" if beyond else "")
             )
+        if self.fleet is not None:
+            levers.append(f"a fleet of {self.fleet:,} vehicles")
         if not levers:
             return "no single setting passes: gather more days or more vehicles"
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
@@ -71,6 +76,53 @@ def suggest(
         resolution=None if by_resolution is None else by_resolution.resolution,
         slot_kind=None if by_slot is None else by_slot.slot_kind,
     )
+
+
+def suggest_of_anyone(
+    grid: Grid, request: Request, counts_of: Callable[[Grid], Counts], epsilon_of: Callable[[Loss], float]
+) -> Suggestions:
+    """Return what would pass where nothing about a vehicle is public, by the reference city.
+
+    ``counts_of`` lists the bins of any grid, ``epsilon_of`` says a loss as the epsilon that is asked for.
+    """
+    here = counts_of(grid)
+
+    def passes(counts: Counts, wish: Request) -> bool:
+        return not judge(allocate(counts, wish)).refused
+
+    def more(times: float) -> Request:
+        power = 1 if request.kind is LossKind.PURE else 2
+        return replace(request, loss=type(request.loss)(round(request.loss.pico * times**power)))
+
+    def larger(times: float) -> Request:
+        return replace(request, fleet=_two_digits_up(request.fleet * times))
+
+    loss = _least(lambda times: passes(here, more(times)))
+    fleet = _least(lambda times: passes(here, larger(times)))
+    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1)[:3])
+    by_resolution = next((each for each in coarser if passes(counts_of(each), request)), None)
+    return Suggestions(
+        epsilon=None if loss is None else _rounded_up(epsilon_of(more(loss).loss)),
+        min_vehicles=None,
+        resolution=None if by_resolution is None else by_resolution.resolution,
+        slot_kind=None,
+        fleet=None if fleet is None else larger(fleet).fleet,
+    )
+
+
+def _least(passes: Callable[[float], bool]) -> float | None:
+    """Return the least of a few factors from 1.2 to 100 that passes, by halving; None when none does."""
+    factors = [1.2**each for each in range(1, 26)]
+    low, high = 0, len(factors)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(factors[middle]) else (middle + 1, high)
+    return factors[low] if low < len(factors) else None
+
+
+def _two_digits_up(number: float) -> int:
+    unit = int(10 ** max(0, len(str(int(number))) - 2))
+    return int(-(-number // unit)) * unit
 
 
 def _passes(counts: Counts, request: Request) -> bool:

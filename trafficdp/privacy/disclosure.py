@@ -271,7 +271,7 @@ class StatedAssumption:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """The rule of refusal: threshold and the median expected error, both as shares of the range [0, U]."""
+    """The rule of refusal: threshold and the expected error, both as shares of what the rule names."""
 
     rule: Text
     threshold: Annotated[float, Says({"exclusiveMinimum": 0, "maximum": 1})]

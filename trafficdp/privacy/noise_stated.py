@@ -83,7 +83,7 @@ class NoiseStated:
     ``rule`` is the number of the rule by which pairs of vehicle and bin are left out, from counts alone, and
     ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
     those of every statistic. A map of one piece has its ``statistics`` and the ``pico`` 10^-12 of
-    ``loss_kind`` that it is given; where nothing about a vehicle is public, the ``fleet`` that was declared.
+    ``loss_kind`` that it is given.
     """
 
     kind: Annotated[str, Says({"enum": [*_KINDS, "stream"]})]
@@ -103,5 +103,4 @@ class NoiseStated:
     loss_kind: Annotated[str | None, Says({"enum": [each.value for each in LossKind]})] = None
     pico: Counted | None = None
     statistics: tuple[Text, ...] | None = None
-    fleet: Counted | None = None
     stream: StreamStated | None = None

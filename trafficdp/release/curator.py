@@ -390,9 +390,7 @@ def too_little(
 ) -> UninformativeReleaseError:
     """Return the error that a release (or an answer) of ``verdict`` is refused with."""
     unit = unit_label(verdict.statistic, bound.unit)
+    got, expected = verdict.in_words(unit)
     return UninformativeReleaseError(
-        f"the {what} would say too little",
-        got=f"a median expected error of {verdict.median_error:.3g} {unit}",
-        expected=f"at most {verdict.threshold:.3g} {unit}",
-        todo=todo,
+        f"the {what} would say too little", got=got, expected=expected, todo=todo
     )

@@ -11,6 +11,7 @@ from trafficdp.config.file import Config
 from trafficdp.context.read import read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
+from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LOSSES, Loss
@@ -134,6 +135,18 @@ def earlier_release(
             and same_question(specification, grid, allocation)
         ):
             return stored.release_id
+    return None
+
+
+def fleet_released(curator: Curator) -> tuple[str, int] | None:
+    """Return the newest release that counted the whole fleet, and its number; None where none did."""
+    for stored in reversed(vault_releases.all_releases(curator.vault)):
+        if stored.withdrawn or not stored.published:
+            continue
+        release = curator.load(stored.release_id)
+        mean = release.estimates.get(Statistic.MEAN)
+        if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
+            return release.id, max(1, round(float(mean.noise["city_vehicles"][0])))
     return None
 
 

@@ -28,10 +28,11 @@ from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
 from trafficdp.planner.refusal import judge, passing_epsilon
 from trafficdp.planner.request import AdaptiveSettings, Request
-from trafficdp.planner.suggest import suggest
+from trafficdp.planner.suggest import suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP
 from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.holdings import fleet_released
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.sensitive.contributions import Contributions
@@ -149,7 +150,13 @@ class Planning:
         if loss is None and self._config.loss is None and question.half_width is not None:
             # where the search for the least begins does not matter
             loss = LOSSES[self._config.kind].of(1)
-        return self._config.request(loss)
+        request = self._config.request(loss)
+        if not request.hides_presence or self._config.map.fleet is not None:
+            return request
+        known = fleet_released(self._curator)
+        if known is None:
+            return request
+        return replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
 
     def _at(
         self, grid: Grid, request: Request, question: Question, answer: Answer | None = None
@@ -183,10 +190,13 @@ class Planning:
         before = remainders[paying].min(initial=self._config.budget.pico)
         after = (remainders - cost)[paying].min(initial=self._config.budget.pico)
         loss_of = LOSSES[request.kind]
+        suggestions = suggest(grid, request, self._counts, self._guess) if advised else None
+        if request.hides_presence and verdict.refused and question.suggestions:
+            suggestions = suggest_of_anyone(grid, request, self._counts, self._asked_epsilon)
         return Plan(
             allocation=allocation,
             verdict=verdict,
-            suggestions=suggest(grid, request, self._counts, self._guess) if advised else None,
+            suggestions=suggestions,
             budget_left=loss_of(int(before)),
             left_after=loss_of(max(0, int(after))),
             grid=grid,
@@ -197,6 +207,9 @@ class Planning:
             asked=asked,
             in_epsilon=self._in_epsilon(allocation.loss),
         )
+
+    def _asked_epsilon(self, loss: Loss) -> float:
+        return float((self._config.policy.epsilon(loss) or loss).exact)
 
     def _in_epsilon(self, loss: Loss) -> InEpsilon | None:
         policy = self._config.policy

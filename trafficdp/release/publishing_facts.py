@@ -29,7 +29,7 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import judge
+from trafficdp.planner.refusal import LEAST_SKILL, judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.loss_kind import LossKind
@@ -102,6 +102,7 @@ def specify(
     """
     request, kept = allocation.request, allocation.counts
     verdict = judge(allocation)
+    limit = 1 - LEAST_SKILL if request.hides_presence else request.refuse_above
     calibrated = allocation.calibrated
     statements = {
         statistic: calibrated.statement(statistic, kept, request.bound) for statistic in calibrated.statistics
@@ -156,7 +157,7 @@ def specify(
                         _mechanism(statistic, statement, request.tolerance[statistic]),
                         # an answer is no map
                         skill=None
-                        if occasion.question or request.hides_presence
+                        if occasion.question or statistic not in allocation.skill
                         else _skill_stated(allocation, statistic, occasion.display_unit),
                     )
                     for statistic, statement in statements.items()
@@ -169,8 +170,8 @@ def specify(
             ),
             verdict=Verdict(
                 forced=verdict.refused,
-                threshold=request.refuse_above,
-                value=verdict.median_error * request.refuse_above / verdict.threshold,
+                threshold=limit,
+                value=verdict.median_error * limit / verdict.threshold,
             ),
             publish_counts=occasion.publish_counts,
         ),

@@ -2,17 +2,32 @@
 
 import json
 import shutil
+from dataclasses import replace
+from importlib import resources
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 
+import trafficdp
 from trafficdp.binning.declared import declared_bins
-from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError, VerificationError
+from trafficdp.cli.words.plan_facts import plan_facts
+from trafficdp.errors import (
+    ConfigError,
+    InsufficientBudgetError,
+    UninformativeReleaseError,
+    UsageError,
+    VerificationError,
+)
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.refusal import judge
 from trafficdp.release.recomputation import verify_public
 
-BOTH = '"mean", "variance"'
+SCHEMA = json.loads(
+    resources.files("trafficdp.cli").joinpath("schemas/plan.schema.json").read_text(encoding="utf-8")
+)
 
 
 def write_hidden(
@@ -138,6 +153,46 @@ def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
     assert hidden.workspace.plan(4).loss == plan.loss
     more = hidden.workspace.plan("40")
     assert more.verdict.median_error < plan.verdict.median_error
+
+
+def test_the_fleet_is_that_of_an_earlier_release_where_none_is_declared(hidden, tmp_path):
+    away = tmp_path / "away"
+    shutil.copytree(hidden.folder, away)
+    (away / "trafficdp.toml").write_text(
+        (hidden.folder / "trafficdp.toml").read_text().replace("fleet = 120\n", "")
+    )
+    workspace = trafficdp.open(away / "trafficdp.toml", store=away / "city.store")
+    found = hidden.released_map.release.estimates[Statistic.MEAN].noise["city_vehicles"][0]
+    plan = workspace.plan()
+    assert plan.allocation.request.fleet == round(float(found))
+    assert "release r0001" in plan.allocation.request.fleet_by
+    # another size of fleet is no other question
+    assert plan.earlier == "r0001"
+    assert hidden.workspace.plan().allocation.request.fleet == 120
+
+
+def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidden):
+    workspace = hidden.workspace
+    refused = workspace.plan(0.3)
+    assert refused.verdict.refused
+    assert refused.allocation.skill[Statistic.MEAN].expected < 0.1
+    with pytest.raises(UninformativeReleaseError, match="any one of these would pass"):
+        workspace.release(0.3)
+    would = refused.suggestions
+    assert not workspace.plan(would.epsilon).verdict.refused
+    larger = replace(refused.allocation.request, fleet=would.fleet)
+    assert not judge(allocate(refused.allocation.counts, larger)).refused
+    if would.resolution is not None:
+        assert not workspace.with_map(resolution=would.resolution).plan(0.3).verdict.refused
+
+
+def test_a_plan_names_other_fleets(hidden):
+    facts = plan_facts(hidden.workspace.plan())
+    jsonschema.validate(facts, SCHEMA)
+    jsonschema.validate(plan_facts(hidden.workspace.plan(0.3)), SCHEMA)
+    others = facts["fleet"]["others"]
+    assert [each["vehicles"] for each in others] == [100, 1_000, 10_000, 100_000]
+    assert others[0]["skill"] < others[-1]["skill"]
 
 
 def test_the_store_is_charged_until_it_has_no_more(small_city, tmp_path):

@@ -49,6 +49,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "worst_half_width": result.precision.worst,
         },
         "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
+        "fleet": _fleet_facts(result),
         "refused": result.verdict.refused,
         "median_error": result.verdict.median_error,
         "refuse_above": result.verdict.threshold,
@@ -61,6 +62,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "min_vehicles": result.suggestions.min_vehicles,
             "resolution": result.suggestions.resolution,
             "slot": result.suggestions.slot_kind.value if result.suggestions.slot_kind else None,
+            "fleet": result.suggestions.fleet,
         },
         "budget_left": str(result.budget_left),
         "left_after": str(result.left_after),
@@ -78,6 +80,17 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "accountings": accountings,
         "full_comparison": _full_facts(full),
     }
+
+
+def _fleet_facts(result: Plan) -> dict[str, object] | None:
+    request = result.allocation.request
+    if not request.hides_presence:
+        return None
+    others = [
+        {"vehicles": vehicles, **as_json(skill.stated())}
+        for vehicles, skill in result.allocation.fleets.items()
+    ]
+    return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}
 
 
 def loss_facts(loss: Loss) -> dict[str, str | None]:

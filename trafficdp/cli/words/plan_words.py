@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.pooling.hidden_calibrated import FLAT
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate import calibrated
 from trafficdp.model.statistic import Statistic
@@ -191,12 +190,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     withheld = int((~allocation.keep).sum())
     if request.hides_presence:
-        output.say(
-            f"These are errors that a fleet of {request.fleet:,} vehicles led to elsewhere: nothing in the "
-            "store was looked at. Intervals follow from what is drawn; hexagons of which nothing is known "
-            f"are marked. One number for the whole city would be {FLAT * request.bound.upper:.3g} {unit} off."
-        )
-        output.say(f"All {allocation.counts.bins} hexagons and slots of the study area get a row.")
+        _show_fleets(output, result)
         return
     output.say(
         f"{allocation.counts.bins} bins get numbers; {withheld} are withheld, "
@@ -219,6 +213,26 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         output.say(f"Why: {allocation.reason}.")
     for each, skill in allocation.skill.items():
         output.say(f"The {each.value.replace('_', ' ')}: {skill.in_words()}.")
+
+
+def _show_fleets(output: Output, result: Plan) -> None:
+    allocation, unit = result.allocation, unit_in_words(result)
+    request, skill = allocation.request, allocation.skill[Statistic.MEAN]
+    output.say(
+        f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
+        f"({request.fleet_by}) lead to in simulated cities as large as this one, in hexagons that 5 of them "
+        "visit. Intervals follow from what is drawn; hexagons of which nothing is known are marked."
+    )
+    output.say(f"The mean: {skill.in_words()}.")
+    output.table(
+        f"The same by the size of the fleet ({unit})",
+        ["vehicles", "error", "of one number", "nearer", "worse than it"],
+        [
+            [f"{n:,}", s.error.mean(), s.flat.mean(), f"{s.expected:.0%}", f"{s.worse:.0%} of draws"]
+            for n, s in allocation.fleets.items()
+        ],
+    )
+    output.say(f"All {allocation.counts.bins} hexagons and slots of the study area get a row.")
 
 
 def _show_price(output: Output, result: Plan) -> None:
@@ -268,6 +282,8 @@ def _show_verdict(output: Output, result: Plan) -> None:
     judged = (
         f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
     )
+    if result.allocation.request.hides_presence:
+        judged += f", nine tenths of that of one number; {verdict.worse:.0%} of draws are worse than it"
     if verdict.refused:
         output.say(f"It would be REFUSED: {judged}.")
     elif result.affordable.short:

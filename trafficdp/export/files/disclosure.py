@@ -158,8 +158,8 @@ def disclosure(
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
             refusal=Refusal(
-                rule="refused when the error that a fleet of the declared size leads to expect, as a share "
-                "of the speed range, exceeds the threshold"
+                rule="refused when the error that a fleet of the expected size has in simulated cities, as "
+                "a share of that of one number for the city, is above the threshold, or one draw in ten worse"
                 if hidden
                 else "refused when the median over bins of the worst-case expected error, as a share of "
                 "the speed range, exceeds the threshold",

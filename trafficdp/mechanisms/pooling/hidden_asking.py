@@ -31,24 +31,15 @@ IntArray = npt.NDArray[np.int64]
 
 def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
     """Ask all, and return the answers. Slots of a place count together; records elsewhere count as none."""
-    counts, upper, unit = contributions.counts, design.upper, float(design.bound.step)
-    cell = counts.cell[counts.bin_index]
-    at = np.minimum(np.searchsorted(design.places, cell), len(design.places) - 1)
-    there = design.places[at] == cell
-    user, place, entry = number_pairs(
-        counts.user_index[there], at[there].astype(np.int64), counts.users, len(design.places)
-    )
+    counts, unit = contributions.counts, float(design.bound.step)
+    at, there = _where(design, contributions)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, len(design.places))
     sizes = (counts.count, contributions.total, contributions.total_of_squares)
     records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
     speed = total * unit / records
 
-    guess, own = FIRST_GUESS * upper, np.unique(user)
-    mean = _by_user(user, total * unit, counts.users)[own] / _by_user(user, records, counts.users)[own]
-    lean = np.clip((mean - guess) / guess, -1.0, 1.0)
-    both = Entries(
-        np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
-    )
-    fleet = measure.measure(design.step(0, 2, 1.0), both)
+    own = np.unique(user)
+    fleet = asked_fleet(design, contributions, measure)
     city = city_of(design, fleet)
 
     own_weight = records**city.power
@@ -78,6 +69,29 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     one = Entries(own, np.zeros(len(own), dtype=np.int64), far)
     spread = measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
     return Answers(fleet, city, weight, answers.residual, answers.maps, spread)
+
+
+def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
+    """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
+    counts, guess = contributions.counts, FIRST_GUESS * design.upper
+    _, there = _where(design, contributions)
+    user = counts.user_index[there]
+    own = np.unique(user)
+    total = _by_user(user, contributions.total[there] * float(design.bound.step), counts.users)[own]
+    mean = total / _by_user(user, counts.count[there], counts.users)[own]
+    lean = np.clip((mean - guess) / guess, -1.0, 1.0)
+    both = Entries(
+        np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
+    )
+    return measure.measure(design.step(0, 2, 1.0), both)
+
+
+def _where(design: HiddenDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """The place of every pair, shape (P,), and whether it is one that is asked about."""
+    counts = contributions.counts
+    cell = counts.cell[counts.bin_index]
+    at = np.minimum(np.searchsorted(design.places, cell), len(design.places) - 1).astype(np.int64)
+    return at, design.places[at] == cell
 
 
 def _by_user(user: IntArray, values: npt.NDArray[Any], users: int) -> FloatArray:

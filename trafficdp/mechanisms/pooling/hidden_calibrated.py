@@ -7,8 +7,8 @@ there is it reads by ``Values.hidden`` alone, when it asks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from trafficdp.mechanisms.pooling.hidden_map import Answers, City, hidden_map, l
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.simulated.reference import DEFAULT_FLEET, Place, reference_skill
+from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
@@ -33,8 +35,6 @@ from trafficdp.model.privacy_unit import (
 )
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus, Estimate, IntervalKind
 
 if TYPE_CHECKING:
@@ -53,13 +53,6 @@ INTERVALS = (
     "of its constants; guaranteed only for the map that the mechanism would give without noise"
 )
 PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
-REFERENCE = {
-    LossKind.ZCDP: ((55.0, 195.0, 545.0, 1950.0), (0.0645, 0.0397, 0.0308, 0.0198)),
-    LossKind.PURE: ((247.0, 988.0, 2470.0, 9880.0, 98800.0), (0.0731, 0.0559, 0.0481, 0.0316, 0.0241)),
-}
-"""Mean absolute error over U against vehicles times sqrt(2 rho), or times epsilon: four days of Austin at
-resolution 7, its buses drawn 1, 10 and 100 times. For one number for the whole city it is 0.0883."""
-FLAT = 0.0883
 VARIANCE_ERROR = 0.4
 """Expected error of a variance over what the level makes likely."""
 
@@ -68,10 +61,11 @@ VARIANCE_ERROR = 0.4
 class CalibratedHidden(CalibratedWhole):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``fleet`` is how many vehicles are expected, declared: what is told before anything is asked rests on it.
+    ``fleet`` is how many vehicles are expected: what is told before anything is asked rests on it, nothing
+    that is asked or published does.
     """
 
-    fleet: int = 1000
+    fleet: int = field(default=DEFAULT_FLEET, compare=False)
 
     kind: ClassVar[str] = "hidden_pooling"
     citation: ClassVar[str | None] = CITATION
@@ -145,16 +139,15 @@ class CalibratedHidden(CalibratedWhole):
         return estimate_without_scale(statistic, (value, low, high, error), status.copy(), columns)
 
     def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """Return what a fleet of the declared size leads to expect by the reference city, shape (G,) each."""
-        upper, loss = float(bound.upper), self.pico / PICO
-        strength = self.fleet * (loss if self.loss_kind is LossKind.PURE else np.sqrt(2 * loss))
-        across, errors = REFERENCE[self.loss_kind]
-        grown = np.exp(np.interp(np.log(strength), np.log(across), np.log(errors)))
-        # below the table: no better than one number for the city
-        thin = np.clip(np.log(across[0] / max(strength, 1e-9)) / np.log(10), 0.0, 1.0)
-        mean = upper * (grown + thin * (FLAT - grown)) + rounding_bias(Statistic.MEAN, bound)
-        found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * upper**2 / 30}
+        """Return what a fleet of that size leads to expect in the reference city, shape (G,) each."""
+        mean = float(self.skill(counts, bound).error.mean()) + rounding_bias(Statistic.MEAN, bound)
+        found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * float(bound.upper) ** 2 / 30}
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
+
+    def skill(self, counts: Counts, bound: ContributionBound) -> Skill:
+        """Return how much the means say beside one number for the city, in the reference city."""
+        place, variance = Place.of(np.unique(counts.cell)), Statistic.VARIANCE in self.statistics
+        return reference_skill(place, bound, self.loss_kind, self.pico, self.fleet, variance=variance)
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
@@ -174,15 +167,6 @@ class CalibratedHidden(CalibratedWhole):
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return that those of means are calibrated; those of variances are the whole range."""
         return IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED
-
-    def to_facts(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
-        return {**super().to_facts(), "fleet": self.fleet}
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Return what ``to_facts`` wrote."""
-        return replace(super().from_facts(facts), fleet=int(facts["fleet"]))
 
 
 def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:

@@ -1,0 +1,65 @@
+"""The reference city: errors by size of fleet, near what days of Austin showed."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trafficdp.binning.cells import cells_of, parents_of
+from trafficdp.mechanisms.simulated.reference import Place, reference_skill
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+
+BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
+AUSTIN = Place(7, 1.2**18)
+"""Some 140 hexagons of resolution 7."""
+
+
+def skill(kind, loss, fleet, place=AUSTIN):
+    return reference_skill(place, BOUND, kind, int(loss * PICO), fleet, variance=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "measured"),
+    [
+        (LossKind.ZCDP, 0.024355, 1.98),
+        (LossKind.ZCDP, 0.311064, 1.17),
+        (LossKind.PURE, 1, 2.19),
+        (LossKind.PURE, 4, 1.68),
+    ],
+)
+def test_errors_are_near_those_of_four_days_of_austin(kind, loss, measured):
+    """Of its 247 buses, mean absolute error in m/s; of one number 2.62."""
+    found = skill(kind, loss, 247)
+    assert found.error.mean() == pytest.approx(measured, rel=0.3)
+    assert found.flat.mean() == pytest.approx(2.62, rel=0.3)
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_larger_fleets_and_larger_losses_say_more(kind):
+    for row in (
+        [skill(kind, 1, fleet).expected for fleet in (100, 1_000, 10_000, 100_000)],
+        [skill(kind, loss, 400).expected for loss in (0.3, 1, 4, 20)],
+    ):
+        assert np.all(np.diff(row) > 0)
+    assert skill(kind, 1e-4, 100).expected < 0.1
+
+
+def test_a_fleet_that_is_not_driven_whole_is_like_one_that_is(monkeypatch):
+    short = skill(LossKind.PURE, 1, 1_000)
+    monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.MOST_VEHICLES", 1_000)
+    reference_skill.cache_clear()
+    whole = skill(LossKind.PURE, 1, 1_000)
+    reference_skill.cache_clear()
+    assert short.error.mean() == pytest.approx(whole.error.mean(), rel=0.25)
+
+
+def test_the_city_is_as_large_as_the_study_area():
+    north, east = (each.ravel() for each in np.mgrid[30:30.2:80j, -98:-97.8:80j])
+    fine = np.unique(cells_of(north, east, 8))
+    place = Place.of(fine)
+    assert place.resolution == 8
+    assert Place.of(np.unique(parents_of(fine, 6))).resolution == 6
+    assert place.side == pytest.approx(np.sqrt(0.737 * len(fine)), rel=0.12)

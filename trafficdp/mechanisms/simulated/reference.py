@@ -1,0 +1,121 @@
+"""The reference city: how far a map of which nothing is public may be off, before anything is asked.
+
+Nothing of a store is looked at. A simulated fleet drives DAYS days in a simulated city (``simulation``) as
+large as the study area; speeds are drawn for it in several variations, and the map is asked of all of them.
+
+More vehicles than MOST_VEHICLES are not driven: all that moves a number is noise over vehicles, so f vehicles
+at loss e are as n at loss e f / n (rho: rho (f / n)^2), and a hexagon of 5 of them is one of 5 n / f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
+from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
+from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import city_of, map_of
+from trafficdp.mechanisms.simulated.skill import Skill
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.stable_order import number_pairs
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.simulation.city import RANGES, CityModel, variations
+from trafficdp.simulation.speeds import simulated_truths
+from trafficdp.simulation.streets import Streets
+from trafficdp.simulation.traffic import Fleet, records_of
+
+FloatArray = npt.NDArray[np.float64]
+DEFAULT_FLEET = 1_000
+"""How many vehicles are expected where nobody says."""
+MOST_VEHICLES = 500
+DAYS = 3
+LEAST_VEHICLES = 5
+"""Hexagons that fewer vehicles visit do not count."""
+DRAWS = 2
+SEED = 30
+ALIKE = ("few_busy_vehicles", "hour_swing")
+"""Variations that differ in counts or hours alone."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What decides the reference city of a map: resolution and side of the city in km."""
+
+    resolution: int
+    side: float
+
+    @classmethod
+    def of(cls, cell: npt.NDArray[np.uint64]) -> Place:
+        """Return that of the declared hexagons ``cell`` (H,), each once."""
+        resolution = int(resolutions_of(cell[:1])[0])
+        side = float(np.sqrt(area_km2(resolution) * len(cell)))
+        # the like of it to a fifth: a table of few cities serves many maps
+        rounded = 1.2 ** round(float(np.log(side) / np.log(1.2)))
+        return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])))
+
+
+@lru_cache(maxsize=256)
+def reference_skill(
+    place: Place, bound: ContributionBound, kind: LossKind, pico: int, fleet: int, *, variance: bool
+) -> Skill:
+    """Return errors of the map of means of ``fleet`` vehicles for ``pico`` 10^-12, and of one number.
+
+    One number gets all of it. Errors are in the unit of ``bound``, over hexagons of at least LEAST_VEHICLES.
+    """
+    driven = min(fleet, MOST_VEHICLES)
+    times = fleet / driven
+    total = round(pico * (times if kind is LossKind.PURE else times**2))
+    cities = _cities(place, bound, driven)
+    counts = cities[0].counts
+    seen = counts.users_per_bin >= max(1, round(LEAST_VEHICLES / times))
+    if not seen.any():
+        # so few vehicles that none of it is known
+        seen |= True
+    noise, error, flat = SimulatedNoise(SEED), [], []
+    design = HiddenDesign(counts.cell, bound, kind, total, variance)
+    # the first asking has a share of what there is: of so much more it has all
+    whole = HiddenDesign(counts.cell, bound, kind, total * 100 // FLEET_SHARE, variance=False)
+    for own in cities:
+        truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
+        truth = (truth / counts.samples_per_bin)[seen]
+        for _ in range(DRAWS):
+            error.append(float(np.abs(map_of(design, asked(design, own, noise))[seen] - truth).mean()))
+            one = city_of(whole, asked_fleet(whole, own, noise)).centre
+            flat.append(float(np.abs(one - truth).mean()))
+    return Skill(np.array(error), np.array(flat))
+
+
+@lru_cache(maxsize=16)
+def _cities(place: Place, bound: ContributionBound, vehicles: int) -> tuple[Contributions, ...]:
+    model = replace(CityModel(), extent_km=place.side)
+    streets = Streets(model, SEED)
+    fleet = Fleet.of(streets, vehicles, SEED)
+    days = [records_of(streets, fleet, slice(0, vehicles), day, SEED) for day in range(DAYS)]
+    counted = [each.counts for each in days]
+    vehicle = np.concatenate([day.vehicle[own] for day, own in zip(days, counted, strict=True)])
+    latitude = np.concatenate([day.latitude[own] for day, own in zip(days, counted, strict=True)])
+    longitude = np.concatenate([day.longitude[own] for day, own in zip(days, counted, strict=True)])
+    cells, which = np.unique(cells_of(latitude, longitude, place.resolution), return_inverse=True)
+    at, user, entry = number_pairs(which.ravel().astype(np.int64), vehicle, len(cells), vehicles)
+    nothing = np.zeros(len(at), dtype=np.int64)
+    counts = Contributions.from_rows(
+        cell=cells[at],
+        slot=nothing,
+        vehicle=user,
+        count=np.bincount(entry, minlength=len(at)),
+        total=nothing,
+        total_of_squares=nothing,
+        bound=bound,
+    )
+    found = []
+    models = [each for name, each in variations(model).items() if name not in ALIKE]
+    for number, each in enumerate(models):
+        drawn = simulated_truths(counts.counts, bound, each, seed=SEED + number)
+        found.append(replace(counts, total=drawn.total[0], total_of_squares=drawn.total_of_squares[0]))
+    return tuple(found)
