@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary
+    from trafficdp.release.status import Status
     from trafficdp.simulation.city import CityModel
     from trafficdp.simulation.write import SimulatedFiles, simulate
     from trafficdp.workspace import Workspace
@@ -27,7 +28,7 @@ else:
         "ReleaseSummary": ("trafficdp.release.outcomes", "ReleaseSummary"),
         "ReleasedMap": ("trafficdp.release.outcomes", "ReleasedMap"),
         "SimulatedFiles": ("trafficdp.simulation.write", "SimulatedFiles"),
-        "Status": ("trafficdp.release.outcomes", "Status"),
+        "Status": ("trafficdp.release.status", "Status"),
         "Workspace": ("trafficdp.workspace", "Workspace"),
         "open": ("trafficdp.workspace", "open_workspace"),
         "simulate": ("trafficdp.simulation.write", "simulate"),

@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
+
 
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` survive a power cut."""
@@ -58,3 +60,19 @@ def require_regular(path: Path) -> None:
 
 def _not_plain(path: Path) -> OSError:
     return OSError(errno.EINVAL, "not a plain file", str(path))
+
+
+def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
+    """Return the error that says what the operating system refused."""
+    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreReadOnlyError(
+            f"{what} failed: no permission to write",
+            got=error.filename,
+            todo="make it writable, or run as the user who may write there",
+        )
+    said = error.strerror or type(error).__name__
+    return StoreUnavailableError(
+        f"{what} failed", got=said if error.filename is None else f"{error.filename} ({said})"
+    )

@@ -45,16 +45,16 @@ from trafficdp.release.forgetting import Forgotten, forget
 from trafficdp.release.holdings import (
     earlier_release,
     occasion_of,
-    status_of,
     summaries,
     version_to_plan,
 )
 from trafficdp.release.intake import Intake, Progress
-from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary, Status
+from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import specify
-from trafficdp.release.store_setup import key_path, make_store, store_path
+from trafficdp.release.status import Status, read_status
+from trafficdp.release.store_setup import make_store, places_of
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import DEFAULT_WAIT
 
@@ -352,8 +352,7 @@ class Workspace:
 
     def status(self) -> Status:
         """Return what the store holds."""
-        with self._curator("status", recover=False) as curator:
-            return status_of(curator, self.store, self.config.policy, datetime.now(UTC))
+        return read_status(self.config, self.store, wait=self._wait)
 
     @contextmanager
     def _curator(self, purpose: str, *, recover: bool = True) -> Iterator[Curator]:
@@ -381,8 +380,8 @@ def open_workspace(
     key is the configuration's ``key_file``, else STORE.key beside the store, never inside it.
     """
     settings = load_config(Path(config))
-    folder = store_path(Path(config), None if store is None else Path(store), settings.store)
-    workspace = Workspace(settings, folder, key_path(folder, settings.key_file), wait=wait, progress=progress)
+    folder, key_file = places_of(settings, Path(config), None if store is None else Path(store))
+    workspace = Workspace(settings, folder, key_file, wait=wait, progress=progress)
     if create:
         make_store(folder, workspace.key_file, wait=wait, only_if_missing=True)
     return workspace

@@ -21,7 +21,7 @@ from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.laplace.accountings import BY_NAME
+from trafficdp.mechanisms.laplace.names import BY_NAME
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

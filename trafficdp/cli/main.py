@@ -26,9 +26,9 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from trafficdp._durable import from_os_error
 from trafficdp.cli.words.output import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
-from trafficdp.store.failures import from_os_error
 from trafficdp.store.lock import DEFAULT_WAIT
 
 INTERRUPTED = 130

@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
-from trafficdp.context.read import ContextFile
-from trafficdp.model.context import ContextKind
+from trafficdp.model.context import ContextFile, ContextKind
 
 
 def _file(value: object, info: ValidationInfo[Path]) -> Path:

@@ -24,10 +24,10 @@ from trafficdp.config.map import Map, MapSettings
 from trafficdp.config.reading import parse_toml, read_text
 from trafficdp.config.source import SOURCE, declaration_json
 from trafficdp.config.stream import StreamSettings
-from trafficdp.context.read import ContextFile
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.context import ContextFile
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import NeighbouringRelation

@@ -13,11 +13,10 @@ from trafficdp._validate import did_you_mean, one_of
 from trafficdp.config import table as t
 from trafficdp.config.context import TILES
 from trafficdp.config.reading import exact_number
-from trafficdp.context.read import ContextFile
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.accountings import BY_NAME
-from trafficdp.mechanisms.registry import names_of, require_releasable, require_together
+from trafficdp.mechanisms.laplace.names import BY_NAME
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.context import ContextFile
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
@@ -31,7 +30,6 @@ from trafficdp.planner.request import (
     AdaptiveSettings,
 )
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.published import DECIMALS
 
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
@@ -42,7 +40,7 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
-    is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.accountings.BY_NAME. ``mechanism``
+    is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.names.BY_NAME. ``mechanism``
     names, a statistic, what releases it: "auto" or a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions.
@@ -70,6 +68,9 @@ class MapSettings:
         Raises UsageError for an unknown mechanism, one that cannot estimate its statistic and, unless
         ``allow_idealised``, one without an exact sampler.
         """
+        # mechanisms take a moment to load: only who names one waits for it
+        from trafficdp.mechanisms.registry import require_releasable, require_together
+
         named = dict.fromkeys(self.statistics, wanted) if isinstance(wanted, str) else wanted
         for statistic, name in named.items():
             if name != AUTO:
@@ -88,6 +89,14 @@ class MapSettings:
                 todo='with_map(mechanism="baseline") as well',
             )
         return replace(self, accounting=accounting)
+
+
+def _require_together(mechanism: Mapping[Statistic, str]) -> None:
+    if len({*mechanism.values()}) > 1:
+        from trafficdp.mechanisms.registry import require_together
+
+        with t.naming("map", "mechanism"):
+            require_together(mechanism)
 
 
 def _width(value: object) -> tuple[Fraction, SpeedUnit | None] | None:
@@ -207,8 +216,7 @@ class Map(t.Table):
         """Return what is released a bin; raise Refused for what does not go together."""
         statistics = tuple(item for item in Statistic if item in self.statistics)
         mechanism = {item: self._mechanism(item, kind) for item in statistics}
-        with t.naming("map", "mechanism"):
-            require_together(mechanism)
+        _require_together(mechanism)
         if kind is LossKind.PURE and self.accounting != "best" and set(mechanism.values()) != {BASELINE}:
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)
@@ -238,23 +246,26 @@ class Map(t.Table):
         return replace(public.settings(bound, kind), fleet=self.fleet)
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
+        word = getattr(self.mechanism, statistic)
+        if word is None or word == AUTO:
+            return word or DEFAULT_MECHANISM[kind]
+        from trafficdp.mechanisms.registry import names_of, require_releasable
+
         names = (AUTO, *names_of(kind))
         key = ("map", "mechanism", statistic.value)
-        word = getattr(self.mechanism, statistic)
-        if word is None:
-            return DEFAULT_MECHANISM[kind]
         if not isinstance(word, str) or word not in names:
             known = "one of " + ", ".join(f'"{name}"' for name in names)
             raise t.Refused(*key, expected=known, todo=did_you_mean(str(word), names))
-        if word != AUTO:
-            with t.naming(*key):
-                require_releasable(word, statistic, kind)
+        with t.naming(*key):
+            require_releasable(word, statistic, kind)
         return word
 
     def _adaptive(self, bound: ContributionBound) -> AdaptiveSettings:
         if self.max_half_width is None:
             narrow = "max_half_width beside it: how narrow intervals shall be"
             raise t.Refused("map", "resolutions", expected=narrow)
+        from trafficdp.privacy.published import DECIMALS
+
         known = LONGER[self.slot]
         if not {*self.longer_slots} <= {*known, self.slot}:
             words = ", ".join(known or [self.slot])

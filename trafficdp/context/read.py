@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from trafficdp.context.gtfs import is_gtfs, read_gtfs
 from trafficdp.context.simplify import Names, Shapes, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextKind, ContextLayer
+from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
 
 WGS84 = "EPSG:4326"
 ENDINGS = (".gpkg", ".geojson", ".json", ".shp", ".fgb", ".osm.pbf", ".zip")
@@ -40,19 +39,6 @@ _OPENSTREETMAP = {
     ContextKind.TRANSIT: (("points", 'other_tags LIKE \'%"public_transport"=>"station"%\''),),
 }
 """What of an OpenStreetMap extract belongs to a kind: tables and conditions, in GDAL's words."""
-
-
-@dataclass(frozen=True)
-class ContextFile:
-    """A layer as the configuration names it. ``name`` is the column with names (None: the usual one).
-
-    ``path`` is the address of a server for TILES, as text.
-    """
-
-    path: Path | str
-    kind: ContextKind
-    name: str | None
-    attribution: str
 
 
 def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[ContextLayer, ...]:

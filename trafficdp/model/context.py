@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-import shapely
 from shapely.geometry.base import BaseGeometry
 
 
@@ -23,6 +23,19 @@ class ContextKind(StrEnum):
     PLACE = "place"
     TRANSIT = "transit"
     TILES = "tiles"
+
+
+@dataclass(frozen=True)
+class ContextFile:
+    """A layer as the configuration names it. ``name`` is the column with names (None: the usual one).
+
+    ``path`` is the address of a server for TILES, as text.
+    """
+
+    path: Path | str
+    kind: ContextKind
+    name: str | None
+    attribution: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,8 @@ class ContextLayer:
 
     def to_facts(self) -> dict[str, Any]:
         """Return the layer as plain JSON values."""
+        import shapely
+
         packed = zlib.compress(shapely.to_wkb(shapely.GeometryCollection(list(self.shapes))), 9)
         return {
             "kind": self.kind.value,
@@ -56,6 +71,8 @@ class ContextLayer:
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> ContextLayer:
         """Return the layer that ``to_facts`` wrote."""
+        import shapely
+
         collection = shapely.from_wkb(zlib.decompress(base64.b64decode(facts["shapes"])))
         return cls(
             ContextKind(facts["kind"]),

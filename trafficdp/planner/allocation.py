@@ -16,12 +16,8 @@ from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.clip_user.calibrated import NAME as CLIP_USER
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.consistent.calibrated import NAME as CONSISTENT
-from trafficdp.mechanisms.laplace.accountings import (
-    BY_NAME,
-    Accounting,
-    LaplaceAccounting,
-    floor_of_equal_scales,
-)
+from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting, floor_of_equal_scales
+from trafficdp.mechanisms.laplace.names import BY_NAME
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.registry import WHOLE, require_together
 from trafficdp.mechanisms.simulated.skill import Skill, skills_of

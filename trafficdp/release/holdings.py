@@ -1,4 +1,4 @@
-"""What a store holds: its releases, its records, what was spent. For the curator's eyes."""
+"""What a store holds: its releases and its records, as the next release is about them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.curator import Curator
-from trafficdp.release.outcomes import ReleaseSummary, Status, WindowSpending
+from trafficdp.release.outcomes import ReleaseSummary
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import Occasion, same_question
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import source_facts
-from trafficdp.store import vault_analysts, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
 
 
@@ -57,37 +56,6 @@ def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
 def _loss(charge: Mapping[str, object]) -> Loss:
     kind = next(kind for kind in LossKind if kind.pico_key in charge)
     return LOSSES[kind](int(str(charge[kind.pico_key])))
-
-
-def status_of(curator: Curator, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
-    """Return what the store holds; the budget of ``policy`` is shown in the windows that hold ``at``."""
-    version = vault_fixes.data_version(curator.vault)
-    counts = vault_fixes.count_fixes(curator.vault, version.ingest_id)
-    releases = vault_releases.all_releases(curator.vault)
-    spent = vault_ledger.totals(curator.vault)
-    loss = type(policy.total)
-    return Status(
-        store=store,
-        records=counts.fixes,
-        vehicles=counts.vehicles,
-        derived=counts.derived,
-        files=version.ingest_id,
-        data_version=version.name,
-        releases=len(releases),
-        unfinished=sum(not each.finished for each in releases),
-        largest_spent=loss(spent.largest),
-        sum_of_maxima=loss(spent.sum_of_maxima),
-        budget=policy.total,
-        delta=policy.delta,
-        analysts=tuple(vault_analysts.spending(curator.vault)),
-        windows=tuple(
-            WindowSpending(
-                window.name, window.ceiling, loss(vault_ledger.largest_spent_in(curator.vault, window))
-            )
-            for window in policy.windows(at)
-            if window.end is not None
-        ),
-    )
 
 
 def occasion_of(

@@ -22,11 +22,9 @@ from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
 from trafficdp.planner.refusal import Verdict
 from trafficdp.planner.suggest import Suggestions
-from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
-from trafficdp.store.vault_analysts import AnalystSpending
 
 if TYPE_CHECKING:
     import geopandas
@@ -218,64 +216,3 @@ class ReleaseSummary:
     loss: Loss
     created_at: str
     folder: Path
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpending:
-    """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
-
-    name: str
-    ceiling: Loss
-    largest_spent: Loss
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Status:
-    """What the store holds, for the curator. ``analysts`` are those that were ever charged.
-
-    Its ``repr`` holds what any reader of the releases may know: no vehicle's count or loss.
-    ``delta`` only where losses are rho: at which epsilon is told.
-    ``windows`` are the ceilings of the present year and month, where the budget has any.
-    """
-
-    store: Path
-    records: int
-    vehicles: int
-    derived: int
-    files: int
-    data_version: str
-    releases: int
-    unfinished: int
-    largest_spent: Loss
-    sum_of_maxima: Loss
-    budget: Loss
-    analysts: tuple[AnalystSpending, ...] = ()
-    windows: tuple[WindowSpending, ...] = ()
-    delta: str | None = None
-
-    @property
-    def quantity(self) -> str:
-        """What losses count: epsilon or rho."""
-        return self.budget.kind.quantity
-
-    @property
-    def in_epsilon(self) -> str | None:
-        """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
-        epsilon = BudgetPolicy(self.budget, delta=self.delta).epsilon(self.largest_spent)
-        return None if epsilon is None else f"epsilon {epsilon} at delta {self.delta}"
-
-    def _facts(self) -> dict[str, str]:
-        unfinished = f", {self.unfinished} unfinished" if self.unfinished else ""
-        return {
-            "store": self.store.name,
-            "files": f"{self.files:,}",
-            "releases": f"{self.releases:,}{unfinished}",
-            "promised": f"all releases together, {self.quantity} {self.sum_of_maxima} a vehicle at most",
-            "budget": f"{self.quantity} {self.budget} a vehicle",
-        }
-
-    def __repr__(self) -> str:
-        return f"<{'; '.join(f'{name} {text}' for name, text in self._facts().items())}>"
-
-    def _repr_html_(self) -> str:
-        return notebook.card("What the store holds", [*self._facts().items()])

@@ -7,8 +7,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from trafficdp.config.file import Config
 from trafficdp.errors import StoreUnavailableError, UsageError
-from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.store.failures import store_failures
 from trafficdp.store.head import Head
 from trafficdp.store.lock import DEFAULT_WAIT, LOCK_NAME, store_lock
@@ -31,6 +31,12 @@ def key_path(store: Path, configured: Path | None) -> Path:
     return path
 
 
+def places_of(settings: Config, config: Path, given: Path | None) -> tuple[Path, Path]:
+    """Return (folder of the store, its key file) of the configuration in ``config``; see ``store_path``."""
+    folder = store_path(config, given, settings.store)
+    return folder, key_path(folder, settings.key_file)
+
+
 def create_store(store: Path, key_file: Path) -> None:
     """Make an empty store, its key outside it (mode 0600) and the ledger's head beside the key.
 
@@ -44,6 +50,9 @@ def make_store(store: Path, key_file: Path, *, wait: float, only_if_missing: boo
 
     A process that dies on the way leaves nothing that the next one for this store does not take or remove.
     """
+    # it is slow to load, and only who makes a store needs it
+    from trafficdp.ingest.vehicle_key import VehicleKey
+
     database_in(store)
     with store_failures("making the store"):
         if only_if_missing and (store / VAULT_NAME).exists():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
 
+from trafficdp._durable import from_os_error
 from trafficdp.errors import (
     StoreBusyError,
     StoreDamagedError,
@@ -47,22 +47,6 @@ def store_failures(what: str, database: str = "vault.duckdb") -> Iterator[None]:
         raise from_os_error(error, what) from error
     except duckdb.Error as error:
         raise from_duckdb(error, what, database) from error
-
-
-def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
-    """Return the error that says what the operating system refused."""
-    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreReadOnlyError(
-            f"{what} failed: no permission to write",
-            got=error.filename,
-            todo="make it writable, or run as the user who may write there",
-        )
-    said = error.strerror or type(error).__name__
-    return StoreUnavailableError(
-        f"{what} failed", got=said if error.filename is None else f"{error.filename} ({said})"
-    )
 
 
 def from_duckdb(error: duckdb.Error, what: str, database: str) -> StoreUnavailableError:

@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp._durable import open_regular
+from trafficdp._durable import from_os_error, open_regular
 from trafficdp.errors import StoreBusyError, StoreUnavailableError
-from trafficdp.store.failures import from_os_error
 
 LOCK_NAME = ".lock"
 POLL_SECONDS = 0.05

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import (
@@ -239,6 +238,8 @@ def _copy_without(
     run(connection, script("tables/vault"))
     if "streams" in there:
         run(connection, script("tables/stream"))
+    import pyarrow as pa
+
     numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})
     with registered(connection, "forgotten_vehicles", numbers):
         for table in sorted(there):

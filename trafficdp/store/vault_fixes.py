@@ -10,17 +10,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from trafficdp.errors import DataError
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive.fixes import Fixes
 from trafficdp.store.statements import first, query, registered, run, script
 from trafficdp.store.vault import Vault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trafficdp.sensitive.fixes import Fixes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DATA = "no data"
@@ -97,6 +101,8 @@ def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray
 
     To be called inside the caller's transaction.
     """
+    import pyarrow as pa
+
     distinct = pseudonyms.dictionary
     table = pa.table({"vehicle": distinct, "place": pa.array(np.arange(len(distinct)))})
     with registered(vault.connection, "incoming_vehicles", table):
@@ -112,6 +118,8 @@ def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> npt.NDArray
 
 def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
     """Return the vault's numbers of those of ``pseudonyms`` (pa.binary(32)) that it knows, rising."""
+    import pyarrow as pa
+
     with registered(vault.connection, "wanted_vehicles", pa.table({"hmac": pseudonyms})):
         rows = run(
             vault.connection,
@@ -162,6 +170,8 @@ class Incoming:
 
     def add(self, fixes: Fixes) -> None:
         """Take a part of the file."""
+        import pyarrow as pa
+
         for batch in fixes.table.to_batches():
             vehicle = number_vehicles(self._vault, batch.column("vehicle"))
             numbered = pa.table(

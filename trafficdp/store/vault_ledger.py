@@ -9,7 +9,6 @@ from typing import overload
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.noise.token import new_token
@@ -166,6 +165,8 @@ def _instants(vault: Vault) -> dict[int, datetime]:
 def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:
     """Write what every vehicle pays for the charge ``sequence`` (inside the caller's transaction)."""
     paying = loss > 0
+    import pyarrow as pa
+
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
     with registered(vault.connection, "incoming_charges", charges):
         run(

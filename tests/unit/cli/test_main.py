@@ -71,6 +71,28 @@ def test_the_version_is_that_of_the_package(command):
     assert command("--version").out == f"trafficdp {main.version('trafficdp')}\n"
 
 
+SLOW_TO_LOAD = "pandas scipy geopandas pyogrio pyproj pyarrow opendp sqlglot jinja2 jsonschema h3 matplotlib"
+"""Each takes a tenth of a second or more; all of them together took `status` two seconds."""
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("words", ["status", "--help", "--version"])
+def test_who_asks_for_little_does_not_wait_for_what_is_slow_to_load(released, words):
+    program = (
+        "import sys; from trafficdp.cli.main import run; code = run(sys.argv[2:]); "
+        "print(code, sorted({*sys.argv[1].split()} & {*sys.modules}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, SLOW_TO_LOAD, words],
+        cwd=released.folder,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stdout.splitlines()[-1] == "0 []"
+
+
 def test_the_command_and_the_module_are_one(script):
     outputs = [
         subprocess.run([*start, "--version"], capture_output=True, check=True, timeout=60).stdout
@@ -195,7 +217,7 @@ def test_every_kind_of_error_has_its_exit_code_and_one_line(released, monkeypatc
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("trafficdp.workspace.Workspace.status", fail)
+    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", fail)
     message = refusal(code, "--json", "status")
     assert "SECRET" not in message
     assert ("this is a bug in trafficdp" in message) == (code == 1)
@@ -205,7 +227,7 @@ def test_only_the_debug_variable_shows_what_a_bug_says(released, monkeypatch, co
     def fail(*_arguments, **_options):
         raise ValueError("SECRET")
 
-    monkeypatch.setattr("trafficdp.workspace.Workspace.status", fail)
+    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", fail)
     monkeypatch.delenv("TRAFFICDP_DEBUG", raising=False)
     assert "ValueError at cli/test_main.py:" in command("status").err
     monkeypatch.setenv("TRAFFICDP_DEBUG", "1")
@@ -220,7 +242,7 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
             # what DuckDB makes of it
             raise RuntimeError("Query interrupted") from None
 
-    monkeypatch.setattr("trafficdp.workspace.Workspace.status", interrupted)
+    monkeypatch.setattr("trafficdp.cli.commands.status.read_status", interrupted)
     before = signal.getsignal(signal.SIGINT)
     assert "interrupted" in refusal(130, "status")
     assert signal.getsignal(signal.SIGINT) is before

@@ -10,11 +10,11 @@ import pytest
 import shapely
 
 from trafficdp.context.gtfs import is_gtfs
-from trafficdp.context.read import _OPENSTREETMAP, ContextFile, _read_table, read_context
+from trafficdp.context.read import _OPENSTREETMAP, _read_table, read_context
 from trafficdp.context.simplify import MOST_CORNERS, STEPS_ACROSS, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextKind, ContextLayer
+from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
 
 AREA = StudyArea.from_bbox(10.0, 50.0, 10.2, 50.2)
 ROADS = geopandas.GeoDataFrame(

@@ -14,7 +14,7 @@ from trafficdp.model.json_codec import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.release.outcomes import Status
+from trafficdp.release.status import Status
 
 AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00$"
 KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end", "forgetting"]

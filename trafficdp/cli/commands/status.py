@@ -8,13 +8,15 @@ import typer
 
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.settings import Settings
+from trafficdp.release.status import read_status
 
 
 def status(context: typer.Context) -> None:
     """Show what the store holds and how much budget is left. For the curator's eyes."""
     settings: Settings = context.obj
-    workspace = settings.workspace()
-    facts = workspace.status()
+    # not by way of a workspace, which takes seconds to load
+    config, store, _ = settings.places()
+    facts = read_status(config, store, wait=settings.wait)
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
     output.say(f"store            {shorten(facts.store)}")
@@ -27,7 +29,7 @@ def status(context: typer.Context) -> None:
     )
     rho = "" if facts.delta is None else "rho "
     told = "" if facts.in_epsilon is None else f", which is {facts.in_epsilon}"
-    hidden = workspace.config.hides_presence
+    hidden = config.hides_presence
     spent_by = "for every possible vehicle alike; spent are" if hidden else "a vehicle; the busiest has spent"
     output.say(f"budget           {rho}{facts.budget} {spent_by} {facts.largest_spent}{told}")
     for window in facts.windows:
@@ -36,7 +38,7 @@ def status(context: typer.Context) -> None:
             f"{window.largest_spent}"
         )
     output.say(f"sum of releases  {facts.sum_of_maxima}")
-    budgets = {each.name: str(each.budget) for each in workspace.config.analysts}
+    budgets = {each.name: str(each.budget) for each in config.analysts}
     spent = {each.name: each for each in facts.analysts}
     analysts = []
     for name in [*budgets, *(each for each in spent if each not in budgets)]:

@@ -15,23 +15,17 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from rich import box
 from rich.console import Console
-from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
 
+from trafficdp._durable import from_os_error
 from trafficdp.errors import TrafficdpError
-from trafficdp.store.failures import from_os_error
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
 
 
 class Output:
@@ -68,6 +62,9 @@ class Output:
         """
         if self.as_json or self.quiet:
             return
+        from rich import box
+        from rich.table import Table
+
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         cells = [[plain(_cell(value)) for value in row] for row in rows]
         for index, name in enumerate(columns):
@@ -108,6 +105,8 @@ class Output:
         if self.quiet or not self._errors.is_terminal:
             yield None
             return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._errors, transient=True) as progress:
             yield progress
@@ -121,6 +120,8 @@ class Output:
         if self.quiet or not self._errors.is_terminal:
             yield lambda text, done, of: None
             return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._errors, transient=True) as progress:
             task = progress.add_task(plain(text), total=None)
@@ -166,6 +167,8 @@ class _PlainConsole(Console):
 
     def print_whole(self, table: Table) -> None:
         """Print a table without cutting anything, if need be wider than the terminal."""
+        from rich.measure import Measurement
+
         needed = Measurement.get(self, self.options, table)
         wanted = self.width if self.is_terminal else needed.maximum
         with _nobody_may_read():

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.progress import Progress
+from typing import TYPE_CHECKING
 
 from trafficdp.cli.words.output import Output, plain
 from trafficdp.errors import UsageError
-from trafficdp.workspace import Workspace, open_workspace
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from trafficdp.config.file import Config
+    from trafficdp.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,23 @@ class Settings:
 
     def workspace(self, bars: Progress | None = None) -> Workspace:
         """Return the workspace; with ``bars``, files are read under progress bars."""
+        # it loads all that the commands need
+        from trafficdp.workspace import open_workspace
+
         progress = None if bars is None else _bar_per_file(bars)
         workspace = open_workspace(self.config, store=self.store, wait=self.wait, progress=progress)
         check_name(workspace.store)
         return workspace
+
+    def places(self) -> tuple[Config, Path, Path]:
+        """Return the configuration, the folder of the store and its key file; nothing is opened."""
+        from trafficdp.config.file import load_config
+        from trafficdp.release.store_setup import places_of
+
+        config = load_config(self.config)
+        folder, key_file = places_of(config, self.config, self.store)
+        check_name(folder)
+        return config, folder, key_file
 
 
 def store_given(text: str) -> Path:

@@ -43,10 +43,6 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
 
 FloatArray = npt.NDArray[np.float64]
-ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
-BY_NAME = (*ACCOUNTINGS, "clip_user", "consistent")
-"""What may be asked for by name; clip_user is never the best where a map says something, and consistent is
-for averages over larger hexagons."""
 HEADROOM = 1e-10
 """Share of epsilon kept free for rounding losses up."""
 

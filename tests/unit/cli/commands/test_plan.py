@@ -7,7 +7,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from trafficdp.mechanisms.laplace.accountings import ACCOUNTINGS
+from trafficdp.mechanisms.laplace.names import ACCOUNTINGS
 
 
 def schema(name):

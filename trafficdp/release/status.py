@@ -1,0 +1,117 @@
+"""What a store holds and what was spent, for the curator's eyes. Nothing that is slow to load is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trafficdp.config.file import Config
+from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.loss import Loss
+from trafficdp.store import loss_kind, vault_analysts, vault_fixes, vault_ledger, vault_releases
+from trafficdp.store.lock import store_lock
+from trafficdp.store.vault import Vault, require_vault
+from trafficdp.store.vault_analysts import AnalystSpending
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpending:
+    """A ceiling of the present year or month ("in 2026"), and what the busiest vehicle has spent in it."""
+
+    name: str
+    ceiling: Loss
+    largest_spent: Loss
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Status:
+    """What the store holds, for the curator. ``analysts`` are those that were ever charged.
+
+    Its ``repr`` holds what any reader of the releases may know: no vehicle's count or loss.
+    ``delta`` only where losses are rho: at which epsilon is told.
+    ``windows`` are the ceilings of the present year and month, where the budget has any.
+    """
+
+    store: Path
+    records: int
+    vehicles: int
+    derived: int
+    files: int
+    data_version: str
+    releases: int
+    unfinished: int
+    largest_spent: Loss
+    sum_of_maxima: Loss
+    budget: Loss
+    analysts: tuple[AnalystSpending, ...] = ()
+    windows: tuple[WindowSpending, ...] = ()
+    delta: str | None = None
+
+    @property
+    def quantity(self) -> str:
+        """What losses count: epsilon or rho."""
+        return self.budget.kind.quantity
+
+    @property
+    def in_epsilon(self) -> str | None:
+        """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
+        epsilon = BudgetPolicy(self.budget, delta=self.delta).epsilon(self.largest_spent)
+        return None if epsilon is None else f"epsilon {epsilon} at delta {self.delta}"
+
+    def _facts(self) -> dict[str, str]:
+        unfinished = f", {self.unfinished} unfinished" if self.unfinished else ""
+        return {
+            "store": self.store.name,
+            "files": f"{self.files:,}",
+            "releases": f"{self.releases:,}{unfinished}",
+            "promised": f"all releases together, {self.quantity} {self.sum_of_maxima} a vehicle at most",
+            "budget": f"{self.quantity} {self.budget} a vehicle",
+        }
+
+    def __repr__(self) -> str:
+        return f"<{'; '.join(f'{name} {text}' for name, text in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        from trafficdp.export.notebook import card
+
+        return card("What the store holds", [*self._facts().items()])
+
+
+def read_status(config: Config, store: Path, *, wait: float) -> Status:
+    """Return what ``store`` holds; the budget of ``config`` is shown in the present year and month.
+
+    Raises StoreUnavailableError when there is none or, after ``wait`` seconds, while another holds it.
+    """
+    require_vault(store)
+    with store_lock(store, purpose="status", wait=wait), Vault.open(store) as vault:
+        loss_kind.require_promise(vault, config.policy.kind, config.relation)
+        return _status_of(vault, store, config.policy, datetime.now(UTC))
+
+
+def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) -> Status:
+    version = vault_fixes.data_version(vault)
+    counts = vault_fixes.count_fixes(vault, version.ingest_id)
+    releases = vault_releases.all_releases(vault)
+    spent = vault_ledger.totals(vault)
+    loss = type(policy.total)
+    return Status(
+        store=store,
+        records=counts.fixes,
+        vehicles=counts.vehicles,
+        derived=counts.derived,
+        files=version.ingest_id,
+        data_version=version.name,
+        releases=len(releases),
+        unfinished=sum(not each.finished for each in releases),
+        largest_spent=loss(spent.largest),
+        sum_of_maxima=loss(spent.sum_of_maxima),
+        budget=policy.total,
+        delta=policy.delta,
+        analysts=tuple(vault_analysts.spending(vault)),
+        windows=tuple(
+            WindowSpending(window.name, window.ceiling, loss(vault_ledger.largest_spent_in(vault, window)))
+            for window in policy.windows(at)
+            if window.end is not None
+        ),
+    )
