@@ -40,14 +40,17 @@ class Verdict:
         """Whether the release would say too little."""
         return self.median_error > self.threshold or self.worse > MOST_WORSE
 
-    def in_words(self, unit: str) -> tuple[str, str]:
-        """Return what there is and what is expected, of the first thing that is not as it must be."""
+    def in_words(self, unit: str, factor: float) -> tuple[str, str]:
+        """Return what there is and what is expected, of the first thing that is not as it must be.
+
+        Errors are told in ``unit``, of which there are ``factor`` in one of the speed bound's.
+        """
         if self.median_error <= self.threshold:
             beyond = "of all draws farther from the truth than one number for the whole city"
             return f"{self.worse:.0%} {beyond}", f"at most {MOST_WORSE:.0%}"
         return (
-            f"a median expected error of {self.median_error:.3g} {unit}",
-            f"at most {self.threshold:.3g} {unit}",
+            f"a median expected error of {self.median_error * factor:.3g} {unit}",
+            f"at most {self.threshold * factor:.3g} {unit}",
         )
 
 

@@ -17,12 +17,13 @@ from trafficdp.query.explanation import Explanation, explained
 from trafficdp.query.problems import WORKS
 from trafficdp.query.question import Question
 from trafficdp.query.reading import read_question
-from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import earlier_release
 from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning
 from trafficdp.release.planning import Question as PlanQuestion
 from trafficdp.release.publishing_facts import Occasion, specify
+from trafficdp.release.stated import too_little
 from trafficdp.store import vault_analysts, vault_ledger
 
 NOTHING = PureDP(0)
@@ -223,4 +224,5 @@ class _Answering:
         if found is not None and found.min_vehicles is not None:
             others.append(f"min_vehicles = {found.min_vehicles}")
         told = f"; or, for this epsilon, another question: {' or '.join(others)}" if others else ""
-        return too_little(plan.verdict, plan.allocation.request.bound, f"{WORKS}{line}{told}", what="answer")
+        bound, unit = plan.allocation.request.bound, plan.display_unit
+        return too_little(plan.verdict, bound, f"{WORKS}{line}{told}", what="answer", shown=unit)

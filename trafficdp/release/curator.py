@@ -26,8 +26,8 @@ import numpy.typing as npt
 from trafficdp.binning.declared import declared_bins
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
-from trafficdp.errors import StoreBehindError, UninformativeReleaseError, UsageError
-from trafficdp.export.files.columns import FileFacts, unit_label
+from trafficdp.errors import StoreBehindError, UsageError
+from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import Metered
@@ -37,7 +37,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.noise.source import SecureNoise
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import Verdict, judge
+from trafficdp.planner.refusal import judge
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
@@ -58,6 +58,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.rehearsal import none_there, unread
 from trafficdp.release.specification import Specification
+from trafficdp.release.stated import too_little
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
@@ -383,14 +384,3 @@ def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict
         "at": release.created_at.isoformat(),
         "files": {name: facts.sha256 for name, facts in sorted(files.items())},
     }
-
-
-def too_little(
-    verdict: Verdict, bound: ContributionBound, todo: str | None = None, what: str = "release"
-) -> UninformativeReleaseError:
-    """Return the error that a release (or an answer) of ``verdict`` is refused with."""
-    unit = unit_label(verdict.statistic, bound.unit)
-    got, expected = verdict.in_words(unit)
-    return UninformativeReleaseError(
-        f"the {what} would say too little", got=got, expected=expected, todo=todo
-    )

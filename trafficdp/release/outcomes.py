@@ -14,6 +14,8 @@ from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.model.grid import Grid
+from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation
@@ -128,6 +130,7 @@ class Plan:
 
     Its ``repr`` names no vehicle's count, loss or account.
 
+    Its numbers are in the unit of the speed bound; people are told them in ``display_unit``: see ``shown``.
     ``budget_left`` is what every vehicle on the map has left, ``left_after`` what each would still have after
     the release (0 where it cannot be paid), ``affordable`` who can pay. ``grid`` is the
     map's (not the configured one when another was looked for). ``growth``: how far the counts would have to
@@ -144,6 +147,7 @@ class Plan:
     grid: Grid
     precision: Precision
     affordable: Affordable
+    display_unit: SpeedUnit
     growth: Growth | None = None
     answer: Answer | None = None
     asked: Loss | None = None
@@ -156,11 +160,22 @@ class Plan:
         """What the release would charge: the largest loss of any vehicle."""
         return self.allocation.loss
 
+    @property
+    def unit(self) -> str:
+        """The unit in which errors of the judged statistic are shown."""
+        return unit_label(self.allocation.request.judged, self.display_unit)
+
+    def shown(self, error: float, statistic: Statistic | None = None) -> float:
+        """Return an error of ``statistic`` (the judged one) in the unit in which it is shown."""
+        request = self.allocation.request
+        power = (statistic or request.judged).power
+        return error * float(request.bound.unit.factor_to(self.display_unit) ** power)
+
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
 
         Columns: ``h3``, ``slot``, ``slot_label``, and for every statistic, named as in the
-        published table with the unit of the speed bound, ``_expected_error`` (worst case over the speeds)
+        published table with its unit, ``_expected_error`` (worst case over the speeds)
         and ``_half_width`` of its interval before it is clamped. All of it from public counts.
         """
         import pandas as pd
@@ -175,24 +190,27 @@ class Plan:
         }
         widths = allocation.calibrated.half_widths(counts, request.bound, request.interval_level)
         for statistic, errors in allocation.errors().items():
-            name = statistic.column(request.bound.unit)
-            columns |= {f"{name}_expected_error": errors, f"{name}_half_width": widths[statistic]}
+            name, factor = statistic.column(self.display_unit), self.shown(1.0, statistic)
+            columns |= {
+                f"{name}_expected_error": errors * factor,
+                f"{name}_half_width": widths[statistic] * factor,
+            }
         return pd.DataFrame(columns)
 
     def _facts(self) -> dict[str, str]:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
-        unit = unit_label(verdict.statistic, request.bound.unit)
+        unit, precision = self.unit, self.precision
         level = f"{request.interval_level:.0%}"
         return {
             "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
             "numbers": f"{allocation.counts.bins:,}, and {withheld:,} withheld "
             f"(fewer than {request.min_vehicles} vehicles)",
-            "off by": f"{verdict.median_error:.3g} {unit} on average, in the median hexagon",
-            f"{level} interval": f"{self.precision.median:.3g} {unit} to either side in the median hexagon, "
-            f"{self.precision.worst:.3g} in the widest",
+            "off by": f"{self.shown(verdict.median_error):.3g} {unit} on average, in the median hexagon",
+            f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
+            f"hexagon, {self.shown(precision.worst):.3g} in the widest",
             "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: "
-            f"the limit is {verdict.threshold:.3g} {unit}",
+            f"the limit is {self.shown(verdict.threshold):.3g} {unit}",
         }
 
     def __repr__(self) -> str:

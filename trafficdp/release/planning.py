@@ -31,10 +31,11 @@ from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP
-from trafficdp.release.curator import Curator, too_little
+from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import fleet_released
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
+from trafficdp.release.stated import too_little
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import saved_plans, vault_ledger
 from trafficdp.store.vault_fixes import DataVersion
@@ -202,6 +203,7 @@ class Planning:
             grid=grid,
             precision=precision(allocation),
             affordable=able,
+            display_unit=self._config.map.display_unit,
             growth=self._growth_of_refused(grid, request) if advised and answer is None else None,
             answer=answer,
             asked=asked,
@@ -244,7 +246,7 @@ class Planning:
         if found is None:
             raise UninformativeReleaseError(
                 f"no {request.kind.quantity} makes the intervals so narrow",
-                got=f"a half width of {width:g} {self._unit(request)}",
+                got=f"a half width of {self._shown(request, width)}",
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
@@ -279,24 +281,25 @@ class Planning:
     def _nothing_fits(
         self, request: Request, question: Question, width: float, options: list[MapOption]
     ) -> UninformativeReleaseError:
-        unit, quantity = self._unit(request), request.kind.quantity
+        asked, quantity = self._shown(request, width), request.kind.quantity
         near = nearest(options)
         narrowest = min(options, key=lambda option: option.half_width, default=None)
         ways = []
         if narrowest is not None:
             ways.append(
-                f"at {quantity} {request.loss} the narrowest is {narrowest.half_width:.3g} {unit}, "
+                f"at {quantity} {request.loss} the narrowest is "
+                f"{self._shown(request, narrowest.half_width)}, "
                 f"with {_settings(narrowest)}"
             )
         if near is not None and near.loss is not None:
-            ways.append(f"{width:g} {unit} would take {quantity} {near.loss}, with {_settings(near)}")
+            ways.append(f"{asked} would take {quantity} {near.loss}, with {_settings(near)}")
             wider = growth(
                 near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
             )
             ways.append(f"or {wider.vehicles:.2g} times as many vehicles that drive like these")
         return UninformativeReleaseError(
             f"no map is that precise at that {quantity}",
-            got=f"{quantity} {request.loss} and a half width of {width:g} {unit}",
+            got=f"{quantity} {request.loss} and a half width of {asked}",
             todo="; ".join(ways) or "gather more vehicles",
         )
 
@@ -357,8 +360,11 @@ class Planning:
         here = self._counts(replace(grid, resolution=self._config.grid.resolution))
         return here.merged(parents_of(here.cell, grid.resolution), here.slot).counts
 
-    def _unit(self, request: Request) -> str:
-        return unit_label(request.judged, self._config.bound.unit)
+    def _shown(self, request: Request, width: float) -> str:
+        """Return ``width`` with its unit, as people are told it."""
+        shown, power = self._config.map.display_unit, request.judged.power
+        factor = float(self._config.bound.unit.factor_to(shown) ** power)
+        return f"{width * factor:.4g} {unit_label(request.judged, shown)}"
 
 
 def with_records(found: Contributions, grid: Grid) -> Contributions:
@@ -375,7 +381,7 @@ def with_records(found: Contributions, grid: Grid) -> Contributions:
 def refusal(plan: Plan) -> UninformativeReleaseError:
     """Return the error that a refused ``plan`` is answered with, and what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
-    return too_little(plan.verdict, plan.allocation.request.bound, todo)
+    return too_little(plan.verdict, plan.allocation.request.bound, todo, shown=plan.display_unit)
 
 
 def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss], Allocation]:

@@ -10,11 +10,12 @@ import typer
 from trafficdp._validate import one_of
 from trafficdp.cli.words.options import MapOptions, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
-from trafficdp.cli.words.plan_words import show, unit_in_words
+from trafficdp.cli.words.plan_words import show
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
+from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.file import disk_errors
-from trafficdp.export.report.loss_chart import Line, LossChart, loss_chart
+from trafficdp.export.report.loss_chart import Line, LossChart, Point, loss_chart
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
@@ -116,6 +117,11 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         raise UsageError("there is nothing to draw", got="a map that needs no noise")
     epsilon = float(request.loss.exact)
     noise = float(allocation.chosen.scales(epsilon)[statistic].max())
+    limit = largest_passing_scale(request)
+
+    def shown(points: tuple[Point, ...]) -> tuple[Point, ...]:
+        return tuple((result.shown(error, statistic), needed) for error, needed in points)
+
     released = ", ".join(each.value for each in request.tolerance)
     what = released if full is None else f"every accounting for means alone; planned: {released}"
     return LossChart(
@@ -123,12 +129,12 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, resolution "
         f"{result.grid.resolution}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
         f"{request.min_vehicles} vehicles",
-        unit=unit_in_words(result),
+        unit=unit_label(statistic, result.display_unit),
         lines=tuple(
-            Line(NAMES[curve.name], curve.points, chosen=curve.name == allocation.chosen.name)
+            Line(NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen.name)
             for curve in curves
         ),
-        planned=(noise, epsilon),
+        planned=(result.shown(noise, statistic), epsilon),
         left=float(result.budget_left.exact),
-        limit=largest_passing_scale(request),
+        limit=None if limit is None else result.shown(limit),
     )

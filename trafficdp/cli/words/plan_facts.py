@@ -7,13 +7,12 @@ import numpy as np
 from trafficdp.mechanisms.laplace.accountings import Accounting
 from trafficdp.model.json_codec import as_json
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.map_search import MapOption
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.release.outcomes import Answer, InEpsilon, Plan
+from trafficdp.release.outcomes import InEpsilon, Plan
 
 
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
@@ -24,7 +23,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
     epsilon, noise, accountings = float(request.loss.exact), None, []
     if best is not None:
         scale = best.worst_relative_scale(epsilon, request.tolerance)
-        noise = float(best.scales(epsilon)[statistic].max())
+        noise = result.shown(float(best.scales(epsilon)[statistic].max()))
         accountings = [
             _accounting_facts(each, result, statistic, scale, noise) for each in allocation.accountings
         ]
@@ -35,7 +34,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "chosen": best and best.name,
         "reason": allocation.reason,
         "statistic": statistic.value,
-        "unit": request.bound.unit.value,
+        "unit": result.display_unit.value,
         "map": {
             "resolution": result.grid.resolution,
             "slot": result.grid.slot_kind.value,
@@ -45,16 +44,16 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "bins_withheld": int((~allocation.keep).sum()),
         "interval": {
             "level": request.interval_level,
-            "median_half_width": result.precision.median,
-            "worst_half_width": result.precision.worst,
+            "median_half_width": result.shown(result.precision.median),
+            "worst_half_width": result.shown(result.precision.worst),
         },
         "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
         "fleet": _fleet_facts(result),
         "refused": result.verdict.refused,
-        "median_error": result.verdict.median_error,
-        "refuse_above": result.verdict.threshold,
+        "median_error": result.shown(result.verdict.median_error),
+        "refuse_above": result.shown(result.verdict.threshold),
         "at_worst_error": noise,
-        "floor": None if best is None else allocation.floor,
+        "floor": None if best is None else result.shown(allocation.floor),
         "suggestions": None
         if result.suggestions is None
         else {
@@ -75,10 +74,10 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "bins_without_those": result.affordable.bins_without_empty,
         },
         "growth": _growth_facts(result.growth),
-        "answer": _answer_facts(result.answer),
-        "adaptive": _adaptive_facts(result.adaptive),
+        "answer": _answer_facts(result),
+        "adaptive": _adaptive_facts(result),
         "accountings": accountings,
-        "full_comparison": _full_facts(full),
+        "full_comparison": _full_facts(result, full),
     }
 
 
@@ -113,10 +112,13 @@ def _accounting_facts(
         "accounting": accounting.name,
         "epsilon": accounting.epsilon_at(scale, request.tolerance),
         "at_worst_error": noise,
-        "worst_error": float(errors[statistic].max()),
-        "mean_error": float(errors[statistic].mean()),
+        "worst_error": result.shown(float(errors[statistic].max())),
+        "mean_error": result.shown(float(errors[statistic].mean())),
         "by_statistic": {
-            each.value: {"worst_error": float(error.max()), "mean_error": float(np.mean(error))}
+            each.value: {
+                "worst_error": result.shown(float(error.max()), each),
+                "mean_error": result.shown(float(np.mean(error)), each),
+            }
             for each, error in errors.items()
         },
     }
@@ -136,11 +138,12 @@ def _growth_facts(found: Growth | None) -> dict[str, object] | None:
     }
 
 
-def _adaptive_facts(chosen: AdaptiveMap | None) -> dict[str, object] | None:
+def _adaptive_facts(result: Plan) -> dict[str, object] | None:
+    chosen = result.adaptive
     if chosen is None:
         return None
     return {
-        "max_half_width": float(chosen.mosaic.half_width),
+        "max_half_width": result.shown(float(chosen.mosaic.half_width), Statistic.MEAN),
         "coverage": chosen.coverage,
         "worth": chosen.value,
         "most_worth_with_noise_of_its_own": chosen.bound,
@@ -156,34 +159,35 @@ def _adaptive_facts(chosen: AdaptiveMap | None) -> dict[str, object] | None:
     }
 
 
-def _answer_facts(answer: Answer | None) -> dict[str, object] | None:
+def _answer_facts(result: Plan) -> dict[str, object] | None:
+    answer = result.answer
     if answer is None:
         return None
     return {
-        "max_half_width": answer.half_width,
+        "max_half_width": result.shown(answer.half_width),
         "in_bins": answer.reach.value,
         "loss_for_the_median_bin": _text(answer.median_loss),
         "loss_for_every_bin": _text(answer.every_loss),
-        "maps": [_option_facts(option, option is answer.chosen) for option in answer.options],
+        "maps": [_option_facts(result, option, option is answer.chosen) for option in answer.options],
         "growth_of_the_configured_map": _growth_facts(answer.growth_of_configured),
     }
 
 
-def _option_facts(option: MapOption, chosen: bool) -> dict[str, object]:
+def _option_facts(result: Plan, option: MapOption, chosen: bool) -> dict[str, object]:
     return {
         "resolution": option.grid.resolution,
         "slot": option.grid.slot_kind.value,
         "min_vehicles": option.min_vehicles,
         "bins": option.bins,
         "share_of_records": option.records,
-        "half_width": option.half_width,
+        "half_width": result.shown(option.half_width),
         "fits": option.fits,
         "loss_needed": _text(option.loss),
         "chosen": chosen,
     }
 
 
-def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
+def _full_facts(result: Plan, full: FullCurves | None) -> dict[str, object] | None:
     if full is None:
         return None
     return {
@@ -192,13 +196,16 @@ def _full_facts(full: FullCurves | None) -> dict[str, object] | None:
         "curves": [
             {
                 "accounting": curve.name,
-                "points": [{"worst_error": error, "epsilon": epsilon} for error, epsilon in curve.points],
+                "points": [
+                    {"worst_error": result.shown(error, Statistic.MEAN), "epsilon": epsilon}
+                    for error, epsilon in curve.points
+                ],
             }
             for curve in full.curves
         ],
         "proofs": [
             {
-                "worst_error": each.error,
+                "worst_error": result.shown(each.error, Statistic.MEAN),
                 "epsilon_per_bin": each.epsilon_per_bin,
                 "bins_of_the_busiest": each.bins_per_user,
                 "clip_user_bins": each.clip_user_bins,

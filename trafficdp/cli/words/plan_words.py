@@ -45,17 +45,10 @@ def show(output: Output, result: Plan, facts: dict[str, object], full: FullCurve
     output.say("Nothing was spent.")
 
 
-def unit_in_words(result: Plan) -> str:
-    """Return the unit of the judged statistic as people write it."""
-    request = result.allocation.request
-    label = request.bound.unit.label
-    return f"({label})^2" if request.judged is Statistic.VARIANCE else label
-
-
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
-    unit, quantity = unit_in_words(result), _quantity(result)
+    unit, quantity = result.unit, _quantity(result)
     which = "the median bin" if answer.reach is Reach.MEDIAN else "every bin"
-    asked = f"{answer.half_width:.4g} {unit}"
+    asked = f"{result.shown(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
         every = f"no {quantity}" if answer.every_loss is None else f"{quantity} {answer.every_loss}"
         median = f"no {quantity}" if answer.median_loss is None else f"{quantity} {answer.median_loss}"
@@ -72,7 +65,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
                     option.min_vehicles,
                     option.bins,
                     f"{option.records:.0%}",
-                    f"{option.half_width:.3g}",
+                    f"{result.shown(option.half_width):.3g}",
                     "chosen" if option is answer.chosen else "yes" if option.fits else "no",
                     "" if option.loss is None else f"{quantity} {option.loss}",
                 ]
@@ -105,7 +98,7 @@ def _show_accountings(output: Output, result: Plan, facts: dict[str, object]) ->
         for each in (accountings if isinstance(accountings, list) else [])
     ]
     output.table(
-        f"{len(rows)} ways to account for one release ({_name(result)}, {unit_in_words(result)})",
+        f"{len(rows)} ways to account for one release ({_name(result)}, {result.unit})",
         ["accounting", "epsilon", "worst error", "mean error", "charges"],
         rows,
         prose=("charges",),
@@ -121,10 +114,10 @@ def _show_adaptive(output: Output, result: Plan) -> None:
     chosen = result.adaptive
     if chosen is None:
         return
-    request = result.allocation.request
+    width = float(chosen.mosaic.half_width)
     output.table(
-        f"Hexagons whose intervals are within {float(chosen.mosaic.half_width):.4g} "
-        f"{request.bound.unit.label} on each side",
+        f"Hexagons whose intervals are within {result.shown(width, Statistic.MEAN):.4g} "
+        f"{result.display_unit.label} on each side",
         ["resolution", "slot", "numbers", "records"],
         [
             [level.resolution, level.slot_kind.value, level.bins, f"{level.coverage:.1%}"]
@@ -153,8 +146,8 @@ def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
         if at.error in dict(curve.points)
     ]
     output.table(
-        f"Every accounting for a map of the means alone, all at the worst error {at.error:.4g} "
-        f"{unit_in_words(result)}",
+        f"Every accounting for a map of the means alone, all at the worst error "
+        f"{result.shown(at.error, Statistic.MEAN):.4g} {result.display_unit.label}",
         ["accounting", "epsilon", "charges"],
         rows,
         prose=("charges",),
@@ -174,19 +167,19 @@ def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
     request = allocation.request
-    statistic, unit, name = request.judged, unit_in_words(result), _name(result)
+    statistic, unit, name = request.judged, result.unit, _name(result)
     errors = allocation.errors()[statistic]
-    worst, typical = f"{errors.max():.3g}", f"{errors.mean():.3g}"
+    worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     output.say(
         f"In plain words: on average, noise puts the published {name} of a bin (a hexagon in a time slot) "
         f"{typical} {unit} off"
         + ("" if worst == typical else f", {worst} in the worst bin")
-        + f", on a scale from 0 to {statistic.largest(request.bound.upper):g}."
+        + f", on a scale from 0 to {result.shown(statistic.largest(request.bound.upper)):.4g}."
     )
     precision = result.precision
     output.say(
-        f"Its interval at {request.interval_level:.0%} will be {precision.median:.3g} {unit} to either side "
-        f"in the median bin, {precision.worst:.3g} in the widest."
+        f"Its interval at {request.interval_level:.0%} will be {result.shown(precision.median):.3g} {unit} "
+        f"to either side in the median bin, {result.shown(precision.worst):.3g} in the widest."
     )
     withheld = int((~allocation.keep).sum())
     if request.hides_presence:
@@ -204,7 +197,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         output.say(
             f"The noise is {facts['at_worst_error']:.4g} {unit} in size, on average, by accounting "
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
-            f"{allocation.floor:.4g} here."
+            f"{result.shown(allocation.floor):.4g} here."
         )
         if isinstance(allocation.chosen, ConsistentAccounting):
             words = allocation.chosen.in_words()
@@ -216,7 +209,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
 
 
 def _show_fleets(output: Output, result: Plan) -> None:
-    allocation, unit = result.allocation, unit_in_words(result)
+    allocation, unit = result.allocation, result.unit
     request, skill = allocation.request, allocation.skill[Statistic.MEAN]
     output.say(
         f"Nothing in the store was looked at: these are errors that {request.fleet:,} vehicles "
@@ -228,7 +221,12 @@ def _show_fleets(output: Output, result: Plan) -> None:
         f"The same by the size of the fleet ({unit})",
         ["vehicles", "error", "of one number", "nearer", "worse than it"],
         [
-            [f"{n:,}", s.error.mean(), s.flat.mean(), f"{s.expected:.0%}", f"{s.worse:.0%} of draws"]
+            [
+                f"{n:,}",
+                *(result.shown(float(each.mean())) for each in (s.error, s.flat)),
+                f"{s.expected:.0%}",
+                f"{s.worse:.0%} of draws",
+            ]
             for n, s in allocation.fleets.items()
         ],
     )
@@ -278,9 +276,10 @@ def _show_shortage(output: Output, result: Plan) -> None:
 
 
 def _show_verdict(output: Output, result: Plan) -> None:
-    verdict, unit, left = result.verdict, unit_in_words(result), result.budget_left
+    verdict, unit, left = result.verdict, result.unit, result.budget_left
     judged = (
-        f"the median expected error is {verdict.median_error:.3g} {unit}, the limit {verdict.threshold:.3g}"
+        f"the median expected error is {result.shown(verdict.median_error):.3g} {unit}, "
+        f"the limit {result.shown(verdict.threshold):.3g}"
     )
     if result.allocation.request.hides_presence:
         judged += f", nine tenths of that of one number; {verdict.worse:.0%} of draws are worse than it"

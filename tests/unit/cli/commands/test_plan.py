@@ -7,6 +7,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
+import trafficdp
 from trafficdp.mechanisms.laplace.names import ACCOUNTINGS
 
 
@@ -119,6 +120,40 @@ def test_the_schema_of_the_plan_is_strict(filled, valid_plan, spoil):
     spoil(plan)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(plan, schema("plan"))
+
+
+@pytest.mark.store
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_whoever_is_shown_other_units_is_told_in_them_everywhere(
+    filled, valid_plan, command, refusal, tmp_path, statistic
+):
+    filled.change("min_vehicles = 3", f'min_vehicles = 3\nstatistics = ["{statistic}"]')
+    wished = ("--max-half-width", "30" if statistic == "variance" else "5 m/s")
+    # each m/s is 3.6 km/h
+    factor = 3.6 if statistic == "mean" else 3.6**2
+    before, asked = valid_plan(), valid_plan(*wished)
+    filled.change("min_vehicles = 3", 'min_vehicles = 3\ndisplay_unit = "km/h"')
+    after, wide = valid_plan(), valid_plan(*wished)
+    assert (before["unit"], after["unit"]) == ("ms", "kmh")
+    assert wide["answer"]["max_half_width"] == pytest.approx(factor * asked["answer"]["max_half_width"])
+    assert wide["answer"]["loss_for_the_median_bin"] == asked["answer"]["loss_for_the_median_bin"]
+    for name in ("median_error", "refuse_above", "at_worst_error", "floor"):
+        assert after[name] == pytest.approx(factor * before[name]), name
+    for name in ("median_half_width", "worst_half_width"):
+        assert after["interval"][name] == pytest.approx(factor * before["interval"][name])
+    for one, other in zip(before["accountings"], after["accountings"], strict=True):
+        assert other["epsilon"] == one["epsilon"]
+        assert other["worst_error"] == pytest.approx(factor * one["worst_error"])
+    chart = tmp_path / "chart.svg"
+    said = command("plan", "--chart", chart, *wished).out
+    refused = refusal(5, "release", "--epsilon", "0.01")
+    for text in (said, refused, chart.read_text(), repr(trafficdp.open().plan())):
+        assert "km/h" in text
+        assert "m/s" not in text
+    (frame,) = [trafficdp.open().plan().to_frame()]
+    assert [name for name in frame if name.endswith("_expected_error")] == [
+        "speed_mean_kmh_expected_error" if statistic == "mean" else "speed_variance_kmh2_expected_error"
+    ]
 
 
 def test_planning_spends_nothing_and_changes_nothing(filled, command):
