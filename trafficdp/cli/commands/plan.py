@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from trafficdp._validate import one_of
 from trafficdp.cli.words.options import MapOptions, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show
@@ -15,7 +14,8 @@ from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.file import disk_errors
-from trafficdp.export.report.loss_chart import Line, LossChart, Point, loss_chart
+from trafficdp.export.report.chart_picture import chart_bytes, checked_kind
+from trafficdp.export.report.loss_chart import Line, LossChart, Point
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
@@ -65,15 +65,14 @@ def plan(
         typer.Option(metavar="<name>", help="Keep the plan for `release --plan <name>`."),
     ] = None,
     chart: Annotated[
-        Path | None, typer.Option(metavar="<file>", help="Draw loss against error into this SVG file.")
+        Path | None, typer.Option(metavar="<file>", help="Draw loss against error: .svg, .png or .pdf.")
     ] = None,
 ) -> None:
     """Show what a release would cost, what a precision would take, or which map fits. Nothing is spent."""
     settings: Settings = context.obj
     output = settings.output
     workspace = asked.of(settings.workspace())
-    if chart is not None:
-        one_of(("svg",), chart=chart.suffix.lower().removeprefix("."))
+    kind = None if chart is None else checked_kind(chart.suffix.lower().removeprefix("."))
     config = workspace.config
     loss = asked.loss
     with output.steps("planning from public counts") as step:
@@ -96,10 +95,10 @@ def plan(
                 every_accounting,
                 lambda done, of: step("computing every accounting", done, of),
             )
-    if chart is not None:
-        drawn = loss_chart(_chart(result, full, config.city.name))
+    if chart is not None and kind is not None:
+        drawn = chart_bytes(_chart(result, full, config.city.name), kind)
         with disk_errors(chart):
-            chart.write_text(drawn, encoding="utf-8")
+            chart.write_bytes(drawn)
     facts = plan_facts(result, full)
     output.result(facts)
     show(output, result, facts, full)

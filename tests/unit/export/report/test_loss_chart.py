@@ -1,5 +1,6 @@
 """The chart of loss against error: a picture without colour alone, within its frame, legible by contrast."""
 
+import io
 import math
 import re
 from dataclasses import replace
@@ -7,7 +8,10 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
+from trafficdp.errors import UsageError
+from trafficdp.export.report.chart_picture import chart_bytes, checked_kind
 from trafficdp.export.report.loss_chart import HEIGHT, WIDTH, Line, LossChart, in_words, loss_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -124,3 +128,27 @@ def test_the_picture_needs_nothing_from_outside():
 def test_a_line_without_points_is_left_out():
     chart = replace(CHART, lines=(*CHART.lines[:2], Line("nothing", ())))
     assert "nothing" not in loss_chart(chart)
+
+
+def test_a_picture_is_what_its_name_says_and_shows_what_the_svg_does():
+    pdf, png = (chart_bytes(CHART, kind) for kind in ("pdf", "png"))
+    assert pdf.startswith(b"%PDF-")
+    assert chart_bytes(CHART, "svg") == loss_chart(CHART).encode()
+    assert chart_bytes(CHART, "png") == png
+    with Image.open(io.BytesIO(png)) as picture:
+        assert picture.size == (2 * WIDTH, 2 * HEIGHT)
+        inks = picture.convert("RGB")
+        # the ring around what is planned, where the SVG has it
+        ring = next(node for node in parsed().iter(f"{SVG}circle") if node.get("r") == "9")
+        at = [round(2 * float(ring.get(each))) for each in ("cx", "cy")]
+        assert inks.getpixel((at[0], at[1] - 18)) == (0x0B, 0x3D, 0x91)
+        assert inks.getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_without_matplotlib_a_picture_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr("trafficdp.export.report.chart_picture.find_spec", lambda name: None)
+    assert checked_kind("svg") == "svg"
+    with pytest.raises(UsageError, match=r"trafficdp\[notebook\]"):
+        checked_kind("png")
+    with pytest.raises(UsageError, match="pdf, png, svg"):
+        checked_kind("jpg")
