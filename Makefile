@@ -59,8 +59,15 @@ audit: $(VENV)/.ready
 	$(RUN)/python pipelines/audit.py
 
 # Which changes of one line of the privacy core a test notices; takes hours, and may be stopped and continued.
-mutants: $(VENV)/.ready
+mutants: build/executed.jsonl
 	$(RUN)/python pipelines/mutants.py
+
+build/executed.jsonl: $(VENV)/.ready $(shell find trafficdp -name '*.py')
+	mkdir -p build
+	rm -f $@.part
+	$(RUN)/python pipelines/executed.py $@.part -q -m "not prove and not browser and not real" \
+	  tests/unit tests/contract tests/golden tests/audit tests/distribution
+	mv $@.part $@
 
 # What the same error costs under every accounting, on Austin's counts; needs TRAFFICDP_REAL_DATA.
 accountings: $(VENV)/.ready

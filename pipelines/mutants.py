@@ -1,15 +1,17 @@
 """Does a test notice? One line of the privacy core is changed at a time: data/mutants/table.md.
 
-    python pipelines/mutants.py [--results FILE] [--into FILE] [--limit SECONDS] [--far RINGS] [--only TEXT]
+    python pipelines/mutants.py [--record FILE] [--results FILE] [--into FILE] [--limit SECONDS]
+                                [--only TEXT] [--ask TESTS...]
 
 A seeded sample of EACH changes of every room of ROOMS, and the NAMED ones. Cosmic Ray makes them, chosen
 because its operators turn text into text: what is changed can be listed, sampled and read.
 
 In a copy of the repository, a process that has loaded the libraries forks for every mutant; the child runs
-tests up to the first failure: the file that mirrors the module, its folder, then files that import the
-module, or import what imports it. What was found is appended to FILE, so that a run may be stopped and
-continued. Where nothing was noticed, the last column of the table is written by hand: why the change costs
-no privacy and nothing that is promised. It is kept when the table is written anew.
+the tests that execute the line, as `executed.py` recorded them, the module's own first, then the shortest,
+up to the first failure. What was found is appended to FILE, so that a run may be stopped and continued;
+``--ask`` shows the survivors to tests that were written since. Where nothing was noticed, the last column of
+the table is written by hand: why the change costs no privacy and nothing that is promised. It is kept when
+the table is written anew.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -137,9 +139,7 @@ LIBRARIES = (
     ),
     *("pytest", "hypothesis.strategies", "pydantic", "jsonschema", "sqlglot", "geopandas", "jinja2", "typer"),
 )
-FOLDERS = ("unit", "contract", "golden", "distribution", "audit")
-FARTHEST = 3
-RINGS = 2 + FARTHEST
+MOST_FILES = 10
 PATIENCE = 60
 """Seconds of computing after which a test is said not to end."""
 HEAD = """# One line changed at a time, and the test that notices
@@ -156,12 +156,13 @@ that is promised.
 
 @dataclass(frozen=True)
 class Mutant:
-    """``source`` is the whole text of ``file`` with ``after`` in the place of ``before``."""
+    """``source`` is the text of ``file`` with ``after`` for ``before``, in the lines of ``statement``."""
 
     file: str
     before: str
     after: str
     source: str
+    statement: range
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -178,7 +179,8 @@ def sample(root: Path, rooms: tuple[str, ...] = ROOMS, each: int = EACH) -> Iter
             raise SystemExit(
                 f"a named mistake fits {text.count(before)} lines of {file}, expected 1: {before}"
             )
-        yield Mutant(file, before, after, text.replace(before, after))
+        changed = text.replace(before, after)
+        yield Mutant(file, before, after, changed, _statement(text, _difference(text, changed)[2]))
     for room in rooms:
         sites = [site for path in (root / "trafficdp" / room).rglob("*.py") for site in _sites(root, path)]
         lines: set[tuple[str, int]] = set()
@@ -190,7 +192,8 @@ def sample(root: Path, rooms: tuple[str, ...] = ROOMS, each: int = EACH) -> Iter
             if (file, line) in lines or changed is None or changed == text:
                 continue
             lines.add((file, line))
-            yield Mutant(file, *_difference(text, changed), changed)
+            old, new, where = _difference(text, changed)
+            yield Mutant(file, old, new, changed, _statement(text, where))
 
 
 def _sites(root: Path, path: Path) -> Iterator[tuple[str, str, int, str, int]]:
@@ -222,55 +225,92 @@ def _type_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     return [((x.lineno, x.col_offset), (x.end_lineno or 0, x.end_col_offset or 0)) for x in found if x]
 
 
-def _difference(old: str, new: str) -> tuple[str, str]:
-    """The lines that differ, as one line each."""
+def _difference(old: str, new: str) -> tuple[str, str, range]:
+    """The lines that differ, as one line each, and which of the old ones they are."""
     a, b = old.splitlines(), new.splitlines()
     head = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     tail = 0
     while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
         tail += 1
-    return tuple(" ".join(x.strip() for x in part[head : len(part) - tail]) for part in (a, b))  # type: ignore[return-value]
+    was, becomes = (" ".join(x.strip() for x in part[head : len(part) - tail]) for part in (a, b))
+    return was, becomes, range(head + 1, max(len(a) - tail, head + 1) + 1)
 
 
-def nearest_tests(root: Path, file: str) -> list[list[str]]:
-    """Return tests that may notice a change of ``file``: its mirror, that one's folder, what imports it."""
-    imports = {
-        path.relative_to(root).as_posix(): _imports(path)
-        for top in ("trafficdp", *(f"tests/{folder}" for folder in FOLDERS))
-        for path in (root / top).rglob("*.py")
-    }
-    module = Path(file.removeprefix("trafficdp/"))
-    folder, mirror = f"tests/unit/{module.parent}/", f"tests/unit/{module.parent}/test_{module.name}"
-    ring, rings = {file}, [{mirror} & imports.keys(), {each for each in imports if each.startswith(folder)}]
-    for _ in range(FARTHEST):
-        names = {each.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for each in ring}
-        ring = {each for each, named in imports.items() if names & named}
-        rings.append(ring)
-    found, seen = [], set[str]()
-    for ring in rings:
-        tests = {each for each in ring - seen if Path(each).name.startswith("test_")}
-        seen |= ring
-        found.append(sorted(tests, key=lambda test: (root / test).stat().st_size))
-    return found
+def _statement(text: str, lines: range) -> range:
+    """Return the lines of the innermost statement around ``lines``; all, of what imports execute."""
+    functions, innermost = [], None
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt):
+            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+            if first <= lines[0] and (node.end_lineno or 0) >= lines[-1]:
+                functions += [node] if isinstance(node, ast.FunctionDef) else []
+                innermost = node
+    if not functions or innermost is None:
+        return range(1, text.count("\n") + 2)
+    body = getattr(innermost, "body", None)
+    if innermost is functions[-1]:
+        # its decorators and its head
+        return range(body[0].lineno, (innermost.end_lineno or 0) + 1)  # type: ignore[index]
+    return range(innermost.lineno, body[0].lineno if body else (innermost.end_lineno or 0) + 1)
 
 
-@cache
-def _imports(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return found
+class Executed:
+    """Which test executes which line, and for how long: what `executed.py` wrote."""
+
+    def __init__(self, record: Path) -> None:
+        said = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+        fixtures = defaultdict(list)
+        for each in said:
+            if "seconds" not in each:
+                fixtures[each["name"]].append(each["lines"])
+        self._seconds = {each["name"]: each["seconds"] for each in said if "seconds" in each}
+        self._tests: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for each in said:
+            made = [part for name in each.get("fixtures", ()) for part in fixtures[name]]
+            for part in (each["lines"], *made) if "seconds" in each else ():
+                for file, lines in part.items():
+                    for line in lines:
+                        self._tests[file][line].add(each["name"])
+
+    def tests(self, mutant: Mutant, limit: float) -> list[list[str]]:
+        """Return tests that execute what is changed: the near ones, then the others, ``limit`` seconds each.
+
+        The others are of MOST_FILES files, because reading a file takes as long as many a test of it.
+        """
+        by_line = self._tests[mutant.file]
+        left = set().union(*(by_line[line] for line in mutant.statement if line in by_line))
+        module = Path(mutant.file.replace("trafficdp", "tests/unit", 1))
+        rings = []
+        for near in (f"{module.parent}/test_{module.name}", f"{module.parent}/", ""):
+            ring = sorted(
+                (test for test in left if test.startswith(near)), key=lambda x: (self._seconds[x], x)
+            )
+            left -= {*ring}
+            total, files, kept = 0.0, set[str](), []
+            for test in ring:
+                file = test.split("::")[0]
+                total += self._seconds[test]
+                if (not kept or total <= limit) and (file in files or len(files) < MOST_FILES):
+                    files.add(file)
+                    kept.append(test)
+            rings.append(kept)
+        return [ring for ring in rings if ring]
 
 
 class First:
-    """A plugin of pytest that tells of the first test that fails, or does not end, and then is done."""
+    """A plugin of pytest that tells of the first of ``tests`` that fails, or does not end, and is done."""
 
-    def __init__(self, told: int) -> None:
+    def __init__(self, told: int, tests: Sequence[str]) -> None:
         self._told, self._runs = told, ""
+        self._place = {test: place for place, test in enumerate(tests) if "::" in test}
         signal.signal(signal.SIGPROF, lambda *_: self.tell(self._runs))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Run what is asked for, in that order."""
+        if self._place:
+            places = (self._place.get(each.nodeid, self._place.get(_name(each.nodeid))) for each in items)
+            kept = [(place, each) for place, each in zip(places, items, strict=True) if place is not None]
+            items[:] = [each for _, each in sorted(kept, key=lambda pair: pair[0])]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Start the clock of a test."""
@@ -289,14 +329,19 @@ class First:
 
     def tell(self, what: str) -> None:
         """Say what noticed the mutant, and end."""
-        os.write(self._told, what.split("[")[0].encode())
+        os.write(self._told, _name(what).encode())
         os._exit(0)
 
 
-def noticed(root: Path, tests: list[str], limit: int) -> str:
+def _name(test: str) -> str:
+    """Without its parameters."""
+    return test.split("[")[0]
+
+
+def noticed(root: Path, tests: Sequence[str], limit: int) -> str:
     """Return the first of ``tests`` that fails in the tree ``root``, "" if none; run in a forked process.
 
-    After ``limit`` seconds of computing the others are left out.
+    ``tests`` are tests, or files of them. After ``limit`` seconds of computing the others are left out.
     """
     if not tests:
         return ""
@@ -305,7 +350,7 @@ def noticed(root: Path, tests: list[str], limit: int) -> str:
     if not child:
         try:
             os.close(said)
-            _run(root, tests, limit, First(told))
+            _run(root, tests, limit, First(told, tests))
         finally:
             # nothing of the parent is unwound here
             os._exit(0)
@@ -321,7 +366,7 @@ def noticed(root: Path, tests: list[str], limit: int) -> str:
     return found
 
 
-def _run(root: Path, tests: list[str], limit: int, first: First) -> None:
+def _run(root: Path, tests: Sequence[str], limit: int, first: First) -> None:
     os.setsid()
     with open(os.devnull, "r+b") as quiet:
         for stream in (0, 1, 2):
@@ -334,13 +379,13 @@ def _run(root: Path, tests: list[str], limit: int, first: First) -> None:
     options = ["-q", "-m", marks, "-p", "no:cacheprovider", f"--basetemp={root.parent / 'scratch'}"]
     # a library that is loaded already
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    code = pytest.main([*options, *tests], plugins=[first])
+    code = pytest.main([*options, *dict.fromkeys(each.split("::")[0] for each in tests)], plugins=[first])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         first.tell(f"pytest, which ends with {code}")
 
 
-def examine(tree: Path, mutant: Mutant, rings: slice, limit: int, age: int) -> str:
-    """Return what in ``rings`` of ``nearest_tests`` notices the mutant in ``tree``, "" if nothing does.
+def examine(tree: Path, mutant: Mutant, rings: Sequence[Sequence[str]], limit: int, age: int) -> str:
+    """Return which test of ``rings`` notices the mutant in ``tree``, "" if none does.
 
     ``age`` is another number for every mutant, so that no compiled file of another one is taken for its.
     """
@@ -349,8 +394,7 @@ def examine(tree: Path, mutant: Mutant, rings: slice, limit: int, age: int) -> s
     try:
         path.write_text(mutant.source, encoding="utf-8")
         os.utime(path, (stat.st_mtime, stat.st_mtime + 10 * (age + 1)))
-        found = (noticed(tree, ring, limit) for ring in nearest_tests(tree, mutant.file)[rings])
-        return next(filter(None, found), "")
+        return next(filter(None, (noticed(tree, ring, limit) for ring in rings)), "")
     finally:
         path.write_text(sound, encoding="utf-8")
         os.utime(path, (stat.st_mtime, stat.st_mtime))
@@ -396,40 +440,47 @@ def table(results: dict[tuple[str, str, str], str], argued: dict[tuple[str, str,
 
 def main() -> None:
     """Examine what has no result yet, then write the table."""
+    build = ROOT / "build"
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="file to append to"
-    )
+    parser.add_argument("--record", type=Path, default=build / "executed.jsonl", help="executed.py's record")
+    parser.add_argument("--results", type=Path, default=build / "mutants.jsonl", help="file to append to")
     parser.add_argument("--into", type=Path, default=TABLE, help="file to write")
-    parser.add_argument("--limit", type=int, default=300, help="seconds of computing a ring of tests")
-    parser.add_argument("--far", type=int, default=RINGS, help="how many rings of tests to ask")
+    parser.add_argument("--limit", type=int, default=30, help="seconds of tests a ring")
     parser.add_argument("--only", default="", help="only mutants of files whose path contains this")
+    parser.add_argument("--ask", nargs="+", default=(), help="show survivors to these files of tests")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     given.results.touch()
     known = [json.loads(line) for line in given.results.read_text(encoding="utf-8").splitlines()]
     results = {tuple(each["key"]): each["noticed"] for each in known}
-    looked = {tuple(each["key"]): RINGS if each["noticed"] else each["far"] for each in known}
+    asked = {tuple(each["key"]): each["asked"] for each in known}
     mutants = list(sample(ROOT))
-    left = [x for x in mutants if looked.get(x.key, 0) < given.far and given.only in x.file]
+    executed = None if given.ask else Executed(given.record)
+    left = []
+    for mutant in mutants:
+        if given.only in mutant.file and not results.get(mutant.key):
+            rings = executed.tests(mutant, given.limit) if executed else [given.ask]
+            if given.ask or sum(map(len, rings)) > asked.get(mutant.key, -1):
+                left.append((mutant, rings))
     # a run that is stopped has seen some of every room
     left.sort(
-        key=lambda mutant: ("/release/" in mutant.file, hashlib.sha256(repr(mutant.key).encode()).hexdigest())
+        key=lambda pair: (
+            "/release/" in pair[0].file,
+            hashlib.sha256(repr(pair[0].key).encode()).hexdigest(),
+        )
     )
     for name in LIBRARIES:
         import_module(name)
     with tempfile.TemporaryDirectory() as scratch:
         tree = copied(Path(scratch))
-        for age, mutant in enumerate(left):
-            rings = slice(looked.get(mutant.key, 0), given.far)
-            results[mutant.key] = examine(tree, mutant, rings, given.limit, age)
-            line = {"key": mutant.key, "noticed": results[mutant.key], "far": given.far}
+        for age, (mutant, rings) in enumerate(left):
+            many = sum(map(len, rings))
+            results[mutant.key] = examine(tree, mutant, rings, 4 * given.limit, age)
+            line = {"key": mutant.key, "noticed": results[mutant.key], "asked": many}
             with given.results.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
-            print(
-                f"{age + 1}/{len(left)} {mutant.file}: {results[mutant.key] or 'SURVIVES: ' + mutant.after}",
-                flush=True,
-            )
+            said = results[mutant.key] or f"SURVIVES {many} tests: {mutant.after}"
+            print(f"{age + 1}/{len(left)} {mutant.file}: {said}", flush=True)
         killers = sorted({each for each in results.values() if "::" in each})
         if found := noticed(tree, killers, 100 * given.limit):
             raise SystemExit(

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,72 @@ def test_the_seed_picks_lines_that_are_executed_and_still_read_as_python(script)
         assert ast.dump(ast.parse(each.source)) != ast.dump(ast.parse(sound))
 
 
+TEXT = """import x
+
+@cached
+def one(a):
+    y = (
+        a + 1
+    )
+    if y:
+        return 2
+    return 3
+
+LIMIT = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "statement"),
+    [(6, range(5, 8)), (8, range(8, 9)), (9, range(9, 10)), (3, range(5, 11)), (12, range(1, 14))],
+)
+def test_a_change_belongs_to_the_innermost_statement_around_it(script, line, statement):
+    assert script._statement(TEXT, range(line, line + 1)) == statement
+
+
+def test_tests_that_execute_the_line_are_asked_its_own_first_then_the_shortest(script, tmp_path):
+    def said(name, seconds, *lines, **more):
+        return json.dumps({"name": name, "lines": {"trafficdp/a/b.py": lines}, "seconds": seconds} | more)
+
+    record = tmp_path / "executed.jsonl"
+    city = {"name": "fixture city of tests", "lines": {"trafficdp/a/b.py": [7]}}
+    own, near, far, slow = (
+        f"tests/{name}.py::test" for name in ("unit/a/test_b", "unit/a/test_c", "golden/test_d", "sql/test_e")
+    )
+    lines = [
+        said(slow, 50, 7),
+        said(far, 1, 8, fixtures=["fixture city of tests"]),
+        said(near, 2, 7),
+        said(own, 9, 6, 7),
+        said(f"{own}_other", 1, 8),
+    ]
+    record.write_text("\n".join([json.dumps(city), *lines]) + "\n", encoding="utf-8")
+    mutant = script.Mutant("trafficdp/a/b.py", "x", "y", "", range(7, 8))
+    assert script.Executed(record).tests(mutant, 60) == [[own], [near], [far, slow]]
+    assert script.Executed(record).tests(mutant, 5) == [[own], [near], [far]]
+    nobody = script.Mutant("trafficdp/a/b.py", "x", "y", "", range(9, 10))
+    assert script.Executed(record).tests(nobody, 60) == []
+
+
+def test_what_a_test_executes_is_recorded_with_the_fixtures_that_it_shares(tmp_path):
+    """In a process of its own, for what is imported before is not seen."""
+    record = tmp_path / "executed.jsonl"
+    asked = ["-q", "-p", "no:cacheprovider", "tests/unit/model/test_period.py"]
+    done = subprocess.run(
+        [sys.executable, "pipelines/executed.py", str(record), *asked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    said = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+    tests = [each for each in said if "seconds" in each]
+    assert tests
+    assert all(each["name"].startswith("tests/unit/model/test_period.py::test_") for each in tests)
+    assert any("trafficdp/model/period.py" in each["lines"] for each in tests)
+
+
 @pytest.mark.slow
 def test_a_mistake_is_noticed_by_name_and_sound_code_is_not():
     """In a process of its own: what is examined must not be imported before."""
@@ -53,7 +120,8 @@ with tempfile.TemporaryDirectory() as scratch:
     (wrong,) = [each for each in mutants.sample(tree, ()) if each.file.endswith("akmv.py")]
     sound = (tree / wrong.file).read_text(encoding="utf-8")
     for age, source in enumerate((wrong.source, sound, sound + " def")):
-        print(mutants.examine(tree, replace(wrong, source=source), slice(0, 1), 100, age))
+        rings = [["tests/unit/mechanisms/clipping/test_akmv.py"]]
+        print(mutants.examine(tree, replace(wrong, source=source), rings, 100, age))
     assert (tree / wrong.file).read_text(encoding="utf-8") == sound
 """
     done = subprocess.run(

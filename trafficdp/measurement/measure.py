@@ -60,12 +60,16 @@ class Step:
         """Return what every vehicle loses, in whole 10^-12, rounded up, shape (users,)."""
         return self.of.loss(self.law, self.shift)
 
-    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
-        """Return the noisy sums, shape (C,), over ``values``, brought into the set first."""
+    def exact(self, values: Handed) -> IntArray:
+        """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
         if isinstance(self.of, HiddenBall) != isinstance(values, Entries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
         sums = self.of.sums(values)  # type: ignore[arg-type]
-        return self.law.add(shifted_sum(sums, self.shift), source)
+        return shifted_sum(sums, self.shift)
+
+    def draw(self, source: NoiseSource, values: Handed) -> IntArray:
+        """Return the noisy sums, shape (C,)."""
+        return self.law.add(self.exact(values), source)
 
 
 Priced = Step | Ranks | ClaimedScores | ClaimedNoise

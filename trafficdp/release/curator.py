@@ -31,6 +31,7 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.transcript import Recorded
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -297,17 +298,18 @@ class Curator:
         self._require_unseen(stored.release_id)
         specification = self.specification_of(stored.release_id)
         charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
-        everything = self._values(specification)
+        everything = self.values(specification)
+        measure = Recorded(self._metered(self._paid(stored.sequence, everything.contributions.vehicle)))
         ledger = LedgerReference(charge.sequence, charge.head_hash)
-        paid = self._paid(stored.sequence, everything.contributions.vehicle)
-        release = carry_out(specification, everything, self._metered(paid), ledger)
+        release = carry_out(specification, everything, measure, ledger)
         reached("values drawn")
         facts, bins = encode(release)
         with self.vault.transaction("committing the noisy values"):
-            vault_releases.commit_values(self.vault, release.id, json.dumps(facts, allow_nan=False), bins)
+            text = json.dumps(facts, allow_nan=False)
+            vault_releases.commit_values(self.vault, release.id, text, bins, measure.to_bytes())
         reached("values committed")
 
-    def _values(self, specification: Specification, known: Contributions | None = None) -> Values:
+    def values(self, specification: Specification, known: Contributions | None = None) -> Values:
         """Return what ``specification`` works on; every single value is read only if its mechanism asks."""
         version = DataVersion(specification.ingest_id, specification.data_version)
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,9 +20,11 @@ import numpy.typing as npt
 
 from trafficdp._durable import read_regular
 from trafficdp.engine.duckdb_reduce import reduce_fixes
-from trafficdp.errors import VerificationError
+from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MEASUREMENTS, MECHANISM
+from trafficdp.measurement.residuals import draws_of, found_with, plausible
+from trafficdp.measurement.transcript import Replayed
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
@@ -27,8 +33,12 @@ from trafficdp.privacy.ledger import accounts_hash
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
+from trafficdp.privacy.release import LedgerReference, Release
+from trafficdp.privacy.release_codec import encode
+from trafficdp.release.assembly import carry_out
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import (
+    UNREADABLE,
     Check,
     Examined,
     NamedChecks,
@@ -64,7 +74,6 @@ class _ExaminedRelease(Examined):
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
         self._specification = curator.specification_of(stored.release_id)
-        self._recomputed: Contributions | None = None
 
     def checks(self) -> NamedChecks:
         """Yield names and checks, in an order that a reader can follow."""
@@ -78,6 +87,8 @@ class _ExaminedRelease(Examined):
         yield "the published scales cost no vehicle more than it was charged", self._losses
         yield "the manifest's epsilon is the largest recomputed loss", self._epsilon
         yield "released.duckdb holds the same release", self._released
+        yield "every number follows from what was measured", self._follows
+        yield f"what was drawn has the law that was charged ({self._power()})", self._law
         if self._curator.hides_presence:
             yield "anyone can recompute its numbers", self._public
 
@@ -129,25 +140,26 @@ class _ExaminedRelease(Examined):
         listed = self._listed_files()
         return names_differing(wrong | (differing(listed, found) & listed.keys()))
 
+    @cached_property
     def _contributions(self) -> Contributions:
-        if self._recomputed is None:
-            specification = self._specification
-            asked = specification.grid, specification.bound
-            if self._curator.hides_presence:
-                version = DataVersion(specification.ingest_id, specification.data_version)
-                self._recomputed = self._curator.contributions(*asked, version)
-            else:
-                # from the records, not from the cache
-                self._recomputed = reduce_fixes(
-                    self._curator.vault.connection, *asked, specification.ingest_id
-                )
-        return self._recomputed
+        """What may be planned with."""
+        if not self._curator.hides_presence:
+            return self._recorded()
+        specification = self._specification
+        version = DataVersion(specification.ingest_id, specification.data_version)
+        return self._curator.contributions(specification.grid, specification.bound, version)
+
+    def _recorded(self) -> Contributions:
+        """Of every vehicle, from the records, not from the cache."""
+        asked = self._specification.grid, self._specification.bound, self._specification.ingest_id
+        whole: Contributions = reduce_fixes(self._curator.vault.connection, *asked)
+        return whole
 
     def _recomputed_losses(self) -> tuple[Contributions, dict[int, int]]:
         """Every vehicle's loss by the vault's counts and the published calibrated mechanism."""
         import pandas as pd
 
-        contributions = self._contributions()
+        contributions = self._contributions
         counts = contributions.counts
         name = MEASUREMENTS if self._curator.hides_presence else MECHANISM
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
@@ -201,6 +213,42 @@ class _ExaminedRelease(Examined):
         if claimed != largest or charged != max(recomputed.values(), default=0):
             return f"a claim of {claimed} where {largest} is lost"
         return None
+
+    @cached_property
+    def _replayed(self) -> tuple[Replayed, Release]:
+        """The release made again from the records and the answers that were kept: every draw is known."""
+        values = self._curator.values(self._specification, self._contributions)
+        if self._curator.hides_presence:
+            values = replace(values, hidden=self._recorded)
+        again = Replayed(vault_releases.measured_of(self._curator.vault, self._stored.release_id))
+        ledger = LedgerReference(self._charge.sequence, self._charge.head_hash)
+        return again, carry_out(self._specification, values, again, ledger)
+
+    def _power(self) -> str:
+        """What the test of the law can find in so few, or so many, numbers."""
+        try:
+            draws = 0 if self._forgotten() else draws_of(self._replayed[0].noise)
+        except (TrafficdpError, *UNREADABLE):
+            # the check itself says so
+            draws = 0
+        return f"half of it is found with probability {math.floor(100 * found_with(draws, 0.5)) / 100:.2f}"
+
+    def _follows(self) -> str | None:
+        forgotten = self._forgotten()
+        if forgotten is not None:
+            return forgotten
+        again, release = self._replayed
+        facts, bins = encode(release)
+        committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
+        same = again.over and (json.dumps(facts, allow_nan=False), bins) == committed
+        return None if same else "other numbers than were measured"
+
+    def _law(self) -> str | None:
+        forgotten = self._forgotten()
+        if forgotten is not None:
+            return forgotten
+        # no more than this is said: the draws tell the exact sums
+        return None if plausible(self._replayed[0].noise) else "other noise, or other sums"
 
     def _public(self) -> str | None:
         wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]

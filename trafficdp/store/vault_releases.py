@@ -77,15 +77,23 @@ def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -
     )
 
 
-def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes) -> None:
+def measured_of(vault: Vault, release_id: str) -> bytes:
+    """Return the answers that a drawn release was made from; raise as ``release_named``."""
+    release_named(vault, release_id)
+    ((measured,),) = run(vault.connection, "SELECT measured FROM releases WHERE release_id = ?", [release_id])
+    return bytes(measured)
+
+
+def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measured: bytes) -> None:
     """Write the noisy values of a charged release, once (inside the caller's transaction).
 
     Raises UsageError when values are there already: a committed value is never redrawn.
     """
     changed = run(
         vault.connection,
-        "UPDATE releases SET facts = ?, bins = ? WHERE release_id = ? AND facts IS NULL RETURNING release_id",
-        [facts, bins, release_id],
+        "UPDATE releases SET facts = ?, bins = ?, measured = ? "
+        "WHERE release_id = ? AND facts IS NULL RETURNING release_id",
+        [facts, bins, measured, release_id],
     )
     if len(changed) != 1:
         raise UsageError("the values of this release are committed already", got=release_id)

@@ -14,6 +14,8 @@ GONE = [
     "the data is the version that was charged",
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",
+    "every number follows from what was measured",
+    "what was drawn has the law that was charged (half of it is found with probability 0.00)",
 ]
 
 

@@ -1,13 +1,16 @@
 """verify finds what was tampered with, and calls nothing a bug."""
 
+import io
 import json
 import shutil
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from trafficdp.errors import StoreDamagedError, UsageError, VerificationError
+from trafficdp.noise.source import SecureNoise
 
 NAMES = [
     "the ledger is not behind its head or any manifest",
@@ -20,6 +23,8 @@ NAMES = [
     "the published scales cost no vehicle more than it was charged",
     "the manifest's epsilon is the largest recomputed loss",
     "released.duckdb holds the same release",
+    "every number follows from what was measured",
+    "what was drawn has the law that was charged (half of it is found with probability 0.00)",
 ]
 
 
@@ -274,6 +279,38 @@ VAULT = {
         "released.duckdb holds the same release"
     ),
 }
+
+
+@pytest.mark.parametrize("accounting", ["equal", "blocks"])
+def test_noise_that_is_not_what_was_charged_is_found_in_the_draws(city, monkeypatch, accounting):
+    """No noise at all, which ten hexagons suffice to find; every other check holds."""
+    monkeypatch.setattr(SecureNoise, "laplace", lambda self, sums, scale: sums)
+    monkeypatch.setattr(SecureNoise, "block", lambda self, half_width, block, scale: 0 * half_width)
+    release_by(city, accounting)
+    found = failed(city)
+    assert [name for name in found if not name.startswith("what was drawn has the law")] == []
+    assert list(found.values()) == ["other noise, or other sums"]
+
+
+def test_numbers_that_do_not_follow_from_what_was_measured_are_found(released):
+    follows = "every number follows from what was measured"
+    (kept,) = released.sql("SELECT measured FROM releases")[0]
+    for answers, said in (
+        ([], "something else was measured than this mechanism measures"),
+        ([each + 10**6 for each in answers_of(kept)], "other numbers than were measured"),
+        ([*answers_of(kept), np.zeros(1)], "other numbers than were measured"),
+    ):
+        sink = io.BytesIO()
+        np.savez(sink, *answers)
+        released.sql("UPDATE releases SET measured = ?", [sink.getvalue()])
+        assert said in failed(released)[follows]
+    released.sql("UPDATE releases SET measured = 'nothing'::BLOB")
+    assert "cannot be read" in failed(released)[follows]
+
+
+def answers_of(kept):
+    with np.load(io.BytesIO(kept)) as file:
+        return [file[name] for name in file.files]
 
 
 @pytest.mark.parametrize("statement", VAULT)

@@ -137,14 +137,16 @@ CREATE TABLE releases (
     allocation   VARCHAR NOT NULL,
     facts        VARCHAR,
     bins         BLOB,
+    measured     BLOB,
     published    BOOLEAN NOT NULL DEFAULT FALSE,
     withdrawn    BOOLEAN NOT NULL DEFAULT FALSE
 );
-COMMENT ON TABLE releases IS 'One row a charged release. facts and bins are null until its noise is committed.';
+COMMENT ON TABLE releases IS 'One row a charged release. facts, bins and measured are null until its noise is committed.';
 COMMENT ON COLUMN releases.release_id IS 'Name of the release: its folder under releases/.';
 COMMENT ON COLUMN releases.sequence IS 'Its charge: ledger.sequence.';
 COMMENT ON COLUMN releases.allocation IS 'JSON of the frozen allocation that was charged.';
 COMMENT ON COLUMN releases.facts IS 'JSON of the release without its arrays.';
 COMMENT ON COLUMN releases.bins IS 'Arrow IPC of the arrays of the release, one row a bin.';
+COMMENT ON COLUMN releases.measured IS 'The noisy answers that the release was made from, as they were drawn: NumPy npz.';
 COMMENT ON COLUMN releases.published IS 'Whether its files are in place.';
 COMMENT ON COLUMN releases.withdrawn IS 'Whether it was withdrawn; its charge stays.';

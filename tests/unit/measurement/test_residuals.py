@@ -1,0 +1,121 @@
+"""The test of drawn noise: silent on noise that is right, and as strong as it says on noise that is not."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.residuals import FALSE_ALARM, draws_of, found_with, plausible
+from trafficdp.noise.source import SecureNoise
+
+
+def numbers(values):
+    return np.array(values, dtype=np.int64)
+
+
+def laws(many):
+    """One law of every kind, with scales from small to large, some of them 0 or without block."""
+    scale = np.resize([0.0, 0.6, 5.0, 80.0, 4e6], many)
+    block = np.repeat(np.arange(many // 4), 4)
+    width = np.resize([1, 900, 40, 7], many // 4 * 4)
+    some = np.arange(len(block)) == len(block) - 1
+    return {
+        "laplace": Laplace(scale),
+        "gaussian": Gaussian(scale),
+        "block": Block(numbers(width), numbers(np.where(some, -1, block)), 3.0),
+        "wide block": Block(numbers(width), numbers(block), 5e4),
+    }
+
+
+def drawn(law, source):
+    size = (
+        len(law.block) if isinstance(law, Block) else len(law.scale if isinstance(law, Laplace) else law.sd)
+    )
+    return law.add(np.zeros(size, dtype=np.int64), source)
+
+
+def test_noise_of_its_law_is_plausible_together_and_law_by_law():
+    source = SecureNoise()
+    noise = [(law, drawn(law, source)) for law in laws(400).values()]
+    assert plausible(noise)
+    assert all(plausible([each]) for each in noise)
+    assert draws_of(noise) == 320 + 320 + 100 + 100
+    assert plausible([])
+
+
+def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
+    """Means and variances of -log(rank) from draws, within 7 standard errors of Gamma(1, 1)."""
+    assert FALSE_ALARM < 1e-9
+    from trafficdp.measurement.residuals import _ranks, _varies
+
+    source, random = SecureNoise(), np.random.default_rng(5)
+    for name, law in laws(20_000).items():
+        z, varies = drawn(law, source), _varies(law)
+        draws = draws_of([(law, z)])
+        for side in _ranks(law, varies, z[varies], random.random(draws)):
+            assert abs((-side).mean() - 1) < 7 / draws**0.5, name
+            assert stats.kstest(np.exp(side), "uniform").pvalue > 1e-9, name
+
+
+@pytest.mark.parametrize("name", laws(4))
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_half_the_noise_and_twice_the_noise_are_found(name, factor):
+    right = laws(2000)[name]
+    if isinstance(right, Block):
+        wrong = Block(right.half_width, right.block, right.scale * factor)
+    else:
+        # draws of less than one step hardly change
+        kept = right.scale if isinstance(right, Laplace) else right.sd
+        right, wrong = (
+            type(right)(np.where(kept < 1, 9.0, kept)),
+            type(right)(np.where(kept < 1, 9.0, kept) * factor),
+        )
+    assert not plausible([(right, drawn(wrong, SecureNoise()))])
+
+
+def test_sums_that_are_moved_are_found_by_the_signs():
+    law = Laplace(np.full(1000, 1e6))
+    z = drawn(law, SecureNoise())
+    assert plausible([(law, z)])
+    assert not plausible([(law, z + 500_000)])
+    assert not plausible([(law, z - 500_000)])
+
+
+def test_noise_where_nothing_varies_is_found():
+    law = Gaussian(np.array([0.0, 9.0]))
+    assert plausible([(law, numbers([0, 3]))])
+    assert not plausible([(law, numbers([1, 3]))])
+    assert not plausible([(Block(numbers([1]), numbers([-1]), 1.0), numbers([1]))])
+
+
+def test_no_noise_at_all_is_found_in_a_dozen_numbers():
+    law = Laplace(np.full(12, 1e6))
+    assert not plausible([(law, numbers([0] * 12))])
+
+
+@pytest.mark.parametrize(
+    ("factor", "half", "nearly_always"), [(0.5, 106, 177), (0.9, 3809, 6957), (2.0, 67, 143)]
+)
+def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
+    if factor == 0.5:
+        said = f"found with probability 0.5 in {half} numbers and 0.99 in {nearly_always}"
+        assert said in pages.guide("store")
+    assert found_with(half, factor) >= 0.5 > found_with(half - 1, factor)
+    assert found_with(nearly_always, factor) >= 0.99 > found_with(nearly_always - 1, factor)
+    assert found_with(0, factor) == 0
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "block"])
+def test_the_power_is_not_less_than_is_said(name):
+    """Of 200 halved releases of 140 draws at least as many are found as is said, within 6 deviations."""
+    law, wrong = {
+        "laplace": (Laplace(np.full(140, 8e4)), Laplace(np.full(140, 4e4))),
+        "gaussian": (Gaussian(np.full(140, 8e4)), Gaussian(np.full(140, 4e4))),
+        "block": (
+            Block(numbers([3] * 420), numbers(np.repeat(np.arange(140), 3)), 8e3),
+            Block(numbers([3] * 420), numbers(np.repeat(np.arange(140), 3)), 4e3),
+        ),
+    }[name]
+    said = found_with(140, 0.5)
+    found = sum(not plausible([(law, drawn(wrong, SecureNoise()))]) for _ in range(200))
+    assert found >= 200 * said - 6 * (200 * said * (1 - said)) ** 0.5

@@ -1,0 +1,75 @@
+"""What was measured is kept, and gives the noise back beside the exact sums."""
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import VerificationError
+from trafficdp.measurement.box import Box
+from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores
+from trafficdp.measurement.laws import Laplace
+from trafficdp.measurement.measure import plain
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.support import Support
+from trafficdp.measurement.transcript import Recorded, Replayed
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss_kind import LossKind
+
+
+def numbers(*values):
+    return np.array(values, dtype=np.int64)
+
+
+SUPPORT = Support(numbers(0, 1), numbers(0, 0), 2, 1)
+STEP = plain(Box(SUPPORT, numbers(9, 9)), Laplace(np.array([4.0])))
+VALUES = numbers(7, 50)
+
+
+def asked(measure):
+    """Every verb, in turn."""
+    one = np.ones(1)
+    ranks = Ranks(SUPPORT, numbers(20), numbers(1), one, LossKind.PURE)
+    scores = ClaimedScores(SUPPORT, one, one, LossKind.PURE, "a theorem")
+    noise = ClaimedNoise(
+        SUPPORT, np.ones(2), LossKind.PURE, "a theorem", lambda size, below: below(np.full(size, 9)) / 7
+    )
+    return [
+        measure.measure(STEP, VALUES).tolist(),
+        measure.select(ranks, VALUES).tolist(),
+        measure.select_claimed(scores, numbers(0, 1, 2), numbers(1, 1, 1), numbers(0, 3)).tolist(),
+        measure.draw_claimed(noise, 3).tolist(),
+        measure.uniform_below(np.full((2, 2), 1000)).tolist(),
+        measure.measure(STEP, VALUES).tolist(),
+    ]
+
+
+def test_every_answer_is_given_again_and_the_noise_is_what_lies_above_the_exact_sum():
+    recorded = Recorded(SimulatedNoise(3))
+    first = asked(recorded)
+    again = Replayed(recorded.to_bytes())
+    assert not again.over
+    assert asked(again) == first
+    assert again.over
+    # 7, and 50 clipped to 9
+    assert [(law, z.tolist()) for law, z in again.noise] == [
+        (STEP.law, [first[0][0] - 16]),
+        (STEP.law, [first[5][0] - 16]),
+    ]
+
+
+def test_what_is_kept_is_what_was_drawn_whatever_is_made_of_it():
+    recorded = Recorded(SimulatedNoise(3))
+    answer = recorded.measure(STEP, VALUES)
+    drawn = answer.tolist()
+    answer[:] = 0
+    assert Replayed(recorded.to_bytes()).measure(STEP, VALUES).tolist() == drawn
+
+
+def test_what_was_not_kept_cannot_be_asked_for():
+    recorded = Recorded(SimulatedNoise(3))
+    recorded.uniform_below(numbers(5, 5))
+    with pytest.raises(VerificationError, match="something else was measured"):
+        Replayed(recorded.to_bytes()).measure(STEP, VALUES)
+    again = Replayed(recorded.to_bytes())
+    again.uniform_below(numbers(5, 5))
+    with pytest.raises(VerificationError, match="something else was measured"):
+        again.uniform_below(numbers(5, 5))

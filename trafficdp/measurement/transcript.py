@@ -1,0 +1,110 @@
+"""What was measured, kept; and measured again from what was kept, with what lies between: the noise.
+
+``Recorded`` keeps every answer of the waist as it was drawn, before anything was made of it. ``Replayed``
+gives the same answers to the same mechanism, computes the exact sums anew, and so knows every draw: whether
+they are of the laws that were charged is asked by ``residuals``. Answers are noisy and paid for, exact sums
+are not: what is kept may be kept wherever the release is, and ``Replayed`` may exist only beside the vault.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import VerificationError
+from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores
+from trafficdp.measurement.laws import Law
+from trafficdp.measurement.measure import Measure, Step
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.support import FloatArray, IntArray
+from trafficdp.sensitive.entries import Handed
+
+
+class Recorded:
+    """The verbs of ``measure``, whose answers are kept."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._answers: list[npt.NDArray[Any]] = []
+
+    def to_bytes(self) -> bytes:
+        """Return the answers in their order."""
+        sink = io.BytesIO()
+        np.savez_compressed(sink, *self._answers, allow_pickle=False)
+        return sink.getvalue()
+
+    def measure(self, step: Step, values: Handed) -> IntArray:
+        """Measure, and keep it."""
+        return self._kept(self._measure.measure(step, values))
+
+    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+        """Select, and keep it."""
+        return self._kept(self._measure.select(ranks, values))
+
+    def select_claimed(
+        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
+    ) -> IntArray:
+        """Choose, and keep it."""
+        return self._kept(self._measure.select_claimed(scores, cost, weight, start))
+
+    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+        """Draw, and keep it."""
+        return self._kept(self._measure.draw_claimed(noise, size))
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Draw, and keep it."""
+        return self._kept(self._measure.uniform_below(count))
+
+    def _kept(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        self._answers.append(answer.copy())
+        return answer
+
+
+class Replayed:
+    """The verbs again, with the answers of ``kept``. ``noise`` are the law and the draws of every step.
+
+    Raises VerificationError where the mechanism asks for what was not kept.
+    """
+
+    def __init__(self, kept: bytes) -> None:
+        with np.load(io.BytesIO(kept), allow_pickle=False) as file:
+            self._answers = [file[name] for name in file.files]
+        self._answers.reverse()
+        self.noise: list[tuple[Law, IntArray]] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether every answer was asked for."""
+        return not self._answers
+
+    def measure(self, step: Step, values: Handed) -> IntArray:
+        """Return what was measured."""
+        answer = self._next(step.of.size)
+        self.noise.append((step.law, answer - step.exact(values)))
+        return answer
+
+    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+        """Return what was selected."""
+        return self._next(len(ranks.high))
+
+    def select_claimed(
+        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
+    ) -> IntArray:
+        """Return what was chosen."""
+        return self._next(len(scores.scale))
+
+    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+        """Return what was drawn."""
+        return self._next(size)
+
+    def uniform_below(self, count: IntArray) -> IntArray:
+        """Return what was drawn."""
+        return np.asarray(self._next(count.size).reshape(count.shape))
+
+    def _next(self, size: int) -> npt.NDArray[Any]:
+        if not self._answers or self._answers[-1].size != size:
+            raise VerificationError("something else was measured than this mechanism measures")
+        return np.asarray(self._answers.pop())
