@@ -271,14 +271,19 @@ class Workspace:
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
     def ask(self, text: str, *, analyst: str | None = None) -> Answered | Explanation:
-        """Answer a question SELECT WITH DIFFERENTIAL_PRIVACY ..., or price it for nothing with EXPLAIN.
+        """Answer any SQL on released maps, for nothing, and SELECT WITH DIFFERENTIAL_PRIVACY ... at a price.
 
-        It is charged to ``analyst`` (a name of [[analysts]]) and to the vehicles like any release, once: the
-        same question of the same data again costs nothing. See ``query.asking`` for what is raised.
+        The latter is charged to ``analyst`` (a name of [[analysts]]) and to the vehicles like any release,
+        once: the same question of the same data again costs nothing, and EXPLAIN tells the price. See
+        ``query.asking`` and ``store.analyst`` for what is raised.
         """
         # the parser takes a moment to load: only those who ask wait for it
+        from trafficdp.query.answer import of_released
         from trafficdp.query.asking import Asking
+        from trafficdp.query.recognise import is_priced
 
+        if not is_priced(text):
+            return of_released(self.store, text, type(self.config.budget)(0))
         asking = Asking.of(text, self.config, analyst)
         key = VehicleKey.load(self.key_file)
         there = Workspace(asking.there, self.store, self.key_file, wait=self._wait, progress=self._progress)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +16,7 @@ import pyarrow.compute as pc
 from trafficdp.binning.cells import cell_text
 from trafficdp.binning.slots import slot_facts
 from trafficdp.context.names import place_names
+from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
@@ -21,6 +25,8 @@ from trafficdp.privacy.published import DECIMALS, published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.query.columns import Column, End, Kind
 from trafficdp.query.question import Question
+from trafficdp.store.analyst import AnalystSession
+from trafficdp.store.released import RELEASED_NAME
 
 COUNTED = "counted"
 """Status of a bin in an answer that holds counts alone."""
@@ -51,6 +57,25 @@ class Answered:
         """Return the rows as a data frame."""
         frame: pd.DataFrame = self.rows.to_pandas()
         return frame
+
+    def to_geodataframe(self) -> Any:  # noqa: ANN401 - geopandas carries no types
+        """Return the rows with the hexagons of their column h3 (or cell, hex_id) as geometry, in WGS84.
+
+        Raises UsageError where no column holds hexagons.
+        """
+        # it takes longer to import than most commands to run
+        import geopandas
+
+        return geopandas.read_file(BytesIO(result_bytes(self.rows, "geojson")))
+
+
+def of_released(store: Path, text: str, nothing: Loss) -> Answered:
+    """Return what any SQL reads from the released maps of ``store``; it costs ``nothing``.
+
+    Raises as ``AnalystSession``.
+    """
+    with AnalystSession.open(store / RELEASED_NAME) as session:
+        return Answered(session.run(text), None, nothing, False, ("asked of what is released: free",))
 
 
 def rows_of(

@@ -274,3 +274,21 @@ def test_a_refused_answer_is_offered_the_same_question_and_others_in_words(city,
     assert "WHERE hour BETWEEN 8 AND 11 GROUP BY h3(7)" in offered
     assert others == "" or others.startswith("another question: ")
     assert city.open().ask(offered, analyst="planning").release_id == "r0001"
+
+
+@pytest.mark.store
+def test_what_is_released_is_asked_for_nothing_and_shown_with_its_hexagons(released):
+    workspace = released.open()
+    before = len(workspace.ledger())
+    found = workspace.ask("SELECT h3, place, speed_mean FROM latest_cells ORDER BY h3")
+    assert (str(found.charged), found.release_id) == ("0", None)
+    published = workspace.map("r0001").to_geodataframe()
+    assert found.to_frame()["h3"].tolist() == published["h3"].tolist()
+    hexagons = found.to_geodataframe()
+    assert hexagons.crs == published.crs
+    assert hexagons.geometry.geom_equals_exact(published.geometry, 1e-6).all()
+    with pytest.raises(UsageError, match="column"):
+        workspace.ask("SELECT 1 AS one").to_geodataframe()
+    with pytest.raises(UsageError, match="may not use files"):
+        workspace.ask(f"FROM read_text('{released.config}')")
+    assert len(workspace.ledger()) == before
