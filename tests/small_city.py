@@ -214,3 +214,19 @@ def spent(city):
 def charges(city):
     """Return the ledger's charges as dictionaries, in order."""
     return [entry for entry in ledger_entries(city) if entry["kind"] == "charge"]
+
+
+def write_hidden(folder, *, delta="", slot="whole_period", statistics='"mean", "variance"', epsilon="4"):
+    """Write `trafficdp.toml` of a store of which nothing about a vehicle is public."""
+    path = write_config(folder, statistics=statistics, epsilon=epsilon)
+    text = path.read_text(encoding="utf-8")
+    for before, after in (
+        ('"replace_user_values"', '"add_or_remove_user"'),
+        (f"epsilon = {epsilon}\n", f"epsilon = {epsilon}\n{delta}"),
+        ("epsilon_per_vehicle = 20", "epsilon = 9"),
+        ("min_vehicles = 3\n", "fleet = 120\n"),
+        ('slot = "whole_period"', f'slot = "{slot}"'),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    path.write_text(text, encoding="utf-8")

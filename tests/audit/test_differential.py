@@ -76,7 +76,8 @@ files = ["*.csv"]
 speed_unit = "m/s"
 columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
 """
-HIDDEN = CONFIG[: CONFIG.index("[[analysts]]")] + CONFIG[CONFIG.index("[[source]]") :]
+AREAS = CONFIG[CONFIG.index("[[areas]]") : CONFIG.index("[stream]")]
+HIDDEN = CONFIG[: CONFIG.index("[[analysts]]")] + AREAS + CONFIG[CONFIG.index("[[source]]") :]
 HIDDEN = HIDDEN.replace('relation = "replace_user_values"', 'relation = "add_or_remove_user"')
 HIDDEN = HIDDEN.replace("epsilon_per_vehicle = 30", "epsilon = 30").replace("min_vehicles = 3\n", "")
 HIDDEN = HIDDEN.replace("publish_counts = true\n", "fleet = 200\n")
@@ -248,6 +249,13 @@ QUESTION = (
 )
 
 
+BY_HOUR = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, force = TRUE) date, hour, "
+    "COUNT(DISTINCT vehicle) FROM fixes WHERE hour BETWEEN 5 AND 8 GROUP BY date, hour "
+    "HAVING COUNT(DISTINCT vehicle) > 0"
+)
+
+
 def story(world):
     """Everything that a city and its analysts may do; most of it leaves something."""
     assert world.command("init") == 0
@@ -348,16 +356,19 @@ def hidden_story(world):
     for refused in (
         ["compare"],
         ["plan", "--max-half-width", "6 m/s"],
-        ["sql", QUESTION],
+        ["sql", QUESTION.replace("AVG(", "VEHICLE_AVG(")],
         ["stream", "--replay", "0", "2026-03-03.csv"],
     ):
         assert world.both(*refused) == 2
+    for question in (QUESTION, BY_HOUR):
+        assert world.both("sql", f"EXPLAIN {question}") == 0
+        assert world.both("sql", question) == 0
     assert world.command("release", "--epsilon", "29", "--force") == 3
     assert world.both("sql", "SELECT h3, speed_mean, speed_mean_low FROM latest_cells ORDER BY 1") == 0
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
     for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
-    for release in ("r0001", "r0002"):
+    for release in ("r0001", "r0002", "r0003", "r0004"):
         assert world.both("verify", release) == 0
         assert world.both("verify", "--public", release) == 0
     for asked in ("ledger", "releases", "doctor"):
@@ -378,6 +389,7 @@ def short_hidden_story(world):
     assert world.both("plan") == 0
     assert world.command("release") == 0
     assert world.both("verify", "r0001") == 0
+    assert world.both("sql", BY_HOUR) == 0
     world.collect()
     return world
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import shapely
+from shapely.geometry.base import BaseGeometry
 
-from trafficdp.binning.cells import area_km2, cells_over
+from trafficdp.binning.cells import area_km2, cells_over, polygons_of, resolutions_of
+from trafficdp.binning.selected import hours_of_week
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model.grid import Grid
@@ -20,16 +23,13 @@ _SQUARE_DEGREE_KM2 = 12_400.0
 def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     """Return hexagon and slot of every bin of ``grid``, by hexagon, then slot, shape (G,) each.
 
-    From study area, period and slots alone. Raises UsageError for a mosaic, a restricted grid, and more than
-    MOST_BINS.
+    From study area, period, slots and the grid's restrictions alone. Raises UsageError for a mosaic, where no
+    hexagon or no slot meets the restrictions, and for more than MOST_BINS.
     """
-    if grid.mosaic is not None or not grid.selection.everything:
-        raise UsageError(
-            "a grid whose bins are all listed cannot be restricted",
-            expected="one resolution, the whole study area and period",
-        )
-    slots = declared_slots(grid)
-    likely = grid.area.geometry.area * _SQUARE_DEGREE_KM2 / area_km2(grid.resolution) * len(slots)
+    if grid.mosaic is not None:
+        raise UsageError("a grid whose bins are all listed has one resolution", got="several")
+    slots, area = declared_slots(grid), _declared_area(grid)
+    likely = area.area * _SQUARE_DEGREE_KM2 / area_km2(grid.resolution) * len(slots)
     if likely > MOST_BINS:
         raise UsageError(
             "the study area has too many hexagons",
@@ -37,8 +37,30 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
             expected=f"at most {MOST_BINS:,}",
             todo="choose a coarser resolution or a smaller study area",
         )
-    cells = cells_over(grid.area.geometry, grid.resolution)
+    cells = cells_over(area, grid.resolution)
+    wanted = grid.selection.cells
+    if wanted is not None and int(resolutions_of(np.array(wanted[:1], np.uint64))[0]) == grid.resolution:
+        cells = np.intersect1d(cells, np.array(wanted, dtype=np.uint64))
+    if not len(cells) or not len(slots):
+        raise UsageError(
+            "no place or no hour of the study area and period meets the conditions",
+            got=grid.selection.in_words(),
+            todo="ask for more hours, days or places",
+        )
     return np.repeat(cells, len(slots)), np.tile(slots, len(cells))
+
+
+def _declared_area(grid: Grid) -> BaseGeometry:
+    """The part of the study area that the grid's restrictions leave."""
+    area = grid.area.geometry
+    for clause in grid.selection.places:
+        area = area.intersection(shapely.union_all([place.area.geometry for place in clause]))
+    if grid.selection.cells is not None:
+        hexagons = polygons_of(np.array(grid.selection.cells, dtype=np.uint64))
+        area = area.intersection(shapely.union_all(hexagons))
+    # where both only touch there is no place
+    surfaces = [part for part in shapely.get_parts(area) if part.area > 0]
+    return shapely.MultiPolygon(surfaces)
 
 
 def declared_slots(grid: Grid) -> IntArray:
@@ -49,9 +71,12 @@ def declared_slots(grid: Grid) -> IntArray:
         SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
         SlotKind.DAY_PART: len(grid.day_parts),
     }
-    if grid.slot_kind in recurring:
+    hours = grid.selection.hours_of_week
+    if hours is None and grid.slot_kind in recurring:
         return np.arange(recurring[grid.slot_kind], dtype=np.int64)
     start, end = (int(each.timestamp()) for each in (grid.period.start_utc, grid.period.end_utc))
     # a slot holds at least one whole quarter of an hour, whatever the clock does
     quarters = np.arange(start, end, 900, dtype=np.int64) * 1_000_000
+    if hours is not None:
+        quarters = quarters[np.isin(hours_of_week(quarters, grid.period.time_zone), hours)]
     return np.unique(slots_of(quarters, grid.slot_kind, grid.period.time_zone, grid.day_parts))

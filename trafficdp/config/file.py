@@ -181,11 +181,11 @@ _OF = {
 _COUNTS_ALONE = (
     *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
     ("privacy", "rho"),
-    *(("map", key) for key in ("min_vehicles", "publish_counts", "mechanism", "accounting", "resolutions")),
+    *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions")),
     ("stream",),
     ("analysts",),
 )
-_AS_USUAL = {"publish_counts": False, "accounting": "best"}
+_AS_USUAL = {"accounting": "best"}
 """What the template says, and what contradicts no relation."""
 _PRESENCE_ALONE = (("budget", "epsilon"), ("privacy", "delta"))
 """What is of one relation alone."""
@@ -338,6 +338,8 @@ class Config:
         keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised")}
         wanted["relation"] = self.relation
+        if self.hides_presence:
+            wanted |= {"apart": self.map.apart, "counts": self.map.counts_share}
         if self.map.fleet is not None:
             wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
         return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)

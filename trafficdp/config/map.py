@@ -25,6 +25,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.request import (
     AUTO,
     BASELINE,
+    COUNTS_SHARE,
     DEFAULT_MECHANISM,
     DETAIL,
     AdaptiveSettings,
@@ -43,7 +44,7 @@ class MapSettings:
     is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.names.BY_NAME. ``mechanism``
     names, a statistic, what releases it: "auto" or a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions.
+    several resolutions. ``fleet``, ``apart`` and ``counts_share``: see planner.request.
     """
 
     display_unit: SpeedUnit
@@ -58,6 +59,8 @@ class MapSettings:
     allow_idealised: bool = False
     adaptive: AdaptiveSettings | None = None
     fleet: int | None = None
+    apart: bool = False
+    counts_share: int = 0
     kind: LossKind = LossKind.PURE
 
     def with_mechanism(
@@ -243,7 +246,8 @@ class Map(t.Table):
         if Statistic.MEAN not in self.statistics:
             raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
         public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
-        return replace(public.settings(bound, kind), fleet=self.fleet)
+        share = COUNTS_SHARE if self.publish_counts else 0
+        return replace(public.settings(bound, kind), fleet=self.fleet, counts_share=share)
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
         word = getattr(self.mechanism, statistic)

@@ -19,6 +19,7 @@ from trafficdp.mechanisms.consistent.calibrated import NAME as CONSISTENT
 from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting, floor_of_equal_scales
 from trafficdp.mechanisms.laplace.names import BY_NAME
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
+from trafficdp.mechanisms.pooling.hidden_counts import usual_error
 from trafficdp.mechanisms.registry import WHOLE, require_together
 from trafficdp.mechanisms.simulated.skill import Skill, skills_of
 from trafficdp.mechanisms.simulated.trial import ESTIMATES, SimulatedCities
@@ -87,6 +88,14 @@ class Allocation:
         if not isinstance(own, CalibratedHidden):
             return {}
         return {n: replace(own, fleet=n).skill(self.counts, self.request.bound) for n in FLEETS}
+
+    @property
+    def count_errors(self) -> Mapping[str, float]:
+        """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
+        own = self.calibrated
+        if not isinstance(own, CalibratedHidden) or not own.counts:
+            return {}
+        return usual_error(own.design(self.counts, self.request.bound))
 
     @property
     def loss(self) -> Loss:
@@ -197,7 +206,8 @@ def _of_anyone(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> A
     step = CHARGE_STEP if request.kind is LossKind.PURE else 1
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     loss = request.loss.pico // step * step
-    calibrated = CalibratedHidden(statistics, request.kind, loss, request.fleet)
+    shape = request.apart, request.counts, request.fleet
+    calibrated = CalibratedHidden(statistics, request.kind, loss, *shape)
     event = calibrated.event(kept, request.bound)
     error = calibrated.expected_errors(kept, request.bound)
     why = f"nothing about a vehicle is public; errors are of {request.fleet:,} vehicles in simulated cities"

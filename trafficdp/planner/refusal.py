@@ -62,7 +62,7 @@ def judge(allocation: Allocation) -> Verdict:
     """
     request = allocation.request
     statistic = request.judged
-    if request.hides_presence:
+    if request.hides_presence and allocation.counts.bins > 1:
         skill = allocation.skill[statistic]
         return Verdict(
             statistic,

@@ -22,6 +22,8 @@ DEFAULT_MECHANISM = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
 """What releases a statistic where nobody names a mechanism."""
 FLEET_DECLARED = "as [map] fleet declares"
 FLEET_UNKNOWN = "a guess, as [map] fleet declares none"
+COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
+"""What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
 JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
@@ -38,7 +40,8 @@ class Request:
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
     Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
-    ``fleet_by`` says.
+    ``fleet_by`` says, ``apart`` whether slots are measured apart, ``counts``
+    what counts of vehicles and records are given, per cent.
     """
 
     loss: Loss
@@ -54,6 +57,8 @@ class Request:
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
     fleet: int = DEFAULT_FLEET
     fleet_by: str = FLEET_UNKNOWN
+    apart: bool = False
+    counts: int = 0
 
     @property
     def hides_presence(self) -> bool:

@@ -53,6 +53,20 @@ NOISE_COLUMNS = {
                 NoiseColumn(f"map_{each}", "speed bound's unit", f"the map that round {each} asked about"),
             )
         ),
+        *(
+            column
+            for each in ("vehicles", "records")
+            for column in (
+                NoiseColumn(
+                    f"{each}_length", "grains", f"noisy: how long vehicles' vectors of {each} are", 0
+                ),
+                NoiseColumn(f"{each}_reach", each, "what those vectors are clipped to, by that"),
+                NoiseColumn(f"{each}_answer", "grains", f"noisy number of {each} of the bin", 0),
+                NoiseColumn(each, each, f"number of {each} that this answer makes likely"),
+                NoiseColumn(f"{each}_low", each, f"lower end of the noise about the number of {each}"),
+                NoiseColumn(f"{each}_high", each, f"upper end of the noise about the number of {each}"),
+            )
+        ),
         NoiseColumn("spread", "grains", "noisy number that says how much speeds vary in the city", 0),
     )
 }

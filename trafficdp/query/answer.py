@@ -86,6 +86,8 @@ def rows_of(
     ``counts`` has all bins of ``grid``, which are those of ``release``.
     """
     frame = _counted(grid, counts) if release is None else published_frame(release)
+    if release is not None:
+        frame = _with_noisy_counts(frame.drop(columns=["vehicles", "records"]), release)
     arrays = [_array(column, frame, counts, unit) for column in question.columns]
     table = pa.table(arrays, names=[column.name for column in question.columns])
     if question.having is not None:
@@ -122,6 +124,19 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
     )
 
 
+def _with_noisy_counts(frame: pd.DataFrame, release: Release) -> pd.DataFrame:
+    """The published table with the counts that were measured, ends of intervals outward, if any were."""
+    noise = next(iter(release.estimates.values())).noise
+    rounding = {"": np.rint, "_low": np.floor, "_high": np.ceil}
+    found = {
+        name + end: towards(noise[name + end]).astype(np.int64)
+        for name in ("vehicles", "records")
+        if name in noise
+        for end, towards in rounding.items()
+    }
+    return frame.assign(**found)
+
+
 def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> pa.Array:
     kind = column.kind
     if kind is Kind.CELL or kind in _TEXTS:
@@ -131,10 +146,11 @@ def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit)
         return pa.array([_clock(kind, label) for label in frame["slot_label"].tolist()])
     if kind is Kind.SLOT:
         return pa.array(frame["slot"].to_numpy(dtype=np.int64))
-    if kind is Kind.FIXES:
-        return pa.array(counts.samples_per_bin)
-    if kind is Kind.VEHICLES:
-        return pa.array(counts.users_per_bin)
+    if kind.counts:
+        name = "records" if kind is Kind.FIXES else "vehicles"
+        if name + column.end.value in frame:
+            return pa.array(frame[name + column.end.value].to_numpy(dtype=np.int64))
+        return pa.array(counts.samples_per_bin if kind is Kind.FIXES else counts.users_per_bin)
     statistic = kind.statistic
     stem = "" if statistic is None else statistic.column(unit)
     numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)

@@ -27,6 +27,9 @@ from trafficdp.release.stated import too_little
 from trafficdp.store import vault_analysts, vault_ledger
 
 NOTHING = PureDP(0)
+NOISY_COUNTS = (
+    "counts are noisy; their intervals are of the noise alone, for a vehicle in very many bins counts as less"
+)
 COUNTS_NOTE = (
     "counts are exact: how many records and vehicles are where is public by assumption (counts_public)"
 )
@@ -74,9 +77,8 @@ class Asking:
     @classmethod
     def of(cls, text: str, config: Config, analyst: str | None) -> Asking:
         """Return what ``text`` asks; raises as ``read_question`` and ``role_of`` do."""
-        config.require_public_counts("a priced question")
         question = read_question(text, config)
-        spends = bool(question.statistics) and not question.explain
+        spends = (config.hides_presence or bool(question.statistics)) and not question.explain
         role = role_of(config, analyst, needed=spends)
         return cls(question, config, question.configured(config), role)
 
@@ -112,9 +114,11 @@ class _Answering:
         return self.asking.analyst
 
     def answer(self) -> Answered | Explanation:
-        if not self.question.statistics:
+        hidden = self.there.hides_presence
+        if not (hidden or self.question.statistics):
             return self._counts()
-        self._require_bins(self.planning.contributions().counts)
+        if not hidden:
+            self._require_bins(self.planning.contributions().counts)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
         plan, counts = self.planning.plan(self.question.options.epsilon, plan_question)
         earlier = earlier_release(
@@ -127,7 +131,9 @@ class _Answering:
             return self._answered(self.curator.load(earlier), counts, NOTHING, note)
         release = self._charged(plan, counts)
         by = "" if self.analyst is None else f" as {self.analyst.name}"
-        note = f"charged{by}: at most epsilon {plan.loss} of any vehicle, kept as release {release.id}"
+        whose = "of every possible vehicle, here or not" if hidden else "of any vehicle"
+        loss = f"{plan.loss.kind.quantity} {plan.loss}"
+        note = f"charged{by}: at most {loss} {whose}, kept as release {release.id}"
         return self._answered(release, counts, plan.loss, note)
 
     def _require_bins(self, counts: Counts) -> None:
@@ -200,8 +206,8 @@ class _Answering:
             bins = "1 bin is" if withheld == 1 else f"{withheld} bins are"
             notes.append(f"{bins} withheld: fewer than {release.min_vehicles} vehicles")
         if any(column.kind.counts for column in self.question.columns):
-            notes.append(COUNTS_NOTE)
-        return Answered(rows, release, charged, charged == NOTHING, tuple(notes))
+            notes.append(NOISY_COUNTS if self.there.hides_presence else COUNTS_NOTE)
+        return Answered(rows, release, charged, not charged.pico, tuple(notes))
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
         """The refusal of an answer that would say too little, with the same question that would be answered.
@@ -213,7 +219,7 @@ class _Answering:
         options = replace(question.options, force=True)
         if found is not None and found.epsilon is not None:
             needed = PureDP.of(f"{found.epsilon:.12f}")
-            if needed <= plan.budget_left:
+            if self.there.hides_presence or needed <= plan.budget_left:
                 options = replace(question.options, epsilon=needed)
         line = _offer(replace(question, options=options), self.asking.config)
         others = []

@@ -40,7 +40,8 @@ def explained(
     ``earlier`` names a release that answers it for nothing; ``analyst_left`` is what the role that asks may
     still spend of the vehicle it has spent most of; ``plan`` is None for a question about counts alone.
     """
-    lines: list[Line] = [("question", text, None), ("counts", selection, None)]
+    hidden = plan is not None and plan.allocation.request.hides_presence
+    lines: list[Line] = [("question", text, None), ("records" if hidden else "counts", selection, None)]
     if plan is None:
         lines += [("bins", str(counts.bins), None), ("cost", "0", "epsilon")]
         lines.append(("why", "counts are public by assumption (counts_public)", None))
@@ -57,10 +58,16 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     allocation = plan.allocation
     request = allocation.request
     yield "bins with numbers", str(allocation.counts.bins), None
-    yield "bins withheld", str(int((~allocation.keep).sum())), None
-    yield "vehicles charged", str(int(np.count_nonzero(allocation.event.loss_per_user))), None
-    yield "largest loss of a vehicle", str(allocation.loss), "epsilon"
-    yield "cost", "0" if earlier else str(allocation.loss), "epsilon"
+    quantity = request.kind.quantity
+    if request.hides_presence:
+        yield "loss of every possible vehicle", str(allocation.loss), quantity
+    else:
+        yield "bins withheld", str(int((~allocation.keep).sum())), None
+        yield "vehicles charged", str(int(np.count_nonzero(allocation.event.loss_per_user))), None
+        yield "largest loss of a vehicle", str(allocation.loss), quantity
+    yield "cost", "0" if earlier else str(allocation.loss), quantity
+    if plan.in_epsilon is not None:
+        yield f"that is, at delta {plan.in_epsilon.delta}", str(plan.in_epsilon.epsilon), "epsilon"
     if earlier:
         yield "answered before", earlier, None
     yield from _accountings(plan)
@@ -73,7 +80,9 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
         for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
             yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit
-    yield "left for every vehicle", str(plan.budget_left), "epsilon"
+    for name, error in allocation.count_errors.items():
+        yield f"noise of the number of {name}", f"{error:.3g}", name
+    yield "left for every vehicle", str(plan.budget_left), quantity
     yield "verdict", "says too little: refused" if plan.verdict.refused else "may be answered", None
     if plan.suggestions is not None:
         yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
@@ -83,7 +92,7 @@ def _accountings(plan: Plan) -> Iterator[Line]:
     """What each way of accounting would have to spend for the noise of the chosen one."""
     allocation = plan.allocation
     request = allocation.request
-    if request.judged not in request.tolerance:
+    if request.judged not in request.tolerance or not allocation.accountings:
         return
     scale = allocation.chosen.worst_relative_scale(float(request.loss.exact), request.tolerance)
     for accounting in allocation.accountings:

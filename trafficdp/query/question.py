@@ -11,6 +11,7 @@ from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.query.columns import Column, End, default_name, identifier
 from trafficdp.query.filter import Filter
 from trafficdp.query.having import Having
@@ -43,6 +44,13 @@ class Question:
     remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
+    def counts(self) -> bool:
+        """Whether it asks for numbers of vehicles or of records."""
+        asked = {column.kind for column in self.columns}
+        asked |= set() if self.having is None else {each.kind for each in self.having.meanings()}
+        return any(kind.counts for kind in asked)
+
+    @property
     def statistics(self) -> tuple[Statistic, ...]:
         """What must be drawn with noise, in the order of Statistic; none for a question about counts."""
         asked = {column.kind.statistic for column in self.columns}
@@ -68,19 +76,29 @@ class Question:
 
     def configured(self, config: Config) -> Config:
         """Return the configuration under which this question is the whole map."""
-        settings, options = config.map, self.options
+        settings, options, statistics = config.map, self.options, self.statistics
+        if config.hides_presence:
+            # a mean is measured with everything else: a variance and counts are about it
+            statistics = tuple(each for each in Statistic if each in {Statistic.MEAN, *statistics})
+            share = COUNTS_SHARE if self.statistics else COUNTS_ALONE_SHARE
+            settings = replace(
+                settings,
+                apart=self.by_slot,
+                publish_counts=self.counts,
+                counts_share=share if self.counts else 0,
+            )
         tolerance = {
             statistic: settings.tolerance.get(
                 statistic, float(config.bound.upper) if statistic is Statistic.VARIANCE else 1.0
             )
-            for statistic in self.statistics
+            for statistic in statistics
         }
         changed = replace(
             settings,
             adaptive=None,
-            statistics=self.statistics,
+            statistics=statistics,
             tolerance=tolerance,
-            mechanism={each: settings.mechanism.get(each, BASELINE) for each in self.statistics},
+            mechanism={each: settings.mechanism.get(each, BASELINE) for each in statistics},
             min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
             interval_level=settings.interval_level
             if options.interval_level is None

@@ -7,6 +7,7 @@ the end is a question that works, and the error for the first problem offers it.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -62,6 +63,12 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
         check_form(select, problems)
         columns = read_columns(select, words, problems)
         keys = read_keys(select, columns, words, problems)
+    if config.hides_presence and any(each.kind is Kind.VEHICLE_MEAN for each, _ in columns):
+        problems.add("means over vehicles are not measured here", "VEHICLE_AVG(speed)", "AVG(speed)")
+        columns = [
+            (each._replace(kind=Kind.MEAN), name) if each.kind is Kind.VEHICLE_MEAN else (each, name)
+            for each, name in columns
+        ]
     shown = named(columns, config.map.display_unit, problems)
     order = () if select is None else read_order(select, shown, words, problems)
     configured = _resolution(words, config, problems)
@@ -96,9 +103,18 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
 
 
 def _options(clause: Clause, config: Config, columns: tuple[Column, ...], problems: Problems) -> Options:
-    noisy = any(column.kind.statistic is not None for column in columns)
+    hidden = config.hides_presence
+    noisy = hidden or any(column.kind.statistic is not None for column in columns)
     default = config.loss if isinstance(config.loss, PureDP) else PureDP.of(1)
     options = read_options(clause.options, default, problems, needed=noisy and clause.select is not None)
+    if hidden and options.min_vehicles is not None:
+        problems.add(
+            "nothing is withheld: how many vehicles are where is no public fact", None, "no min_vehicles"
+        )
+        options = replace(options, min_vehicles=None)
+    if hidden and options.interval_level not in (None, Fraction("0.95")):
+        problems.add("intervals are calibrated at 95 % here", None, "interval_level = 0.95")
+        options = replace(options, interval_level=None)
     if options.speed_bound is not None:
         try:
             replace(config.bound, upper=options.speed_bound)

@@ -65,6 +65,10 @@ def assemble(
     status = bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
     coverage = replace(specification.disclosure.coverage, bins=bin_numbers(status))
+    vehicles, records = counts.users_per_bin, counts.samples_per_bin
+    noise = next(iter(spread.values())).noise
+    if "vehicles_answer" in noise:
+        vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
     return Release(
         id=specification.release_id,
         created_at=specification.created_at,
@@ -77,8 +81,8 @@ def assemble(
         slot=counts.slot,
         status=status,
         place=place_names(counts.cell, specification.grid.context),
-        vehicles=counts.users_per_bin if specification.publish_counts else None,
-        records=counts.samples_per_bin if specification.publish_counts else None,
+        vehicles=vehicles if specification.publish_counts else None,
+        records=records if specification.publish_counts else None,
         estimates=spread,
         slots=slot_facts_of(specification.grid, slots),
         ledger=ledger,

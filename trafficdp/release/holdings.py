@@ -7,10 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from trafficdp.binning.declared import declared_bins
 from trafficdp.config.file import Config
 from trafficdp.context.read import read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
+from trafficdp.model.selection import EVERYTHING, HOURS_A_WEEK
+from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LOSSES, Loss
@@ -116,6 +119,25 @@ def fleet_released(curator: Curator) -> tuple[str, int] | None:
         if mean is not None and "city_vehicles" in mean.noise and release.grid.selection.everything:
             return release.id, max(1, round(float(mean.noise["city_vehicles"][0])))
     return None
+
+
+HEXAGONS_OF_A_VEHICLE = 8
+"""How many a vehicle visits, about: a round number."""
+
+
+def share_of_fleet(grid: Grid) -> float:
+    """Return what share of a fleet is likely to be seen where and when the restrictions of ``grid`` leave.
+
+    1 - (1 - f)^HEXAGONS_OF_A_VEHICLE, f the share of hexagons and of hours of the week, as declared.
+    """
+    if grid.selection.everything:
+        return 1.0
+    whole = replace(grid, selection=EVERYTHING, slot_kind=SlotKind.WHOLE_PERIOD)
+    here = replace(whole, selection=replace(grid.selection, hours_of_week=None))
+    hours = grid.selection.hours_of_week
+    left = len(declared_bins(here)[0]) / len(declared_bins(whole)[0])
+    left *= 1 if hours is None else len(hours) / HOURS_A_WEEK
+    return float(1 - (1 - min(left, 1.0)) ** HEXAGONS_OF_A_VEHICLE)
 
 
 def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:

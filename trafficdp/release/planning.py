@@ -32,7 +32,7 @@ from trafficdp.planner.suggest import suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP
 from trafficdp.release.curator import Curator
-from trafficdp.release.holdings import fleet_released
+from trafficdp.release.holdings import fleet_released, share_of_fleet
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.release.stated import too_little
@@ -152,12 +152,13 @@ class Planning:
             # where the search for the least begins does not matter
             loss = LOSSES[self._config.kind].of(1)
         request = self._config.request(loss)
-        if not request.hides_presence or self._config.map.fleet is not None:
+        if not request.hides_presence:
             return request
-        known = fleet_released(self._curator)
-        if known is None:
-            return request
-        return replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
+        known = None if self._config.map.fleet is not None else fleet_released(self._curator)
+        if known is not None:
+            request = replace(request, fleet=known[1], fleet_by=f"as release {known[0]} found, with noise")
+        share = share_of_fleet(self._config.grid)
+        return replace(request, fleet=max(1, round(request.fleet * share))) if share < 1 else request
 
     def _at(
         self, grid: Grid, request: Request, question: Question, answer: Answer | None = None

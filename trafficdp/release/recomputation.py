@@ -24,6 +24,8 @@ from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden, answers_of
+from trafficdp.mechanisms.pooling.hidden_counts import COUNTED
+from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import fed_back
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -31,9 +33,11 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
 from trafficdp.model.json_codec import as_json
 from trafficdp.model.period import Period
+from trafficdp.model.selection import Place, Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.coverage import MultiPolygon, Polygon, Selected
 from trafficdp.privacy.published import statistic_columns
 from trafficdp.release.examination import (
     Check,
@@ -62,6 +66,18 @@ def verify_public(folder: Path) -> list[Check]:
             todo="verify it with its store: `trafficdp verify RELEASE`",
         )
     return run_checks(_Published(folder).checks())
+
+
+def _area(shape: Polygon | MultiPolygon) -> StudyArea:
+    return StudyArea.from_geojson(json.dumps(as_json(shape)), where="of the manifest")
+
+
+def _selection(stated: Selected | None) -> Selection:
+    if stated is None:
+        return Selection()
+    places = (tuple(Place(each.name, _area(each.area)) for each in clause) for clause in stated.places)
+    cells = None if stated.cells is None else tuple(int(text, 16) for text in stated.cells)
+    return Selection(stated.hours_of_week, tuple(places), cells)
 
 
 class _Published:
@@ -100,9 +116,10 @@ class _Published:
         return Grid(
             coverage.resolution,
             SlotKind(coverage.slot_kind),
-            StudyArea.from_geojson(json.dumps(as_json(coverage.study_area)), where="of the manifest"),
+            _area(coverage.study_area),
             Period(date.fromisoformat(period.first), date.fromisoformat(period.last), period.time_zone),
             parts or DEFAULT_DAY_PARTS,
+            selection=_selection(coverage.selection),
         )
 
     @cached_property
@@ -144,12 +161,17 @@ class _Published:
 
     def _fed_back(self) -> str | None:
         design = self._calibrated.design(self._counts, self._bound)
-        first = np.searchsorted(self._counts.cell, design.places)
-        return None if fed_back(design, answers_of(self._columns, first)) else "other maps, or another city"
+        answers = answers_of(self._columns, self._first(design))
+        return None if fed_back(design, answers) else "other maps, or another city"
+
+    def _first(self, design: HiddenDesign) -> npt.NDArray[np.int64]:
+        """A row of every place."""
+        place, _ = design.where(self._counts.cell, self._counts.slot)
+        return np.unique(place, return_index=True)[1].astype(np.int64)
 
     def _numbers(self) -> str | None:
         design = self._calibrated.design(self._counts, self._bound)
-        answers = answers_of(self._columns, np.searchsorted(self._counts.cell, design.places))
+        answers = answers_of(self._columns, self._first(design))
         display = next(
             unit
             for unit in SpeedUnit
@@ -157,6 +179,9 @@ class _Published:
         )
         published, wrong = self._table("cells.parquet"), set()
         found = self._calibrated.published(self._counts, self._bound, answers)
+        for name in COUNTED if self._calibrated.counts else ():
+            likely = np.rint(found[Statistic.MEAN].noise[name])
+            wrong |= set() if np.allclose(published[name].to_numpy(np.float64), likely, atol=1) else {name}
         for estimate in found.values():
             for name, values in statistic_columns(estimate, self._bound.unit, display).items():
                 there = published[name].to_numpy()

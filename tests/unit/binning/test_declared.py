@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import shapely
 
-from trafficdp.binning.cells import cells_of
+from trafficdp.binning.cells import cells_of, cells_over
 from trafficdp.binning.declared import declared_bins, declared_slots
+from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import UsageError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
-from trafficdp.model.selection import Selection
+from trafficdp.model.selection import Place, Selection
 from trafficdp.model.slot import SlotKind
 
 # both changes of the clock lie in it
@@ -73,5 +74,42 @@ def test_bins_are_hexagons_times_slots():
 def test_a_grid_that_cannot_be_listed_is_refused():
     with pytest.raises(UsageError, match="too many hexagons"):
         declared_bins(grid(StudyArea.from_bbox(-180, -80, 180, 80), resolution=9))
-    with pytest.raises(UsageError, match="cannot be restricted"):
-        declared_bins(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), selection=Selection(hours_of_week=(1,))))
+    far = Place("far", StudyArea.from_bbox(17, 48, 17.1, 48.1))
+    with pytest.raises(UsageError, match="meets the conditions"):
+        declared_bins(grid(BOX, selection=Selection(places=((far,),))))
+
+
+BOX = StudyArea.from_bbox(16, 48, 16.2, 48.2)
+WEST = Place("west", StudyArea.from_bbox(15.9, 48, 16.1, 48.2))
+SOUTH = Place("south", StudyArea.from_bbox(16, 47.9, 16.2, 48.1))
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(places=((WEST,),)),
+        Selection(places=((WEST, SOUTH),)),
+        Selection(places=((WEST,), (SOUTH,))),
+        Selection(cells=tuple(cells_over(shapely.box(16.05, 48.05, 16.07, 48.07), 8).tolist())),
+        Selection(cells=tuple(cells_over(shapely.box(16.05, 48.05, 16.07, 48.07), 6).tolist())),
+        Selection(cells=tuple(cells_over(shapely.box(16.05, 48.05, 16.07, 48.07), 7).tolist())),
+        Selection(hours_of_week=(7, 8, 33), places=((SOUTH,),)),
+    ],
+)
+@pytest.mark.parametrize("kind", [SlotKind.HOUR_OF_DAY, SlotKind.DAY, SlotKind.WHOLE_PERIOD])
+def test_every_record_that_meets_the_conditions_has_a_listed_bin(selection, kind):
+    """Of records everywhere, at all times; no more is listed than they could fill."""
+    declared = grid(BOX, kind, selection=selection)
+    rng, many = np.random.default_rng(3), 200_000
+    east, north = rng.uniform(16, 16.2, many), rng.uniform(48, 48.2, many)
+    start, end = (int(each.timestamp()) for each in (PERIOD.start_utc, PERIOD.end_utc))
+    time = rng.integers(start, end, many) * 1_000_000
+    kept = selected(selection, north, east, time, PERIOD.time_zone)
+    cells = cells_of(north[kept], east[kept], 7)
+    slots = slots_of(time[kept], kind, PERIOD.time_zone)
+    there = set(zip(cells.tolist(), slots.tolist(), strict=True))
+    listed = set(zip(*(each.tolist() for each in declared_bins(declared)), strict=True))
+    assert there <= listed
+    # what is listed beside them touches what is left of the area, or has an hour that few records meet
+    assert len({cell for cell, _ in listed}) <= 1.6 * len({cell for cell, _ in there}) + 8
+    assert {slot for _, slot in listed} == {slot for _, slot in there}

@@ -49,7 +49,6 @@ def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden,
     ("key", "value"),
     [
         ("map.min_vehicles", 5),
-        ("map.publish_counts", True),
         ("map.mechanism", "auto"),
         ("map.accounting", "exact"),
         ("map.resolutions", [6, 7]),
@@ -67,6 +66,7 @@ def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, v
 
 def test_what_the_template_says_anyway_is_none(load, hidden, changed):
     assert load(changed("map.publish_counts", False, hidden)) == load(hidden)
+    assert load(changed("map.publish_counts", True, hidden)).request().counts == 30
     assert load(changed("map.fleet", 2500, hidden)).request().fleet == 2500
 
 

@@ -30,30 +30,13 @@ SCHEMA = json.loads(
 )
 
 
-def write_hidden(
-    small_city, folder, *, delta="", slot="whole_period", statistics='"mean", "variance"', epsilon="4"
-):
-    path = small_city.write_config(folder, statistics=statistics, epsilon=epsilon)
-    text = path.read_text(encoding="utf-8")
-    for before, after in (
-        ('"replace_user_values"', '"add_or_remove_user"'),
-        (f"epsilon = {epsilon}\n", f"epsilon = {epsilon}\n{delta}"),
-        ("epsilon_per_vehicle = 20", "epsilon = 9"),
-        ("min_vehicles = 3\n", "fleet = 120\n"),
-        ('slot = "whole_period"', f'slot = "{slot}"'),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    path.write_text(text, encoding="utf-8")
-
-
 @pytest.fixture(scope="module", params=["pure", "by delta"])
 def hidden(request, small_city, tmp_path_factory):
     """A city of which nothing about a vehicle is public, with one release."""
     city = small_city.City(tmp_path_factory.mktemp("hidden"))
     by_delta = request.param == "by delta"
     settings = {"delta": "delta = 1e-6\n", "slot": "day"} if by_delta else {"slot": "hour_of_day"}
-    write_hidden(small_city, city.folder, **settings)
+    small_city.write_hidden(city.folder, **settings)
     workspace = city.open()
     workspace.ingest(list(city.days.values()))
     city.released_map = workspace.release()
@@ -197,7 +180,7 @@ def test_a_plan_names_other_fleets(hidden):
 
 def test_the_store_is_charged_until_it_has_no_more(small_city, tmp_path):
     city = small_city.City(tmp_path / "one")
-    write_hidden(small_city, city.folder)
+    small_city.write_hidden(city.folder)
     workspace = city.open()
     workspace.ingest([city.days[1]])
     assert workspace.release(4).id == "r0001"
@@ -213,7 +196,7 @@ def test_the_store_is_charged_until_it_has_no_more(small_city, tmp_path):
 def test_a_store_has_one_relation_for_life(hidden, small_city, tmp_path):
     city = small_city.City(tmp_path / "other")
     city.open().ingest([city.days[1]])
-    write_hidden(small_city, city.folder)
+    small_city.write_hidden(city.folder)
     with pytest.raises(UsageError, match="begun under another relation"):
         city.open().plan()
     shutil.copytree(hidden.folder, tmp_path / "hidden")
@@ -226,7 +209,6 @@ def test_a_store_has_one_relation_for_life(hidden, small_city, tmp_path):
 def test_what_needs_counts_is_refused_with_a_reason(hidden):
     workspace = hidden.workspace
     for refused in (
-        lambda: workspace.ask("SELECT WITH DIFFERENTIAL_PRIVACY AVG(speed) FROM fixes"),
         lambda: workspace.live(),
         lambda: workspace.counts(),
         lambda: workspace.ingest([hidden.days[1]], strict_units=True),
@@ -241,7 +223,7 @@ def test_what_needs_counts_is_refused_with_a_reason(hidden):
 
 def test_a_restricted_grid_is_refused(small_city, tmp_path):
     city = small_city.City(tmp_path / "city")
-    write_hidden(small_city, city.folder)
+    small_city.write_hidden(city.folder)
     text = city.config.read_text().replace("resolution = 7", "resolutions = [6, 7]\nmax_half_width = 5")
     city.config.write_text(text)
     with pytest.raises(ConfigError, match="resolutions"):
@@ -250,7 +232,7 @@ def test_a_restricted_grid_is_refused(small_city, tmp_path):
 
 def test_means_alone_verify_too(small_city, tmp_path):
     city = small_city.City(tmp_path / "means")
-    write_hidden(small_city, city.folder, statistics='"mean"', epsilon="9")
+    small_city.write_hidden(city.folder, statistics='"mean"', epsilon="9")
     workspace = city.open()
     workspace.ingest(list(city.days.values()))
     done = workspace.release()

@@ -230,6 +230,11 @@ def _show_fleets(output: Output, result: Plan) -> None:
             for n, s in allocation.fleets.items()
         ],
     )
+    for name, error in allocation.count_errors.items():
+        output.say(
+            f"Noise puts numbers of {name} off by about {error:.2g} a hexagon; they take {request.counts} % "
+            "of the loss."
+        )
     output.say(f"All {allocation.counts.bins} hexagons and slots of the study area get a row.")
 
 

@@ -63,6 +63,8 @@ def reasons(release: Release) -> dict[str, str | None]:
 def column_facts(release: Release) -> dict[str, ColumnFacts]:
     """Return the facts of all columns of ``published_frame(release)``, by name and in its order."""
     zone = release.grid.period.time_zone
+    relation = release.disclosure.unit.neighbouring_relation
+    noisy = "noisy number of " if relation == NeighbouringRelation.ADD_OR_REMOVE_USER else ""
     level = format(100 * release.interval_level, ".6g")
     columns = [
         ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
@@ -76,8 +78,12 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
         ColumnFacts(
             "status", None, "what became of the bin: " + ", ".join(status.value for status in BinStatus)
         ),
-        ColumnFacts("vehicles", "vehicles", "vehicles seen in the bin; empty unless counts are published"),
-        ColumnFacts("records", "records", "GPS records in the bin; empty unless counts are published"),
+        ColumnFacts(
+            "vehicles", "vehicles", f"{noisy}vehicles seen in the bin; empty unless counts are published"
+        ),
+        ColumnFacts(
+            "records", "records", f"{noisy}GPS records in the bin; empty unless counts are published"
+        ),
     ]
     for statistic in published_statistics(release):
         name, stem = statistic.column(release.display_unit), statistic.stem

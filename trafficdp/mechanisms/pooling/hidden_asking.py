@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure
+from trafficdp.mechanisms.pooling.hidden_counts import CountAnswers, lengths_of, reach_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import (
     FIRST_GUESS,
@@ -30,22 +32,21 @@ IntArray = npt.NDArray[np.int64]
 
 
 def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
-    """Ask all, and return the answers. Slots of a place count together; records elsewhere count as none."""
+    """Ask all, and return the answers. Records elsewhere count as none."""
     counts, unit = contributions.counts, float(design.bound.step)
     at, there = _where(design, contributions)
-    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, len(design.places))
-    sizes = (counts.count, contributions.total, contributions.total_of_squares)
-    records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
+    sizes = (counts.count, contributions.total)
+    records, total = (np.bincount(entry, each[there], len(user)) for each in sizes)
     speed = total * unit / records
 
-    own = np.unique(user)
     fleet = asked_fleet(design, contributions, measure)
     city = city_of(design, fleet)
 
     own_weight = records**city.power
     length = _by_user(user, own_weight**design.norm, counts.users) ** (1 / design.norm)
     own_weight = own_weight / length[user]
-    many = len(design.places)
+    many = design.size
     weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
 
     likely, told = likely_weight(design, weight), np.zeros(many)
@@ -58,17 +59,47 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
         newest = next_map(design, city, likely, told, each + 1)
     nothing = np.zeros(0, dtype=np.int64)
     answers = Answers(fleet, city, weight, np.stack(residual), np.stack(maps), nothing)
-    if not design.variance:
-        return answers
+    if design.variance:
+        answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
+    if design.counts:
+        vectors = Entries(user, place, np.ones(len(user))), Entries(user, place, records.astype(np.float64))
+        answers = replace(answers, counts=_asked_counts(design, vectors, city.vehicles, measure))
+    return answers
 
+
+def _asked_counts(
+    design: HiddenDesign, vectors: tuple[Entries, Entries], vehicles: float, measure: Measure
+) -> CountAnswers:
+    own, which = np.unique(vectors[0].user, return_inverse=True)
+    size = [np.bincount(which, each.value**design.norm, len(own)) ** (1 / design.norm) for each in vectors]
+    lengths = measure.measure(
+        design.step(design.of_counts, 2, design.lengths_bound),
+        Entries(np.tile(own, 2), np.repeat([0, 1], len(own)), lengths_of(np.stack(size)).ravel()),
+    )
+    reach = reach_of(design, lengths, vehicles)
+    found = [
+        measure.measure(design.step(design.of_counts + 1 + each, design.size, float(reach[each])), vector)
+        for each, vector in enumerate(vectors)
+    ]
+    return CountAnswers(lengths, reach, np.stack(found))
+
+
+def _asked_spread(
+    design: HiddenDesign, answers: Answers, contributions: Contributions, measure: Measure
+) -> IntArray:
+    counts, unit, city = contributions.counts, float(design.bound.step), answers.city
+    at, there = _where(design, contributions)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
+    sizes = (counts.count, contributions.total, contributions.total_of_squares)
+    records, total, squares = (np.bincount(entry, each[there], len(user)) for each in sizes)
+    own = np.unique(user)
     found = map_of(design, answers)
     about = (squares * unit - 2 * found[place] * total) * unit / records + found[place] ** 2
     relative = about / likely_variance(design, city, found)[place]
     share = records / _by_user(user, records, counts.users)[user]
     far = np.clip(_by_user(user, share * relative, counts.users)[own] - 1, -1.0, 1.0)
     one = Entries(own, np.zeros(len(own), dtype=np.int64), far)
-    spread = measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
-    return Answers(fleet, city, weight, answers.residual, answers.maps, spread)
+    return measure.measure(design.step(2 + design.rounds, 1, 1.0), one)
 
 
 def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
@@ -89,9 +120,8 @@ def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Mea
 def _where(design: HiddenDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     """The place of every pair, shape (P,), and whether it is one that is asked about."""
     counts = contributions.counts
-    cell = counts.cell[counts.bin_index]
-    at = np.minimum(np.searchsorted(design.places, cell), len(design.places) - 1).astype(np.int64)
-    return at, design.places[at] == cell
+    at, there = design.where(counts.cell, counts.slot)
+    return at[counts.bin_index], there[counts.bin_index]
 
 
 def _by_user(user: IntArray, values: npt.NDArray[Any], users: int) -> FloatArray:

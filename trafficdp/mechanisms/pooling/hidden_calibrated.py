@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,16 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.calibrated import Columns, Statement
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.hidden_asking import asked
+from trafficdp.mechanisms.pooling.hidden_counts import COUNTED, CountAnswers, counted
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import Answers, City, hidden_map, likely_error, likely_variance
+from trafficdp.mechanisms.pooling.hidden_map import (
+    CALIBRATED_LEVEL,
+    Answers,
+    City,
+    hidden_map,
+    likely_error,
+    likely_variance,
+)
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
@@ -53,6 +61,10 @@ INTERVALS = (
     "of its constants; guaranteed only for the map that the mechanism would give without noise"
 )
 PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
+COUNTS = (
+    "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
+    "in very many places counts as less than one in each"
+)
 VARIANCE_ERROR = 0.4
 """Expected error of a variance over what the level makes likely."""
 
@@ -61,10 +73,13 @@ VARIANCE_ERROR = 0.4
 class CalibratedHidden(CalibratedWhole):
     """Partial pooling (``hidden_design``, ``hidden_map``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``fleet`` is how many vehicles are expected: what is told before anything is asked rests on it, nothing
-    that is asked or published does.
+    ``apart``: slots are measured apart, not painted with their hexagon's number over all of them. ``counts``
+    is what numbers of vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are
+    expected: what is told before anything is asked rests on it, nothing that is asked or published does.
     """
 
+    apart: bool = False
+    counts: int = 0
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
 
     kind: ClassVar[str] = "hidden_pooling"
@@ -81,7 +96,9 @@ class CalibratedHidden(CalibratedWhole):
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
             raise UsageError("a map of a declared grid has a mean, and no counts of vehicles")
         variance = Statistic.VARIANCE in self.statistics
-        return HiddenDesign(np.unique(counts.cell), bound, self.loss_kind, self.pico, variance)
+        apart = np.unique(counts.slot) if self.apart else np.zeros(0, dtype=np.int64)
+        cells = np.unique(counts.cell)
+        return HiddenDesign(cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
         """Return the askings."""
@@ -107,9 +124,13 @@ class CalibratedHidden(CalibratedWhole):
     ) -> dict[Statistic, Estimate]:
         """Return the estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design(counts, bound)
-        place = np.searchsorted(design.places, counts.cell)
+        place, _ = design.where(counts.cell, counts.slot)
         found = hidden_map(design, answers)
         columns = {name: each[place] for name, each in columns_of(answers).items()}
+        if answers.counts is not None:
+            for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
+                both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
+                columns |= {f"{name}{end}": each[place] for end, each in both.items()}
         error = likely_error(design, answers) + rounding_bias(Statistic.MEAN, bound)
         known = (found.high - found.low < design.upper * (1 - 1e-12))[place]
         status = np.where(known, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value).astype(object)
@@ -119,7 +140,7 @@ class CalibratedHidden(CalibratedWhole):
             )
         }
         if found.variance is not None:
-            ends = np.zeros(len(design.places)), np.full(len(design.places), design.upper**2 / 4)
+            ends = np.zeros(design.size), np.full(design.size, design.upper**2 / 4)
             off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, found.mean), ends[1])
             spread = {"spread": np.full(counts.bins, answers.spread[0])}
             estimates[Statistic.VARIANCE] = self._estimate(
@@ -146,8 +167,12 @@ class CalibratedHidden(CalibratedWhole):
 
     def skill(self, counts: Counts, bound: ContributionBound) -> Skill:
         """Return how much the means say beside one number for the city, in the reference city."""
-        place, variance = Place.of(np.unique(counts.cell)), Statistic.VARIANCE in self.statistics
-        return reference_skill(place, bound, self.loss_kind, self.pico, self.fleet, variance=variance)
+        slots = len(np.unique(counts.slot)) if self.apart else 1
+        # the shares of variance and counts are fixed: what is left is that of a smaller loss
+        means = sum(self.design(counts, bound).parts[: 2 + self.design(counts, bound).rounds])
+        return reference_skill(
+            Place.of(np.unique(counts.cell), slots), bound, self.loss_kind, means, self.pico, self.fleet
+        )
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
@@ -162,11 +187,25 @@ class CalibratedHidden(CalibratedWhole):
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """Return what the manifest says."""
         stated = super().statement(statistic, counts, bound)
-        return replace(stated, post_processing=f"{stated.post_processing}; {PAINTED}")
+        said = [
+            stated.post_processing,
+            *([] if self.apart else [PAINTED]),
+            *([COUNTS] if self.counts else []),
+        ]
+        return replace(stated, post_processing="; ".join(said))
 
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return that those of means are calibrated; those of variances are the whole range."""
         return IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return all of it as JSON values; what was expected of the fleet moves nothing."""
+        return {**super().to_facts(), "apart": self.apart, "counts": self.counts}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Return what ``to_facts`` wrote."""
+        return replace(super().from_facts(facts), apart=bool(facts["apart"]), counts=int(facts["counts"]))
 
 
 def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
@@ -182,6 +221,11 @@ def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     }
     found = {name: np.full(many, value) for name, value in each.items()}
     found["weight"] = answers.weight
+    if answers.counts is not None:
+        for number, name in enumerate(COUNTED):
+            found[f"{name}_length"] = np.full(many, answers.counts.lengths[number])
+            found[f"{name}_reach"] = np.full(many, answers.counts.reach[number])
+            found[f"{name}_answer"] = answers.counts.counted[number]
     for number, (residual, asked_about) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
         found[f"residual_{number}"], found[f"map_{number}"] = residual, asked_about
     return found
@@ -193,6 +237,13 @@ def answers_of(columns: Columns, first: IntArray) -> Answers:
     rounds = sum(name.startswith("residual_") for name in mean)
     spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]
     names = "city_vehicles", "city_centre", "city_reach", "city_power"
+    counts = None
+    if "vehicles_answer" in mean:
+        counts = CountAnswers(
+            lengths=np.array([mean[f"{name}_length"][0] for name in COUNTED], dtype=np.int64),
+            reach=np.array([mean[f"{name}_reach"][0] for name in COUNTED], dtype=np.float64),
+            counted=np.stack([mean[f"{name}_answer"][first] for name in COUNTED]).astype(np.int64),
+        )
     return Answers(
         fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
         city=City(*(float(mean[name][0]) for name in names)),
@@ -202,4 +253,5 @@ def answers_of(columns: Columns, first: IntArray) -> Answers:
         ),
         maps=np.stack([mean[f"map_{each}"][first] for each in range(1, rounds + 1)]).astype(np.float64),
         spread=np.asarray(spread, dtype=np.int64),
+        counts=counts,
     )

@@ -15,16 +15,19 @@ answers (``hidden_map``) is free. *Proof.* ``measurement.ball`` and ``measuremen
 2. *Residuals,* in rounds: w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector.
 3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
+4. *Counts,* if asked for (``hidden_counts``): how long vehicles' vectors are, then these.
 
+A place is a hexagon, over all slots together, or, ``apart``, a hexagon in one slot.
 C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
-79 %; a variance takes 20 % of all before. Six rounds in rho; one in pure epsilon, where J of them cost
-sqrt(J) more noise. Constants, in units of U where they are speeds, were chosen on days of Austin's buses
-(2015-03-07, 2016-11-24 to 27, 2017-03-16, 2017-03-21), unpaid: for these days nothing here is unbiased.
+79 %; before that a variance takes 20 %, and before that counts what they are given. Six rounds in rho; one in
+pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of U where they are speeds, were
+chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16, 2017-03-21), unpaid: for these
+days nothing here is unbiased.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -38,16 +41,22 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.privacy.loss_kind import LossKind
 
+IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
 FLEET_SHARE, WEIGHT_SHARE, VARIANCE_SHARE = 5, 16, 20
-"""Per cent: the first two of what means are given, the last of all."""
+"""Per cent: the first two of what means are given, the last of all but counts."""
+COUNTS_SHARES = 10, 45
+"""Per cent of the share of counts: lengths, vehicles; records have the rest."""
 ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
 
 
 @dataclass(frozen=True)
 class HiddenDesign(Asking):
-    """What will be asked of all ``places`` (H,), rising; ``total`` is the whole loss in 10^-12 of ``kind``.
+    """What will be asked of all ``places``, rising; ``total`` is the whole loss in 10^-12 of ``kind``.
+
+    ``apart`` (slots,), rising, are slots that are measured apart; none: all slots of a place together.
+    ``counts`` is the share of counts, per cent of the total.
 
     Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
     """
@@ -57,6 +66,8 @@ class HiddenDesign(Asking):
     kind: LossKind
     total: int
     variance: bool
+    apart: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.places) or not bool(np.all(self.places[1:] > self.places[:-1])):
@@ -65,19 +76,48 @@ class HiddenDesign(Asking):
             raise UsageError("the budget is too small to be shared out", todo="ask for a larger one")
 
     @property
+    def size(self) -> int:
+        """H: places, or places times slots where these are measured apart."""
+        return len(self.places) * max(1, len(self.apart))
+
+    def where(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Return the number 0..H-1 of every bin (``cell``, ``slot``), and whether it is asked about."""
+        at = np.minimum(np.searchsorted(self.places, cell), len(self.places) - 1).astype(np.int64)
+        there = self.places[at] == cell
+        if not len(self.apart):
+            return at, there
+        when = np.minimum(np.searchsorted(self.apart, slot), len(self.apart) - 1).astype(np.int64)
+        return at * len(self.apart) + when, there & (self.apart[when] == slot)
+
+    @property
     def rounds(self) -> int:
         """J."""
         return 1 if self.pure else ROUNDS
 
     @cached_property
     def parts(self) -> tuple[int, ...]:
-        """Shares of the total, 10^-12: fleet, weights, every round, and one more with a variance."""
-        spread = self.total * VARIANCE_SHARE // 100 if self.variance else 0
-        means = self.total - spread
+        """Shares of the total, 10^-12: fleet, weights, every round; one for a variance, three for counts."""
+        counted = self.total * self.counts // 100
+        spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
+        means = self.total - spread - counted
         first = [means * share // 100 for share in (FLEET_SHARE, WEIGHT_SHARE)]
         left = means - sum(first)
         rounds = [left // self.rounds] * (self.rounds - 1)
-        return (*first, *rounds, left - sum(rounds), *([spread] if self.variance else []))
+        more = [spread] if self.variance else []
+        if self.counts:
+            own = [counted * share // 100 for share in COUNTS_SHARES]
+            more += [*own, counted - sum(own)]
+        return (*first, *rounds, left - sum(rounds), *more)
+
+    @property
+    def of_counts(self) -> int:
+        """The number of the first asking about counts."""
+        return 2 + self.rounds + self.variance
+
+    @property
+    def lengths_bound(self) -> float:
+        """How long a vector of two numbers in 0..1 can be."""
+        return 2.0 if self.pure else 2.0**0.5
 
     def step(self, asking: int, size: int, bound: float) -> Step:
         """Return the asking of number ``asking``, for ``size`` sums of vectors of at most ``bound``."""
@@ -90,7 +130,11 @@ class HiddenDesign(Asking):
 
     def steps(self) -> tuple[Step, ...]:
         """Return every asking, residuals in units of U: what they cost does not depend on C."""
-        many = len(self.places)
+        many = self.size
         found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
         found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]
-        return tuple(found + ([self.step(2 + self.rounds, 1, 1.0)] if self.variance else []))
+        found += [self.step(2 + self.rounds, 1, 1.0)] if self.variance else []
+        if self.counts:
+            found.append(self.step(self.of_counts, 2, self.lengths_bound))
+            found += [self.step(self.of_counts + each, many, 1.0) for each in (1, 2)]
+        return tuple(found)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from trafficdp.measurement.ball import GRAINS
+from trafficdp.mechanisms.pooling.hidden_counts import CountAnswers, reach_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,6 +73,7 @@ class Answers:
     residual: IntArray
     maps: FloatArray
     spread: IntArray
+    counts: CountAnswers | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,9 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     city, found = city_of(design, answers.fleet), answers.city
     names = ("vehicles", "centre", "reach", "power")
     same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
+    if answers.counts is not None:
+        reach = reach_of(design, answers.counts.lengths, found.vehicles)
+        same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
     weight, told = likely_weight(design, answers.weight), np.zeros(len(answers.weight))
     newest = np.full(len(told), found.centre)
     for number, (residual, around) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):

@@ -45,32 +45,35 @@ ALIKE = ("few_busy_vehicles", "hour_swing")
 
 @dataclass(frozen=True)
 class Place:
-    """What decides the reference city of a map: resolution and side of the city in km."""
+    """What decides the reference city of a map: resolution and side of the city in km, slots apart."""
 
     resolution: int
     side: float
+    slots: int = 1
 
     @classmethod
-    def of(cls, cell: npt.NDArray[np.uint64]) -> Place:
-        """Return that of the declared hexagons ``cell`` (H,), each once."""
+    def of(cls, cell: npt.NDArray[np.uint64], slots: int = 1) -> Place:
+        """Return that of the declared hexagons ``cell`` (H,), each once, and of so many slots of each."""
         resolution = int(resolutions_of(cell[:1])[0])
         side = float(np.sqrt(area_km2(resolution) * len(cell)))
         # the like of it to a fifth: a table of few cities serves many maps
         rounded = 1.2 ** round(float(np.log(side) / np.log(1.2)))
-        return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])))
+        return cls(resolution, float(np.clip(rounded, *RANGES["extent_km"])), min(slots, 24))
 
 
 @lru_cache(maxsize=256)
 def reference_skill(
-    place: Place, bound: ContributionBound, kind: LossKind, pico: int, fleet: int, *, variance: bool
+    place: Place, bound: ContributionBound, kind: LossKind, means: int, whole: int, fleet: int
 ) -> Skill:
-    """Return errors of the map of means of ``fleet`` vehicles for ``pico`` 10^-12, and of one number.
+    """Return errors of the map of means of ``fleet`` vehicles for ``means`` 10^-12, and of one number.
 
-    One number gets all of it. Errors are in the unit of ``bound``, over hexagons of at least LEAST_VEHICLES.
+    One number gets the ``whole``. In the unit of ``bound``, over hexagons of at least LEAST_VEHICLES.
     """
     driven = min(fleet, MOST_VEHICLES)
     times = fleet / driven
-    total = round(pico * (times if kind is LossKind.PURE else times**2))
+    own_total, whole_total = (
+        round(each * times ** (1 if kind is LossKind.PURE else 2)) for each in (means, whole)
+    )
     cities = _cities(place, bound, driven)
     counts = cities[0].counts
     seen = counts.users_per_bin >= max(1, round(LEAST_VEHICLES / times))
@@ -78,15 +81,17 @@ def reference_skill(
         # so few vehicles that none of it is known
         seen |= True
     noise, error, flat = SimulatedNoise(SEED), [], []
-    design = HiddenDesign(counts.cell, bound, kind, total, variance)
+    apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
+    design = HiddenDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
+    at, _ = design.where(counts.cell, counts.slot)
     # the first asking has a share of what there is: of so much more it has all
-    whole = HiddenDesign(counts.cell, bound, kind, total * 100 // FLEET_SHARE, variance=False)
+    alone = HiddenDesign(design.places, bound, kind, whole_total * 100 // FLEET_SHARE, variance=False)
     for own in cities:
         truth = np.bincount(counts.bin_index, own.total, counts.bins) * float(bound.step)
         truth = (truth / counts.samples_per_bin)[seen]
         for _ in range(DRAWS):
-            error.append(float(np.abs(map_of(design, asked(design, own, noise))[seen] - truth).mean()))
-            one = city_of(whole, asked_fleet(whole, own, noise)).centre
+            error.append(float(np.abs(map_of(design, asked(design, own, noise))[at][seen] - truth).mean()))
+            one = city_of(alone, asked_fleet(alone, own, noise)).centre
             flat.append(float(np.abs(one - truth).mean()))
     return Skill(np.array(error), np.array(flat))
 
@@ -101,12 +106,15 @@ def _cities(place: Place, bound: ContributionBound, vehicles: int) -> tuple[Cont
     vehicle = np.concatenate([day.vehicle[own] for day, own in zip(days, counted, strict=True)])
     latitude = np.concatenate([day.latitude[own] for day, own in zip(days, counted, strict=True)])
     longitude = np.concatenate([day.longitude[own] for day, own in zip(days, counted, strict=True)])
+    hour = np.concatenate([day.millisecond[own] for day, own in zip(days, counted, strict=True)]) // 3_600_000
     cells, which = np.unique(cells_of(latitude, longitude, place.resolution), return_inverse=True)
-    at, user, entry = number_pairs(which.ravel().astype(np.int64), vehicle, len(cells), vehicles)
+    slot = np.minimum(hour, 23) * place.slots // 24
+    bins = which.ravel().astype(np.int64) * place.slots + slot
+    at, user, entry = number_pairs(bins, vehicle, len(cells) * place.slots, vehicles)
     nothing = np.zeros(len(at), dtype=np.int64)
     counts = Contributions.from_rows(
-        cell=cells[at],
-        slot=nothing,
+        cell=cells[at // place.slots],
+        slot=at % place.slots,
         vehicle=user,
         count=np.bincount(entry, minlength=len(at)),
         total=nothing,

@@ -18,7 +18,7 @@ AUSTIN = Place(7, 1.2**18)
 
 
 def skill(kind, loss, fleet, place=AUSTIN):
-    return reference_skill(place, BOUND, kind, int(loss * PICO), fleet, variance=False)
+    return reference_skill(place, BOUND, kind, int(loss * PICO), int(loss * PICO), fleet)
 
 
 @pytest.mark.parametrize(

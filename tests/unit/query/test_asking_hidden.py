@@ -1,0 +1,148 @@
+"""Priced questions where nothing about a vehicle is public: declared bins, noisy counts, one account."""
+
+import json
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import InsufficientBudgetError, UninformativeReleaseError, UsageError
+from trafficdp.query.explanation import Explanation
+from trafficdp.release.recomputation import verify_public
+
+ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, force = TRUE) "
+BOX = "in_box(72.70, 21.10, 72.83, 21.20)"
+
+
+@pytest.fixture(scope="module", params=["pure", "by delta"])
+def hidden(request, small_city, tmp_path_factory):
+    city = small_city.City(tmp_path_factory.mktemp("asked"))
+    small_city.write_hidden(city.folder, delta="" if request.param == "pure" else "delta = 1e-6\n")
+    city.open().ingest(list(city.days.values()))
+    return city
+
+
+def explained(found):
+    assert isinstance(found, Explanation)
+    return dict(zip(found.rows["what"].to_pylist(), found.rows["value"].to_pylist(), strict=True))
+
+
+QUESTIONS = {
+    "AVG(speed) FROM fixes": {"speed_mean_kmh"},
+    "cell, AVG(speed), VAR_POP(speed), STDDEV(speed) FROM fixes GROUP BY cell": {
+        "speed_mean_kmh",
+        "speed_variance_kmh2",
+        "speed_stddev_kmh",
+    },
+    "hour, AVG(speed) AS m FROM fixes GROUP BY hour": {"m"},
+    f"date, COUNT(DISTINCT vehicle), COUNT(*) FROM fixes WHERE {BOX} GROUP BY date": {"vehicles", "records"},
+    "cell, AVG(speed), COUNT(*) FROM fixes WHERE hour BETWEEN 7 AND 9 GROUP BY cell HAVING COUNT(*) > 0": {
+        "speed_mean_kmh",
+        "records",
+    },
+}
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hidden, text, tmp_path):
+    workspace = hidden.open()
+    before = workspace.status().sum_of_maxima
+    if before.pico * 1.25 > workspace.config.budget.pico:
+        pytest.skip("the store has no more")
+    answered = workspace.ask(ASK + text)
+    frame = answered.to_frame()
+    assert QUESTIONS[text] <= set(frame.columns)
+    assert np.isfinite(frame[sorted(QUESTIONS[text])].to_numpy(dtype=float)).all()
+    if "HAVING" not in text:
+        declared = workspace.map(answered.release_id).to_frame()
+        assert len(frame) == len(declared)
+        assert set(declared["status"]) <= {"released", "uninformative"}
+    assert workspace.status().sum_of_maxima > before
+    checks = [
+        *workspace.verify(answered.release_id),
+        *verify_public(workspace.map(answered.release_id).folder),
+    ]
+    assert all(check.passed for check in checks), checks
+    again = workspace.ask(ASK + text.replace("FROM fixes", "FROM fixes /* again */"))
+    assert (again.release_id, again.charged.pico) == (answered.release_id, 0)
+    assert again.to_frame().equals(frame)
+
+
+def test_an_explanation_reads_no_record(hidden, monkeypatch):
+    def looked(*_, **__):
+        raise AssertionError("a record was read")
+
+    for name in ("reduce_fixes", "read_samples"):
+        monkeypatch.setattr(f"trafficdp.release.curator.{name}", looked)
+    monkeypatch.setattr("trafficdp.store.contribution_cache.load", looked)
+    workspace = hidden.open()
+    before = workspace.status().sum_of_maxima
+    told = explained(
+        workspace.ask("EXPLAIN " + ASK + f"cell, AVG(speed), COUNT(*) FROM fixes WHERE {BOX} GROUP BY cell")
+    )
+    assert {"loss of every possible vehicle", "noise of the number of vehicles", "verdict"} <= set(told)
+    assert not any("vehicles charged" in what or "withheld" in what for what in told)
+    assert workspace.status().sum_of_maxima == before
+    # counts are no free question, and cost as much to whoever asks
+    assert float(explained(workspace.ask("EXPLAIN " + ASK + "COUNT(*) FROM fixes"))["cost"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("VEHICLE_AVG(speed) FROM fixes", "AVG"),
+        ("AVG(speed) FROM fixes WHERE in_box(10, 10, 11, 11)", "study area"),
+    ],
+)
+def test_what_is_not_measured_is_refused(hidden, text, named):
+    with pytest.raises(UsageError, match=named):
+        hidden.open().ask(ASK + text)
+
+
+def test_options_that_rest_on_counts_are_refused(hidden):
+    for option in ("min_vehicles = 3", "interval_level = 0.9"):
+        with pytest.raises(UsageError, match="nothing was charged"):
+            hidden.open().ask(
+                f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, {option}) AVG(speed) FROM fixes"
+            )
+
+
+def test_too_little_is_refused_and_the_offered_line_works(hidden):
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) "
+    text = clause + "h3(8), AVG(speed) FROM fixes GROUP BY h3(8)"
+    with pytest.raises(UninformativeReleaseError) as refused:
+        hidden.open().ask(text)
+    line = refused.value.todo.partition("this would work: ")[2].partition(";")[0]
+    assert isinstance(hidden.open().ask("EXPLAIN " + line), Explanation)
+
+
+def test_answers_are_charged_to_the_one_account(small_city, tmp_path):
+    city = small_city.City(tmp_path / "one")
+    small_city.write_hidden(city.folder)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    asked = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, force = TRUE) AVG(speed) FROM fixes"
+    workspace.ask(asked.format(5))
+    assert [vehicle for vehicle, _ in city.sql("SELECT vehicle_id, loss_pico FROM vehicle_charges")] == [0]
+    with pytest.raises(InsufficientBudgetError):
+        workspace.ask(asked.format(6))
+    # other data is another question
+    workspace.ingest([city.days[2]])
+    assert workspace.ask(asked.format(3)).release_id == "r0002"
+
+
+def test_a_release_has_noisy_counts_where_they_are_asked_for(small_city, tmp_path):
+    city = small_city.City(tmp_path / "counted")
+    small_city.write_hidden(city.folder)
+    text = city.config.read_text().replace("fleet = 120", "fleet = 120\npublish_counts = true")
+    city.config.write_text(text.replace("publish_counts = false\n", ""))
+    workspace = city.open()
+    workspace.ingest(list(city.days.values()))
+    done = workspace.release(force=True)
+    frame = done.to_frame()
+    assert (frame["vehicles"] >= 0).all()
+    assert (frame["records"] >= 0).all()
+    checks = [*workspace.verify(done.id), *verify_public(done.folder)]
+    assert all(check.passed for check in checks), checks
+    manifest = json.loads((done.folder / "manifest.json").read_text())
+    assert manifest["noise"]["counts"] == 30
+    assert "noisy" in " ".join(manifest["post_processing"])
