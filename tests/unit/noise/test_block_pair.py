@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.noise.block_pair import pair_bounds, pair_mean, pair_reach
+from trafficdp.noise.block_pair import _rounded, pair_bounds, pair_mean, pair_reach
 from trafficdp.noise.block_tail import block_tail
 from trafficdp.noise.sum_tail import two_noises_half_width, two_noises_mean
 
@@ -72,3 +72,13 @@ def test_lattice_noise_is_at_most_the_shifted_continuous_noise_for_every_height(
         tail = block_tail(np.full(x.shape, d), np.abs(y)) / 2
         continuous = np.where(y >= 0, tail, 1 - tail)
         assert np.all(discrete <= continuous + 1e-12)
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0])
+def test_what_is_rounded_to_multiples_is_a_symmetric_law(factor):
+    law = _rounded(3, factor, 0.05, 60.0)
+    assert np.array_equal(law, law[::-1])
+    assert law.sum() == pytest.approx(1, abs=1e-9)
+    # the multiple in the middle is 0
+    tail = float(block_tail(np.array([3]), np.array([0.025 / factor]))[0])
+    assert law[len(law) // 2] == pytest.approx(1 - tail, rel=1e-9)

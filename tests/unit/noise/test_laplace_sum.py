@@ -81,3 +81,11 @@ def test_the_clamped_error_is_that_of_the_worst_truth(terms, scale):
 
 def test_no_noise_is_no_error():
     assert clamped_sum_error(np.array([0.0, 1.0]), np.array([3, 0]), 5.0).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("terms", [2, 3, 9, 60])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999999])
+def test_the_half_width_is_that_of_its_level_to_a_millionth(terms, level):
+    scale = 1e12
+    (half,) = half_width_of_sum(np.array([scale]), np.array([terms]), level)
+    assert 1 - 1e-6 <= tail_of_sum((half - terms) / scale, terms) / (1 - level) <= 1

@@ -113,3 +113,13 @@ def test_gaussian_profile_grows_with_the_shift_and_its_worst_c_is_an_end():
     alphas = np.linspace(0.05, 2, 50)
     profile = [smooth_gaussian.privacy_profile(epsilon, float(a), -beta) for a in alphas]
     assert np.all(np.diff(profile) >= 0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 40.0])
+def test_gaussian_alpha_is_as_large_as_delta_allows(epsilon):
+    delta = 1e-6
+    beta = smooth_gaussian.default_beta(epsilon, delta)
+    assert beta == pytest.approx(epsilon / (8 * math.log(2 / delta)), rel=1e-12)
+    alpha = smooth_gaussian.largest_alpha(epsilon, delta, beta)
+    assert smooth_gaussian.actual_delta(epsilon, alpha, beta) <= delta
+    assert smooth_gaussian.actual_delta(epsilon, alpha * (1 + 1e-6), beta) > delta

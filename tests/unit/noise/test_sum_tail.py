@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
@@ -167,3 +168,16 @@ def test_an_error_that_is_no_probability_is_refused(error):
         two_noises_half_width(np.ones(1), np.ones(1), error)
     with pytest.raises(UsageError):
         sum_half_width(np.ones(1), error)
+
+
+@pytest.mark.parametrize("error", [0.2, 1e-3])
+def test_the_one_sided_half_width_is_the_least_of_its_bounds(error):
+    first, second = np.array([2.0, 5.0]), np.array([3.0, 1.0])
+
+    def bound(share):
+        exponent = -np.log1p(-share * first / 5).sum() - np.log1p(-((share * second / 5) ** 2)).sum()
+        return 5 * (np.log(2 / error) + exponent) / share
+
+    least = minimize_scalar(bound, bounds=(1e-3, 1 - 1e-6), method="bounded").fun
+    h = one_sided_sum_half_width(first, np.zeros(2), second, error)
+    assert least * (1 - 1e-6) <= h <= least * (1 + 1e-3)

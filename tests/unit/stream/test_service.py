@@ -118,6 +118,23 @@ def test_a_fix_far_ahead_of_the_wall_clock_does_not_close_the_map():
     assert subject.closed == 0
 
 
+@pytest.mark.parametrize(("now", "fate"), [(5, "accepted"), (4.99, "ahead")])
+def test_a_fix_may_be_five_minutes_ahead_of_the_wall_clock(now, fate):
+    subject = stream()
+    feed(subject, batch([[1, 10, 7, 0, 4]]), now_us=int(now * MINUTE_US))
+    assert fates(subject) == {fate: 1}
+
+
+def test_an_account_with_room_for_a_record_and_a_half_takes_one():
+    subject = stream(steps=300, records=6)
+    heights = subject.allowance.heights
+    assert heights > 1
+    subject.meet(np.array([1]))
+    subject.touches[:] = subject.allowance.touches - heights - 1
+    feed(subject, batch([[1, 1, 7, 0, 4], [1, 1.5, 7, 0, 4]]))
+    assert fates(subject) == {"accepted": 1, "no_account": 1}
+
+
 def test_a_vehicle_that_cannot_pay_is_left_out_whole():
     subject = stream()
     said = feed(subject, batch([[1, 1, 7, 0, 4], [2, 2, 7, 0, 9]]), can_pay=[1], finish=True)

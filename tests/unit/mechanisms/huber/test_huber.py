@@ -193,3 +193,9 @@ def test_two_stage_refuses_a_variance(samples_of):
     samples = samples_of([[2, 2, 2]], normal)
     with pytest.raises(UsageError, match="variance"):
         event_of(TwoStage(), samples.counts, samples.bound, VARIANCE, np.ones(1))
+
+
+def test_two_stage_measures_by_the_median_vehicle_of_every_bin(counts_of, bound_of):
+    counts, bound = counts_of([[50, 1, 3, 2, 10], [4, 0, 0, 8, 0]]), bound_of(60)
+    expected = [30 * np.sqrt(2 * np.log(2 * n / 0.2) / median) for n, median in ((5, 3), (2, 8))]
+    assert TwoStage().width(counts, bound).tolist() == np.clip(np.ceil(expected), 1, 60).tolist()
