@@ -99,7 +99,8 @@ def _options(
     """Return the options from the token number ``position`` on, and where the rest begins."""
     expected = "OPTIONS (epsilon = 1)"
     if position >= len(tokens) or tokens[position].text.upper() != "OPTIONS":
-        problems.add("the clause has no options", None, expected)
+        # what is offered names the epsilon of the configuration: it asks the same
+        problems.add("the clause has no options", None, expected, same=True)
         return (), position
     position += 1
     if position >= len(tokens) or tokens[position].token_type is not TokenType.L_PAREN:

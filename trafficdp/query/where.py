@@ -40,6 +40,7 @@ _VALUES = {
     "latitude": "places are chosen by area, hexagon or box",
     "longitude": "places are chosen by area, hexagon or box",
     "timestamp": "times are chosen by date, weekday and hour",
+    "place": "hexagons are chosen by cell: `SELECT DISTINCT h3, place FROM latest_cells` names each",
     "slot": "times are chosen by date, weekday and hour",
 }
 _TIMES = (
