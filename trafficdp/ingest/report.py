@@ -32,7 +32,7 @@ _POSITION = ("geometry", "latitude", "longitude")
 
 RULES: Mapping[str, str] = {
     MALFORMED_ROW: "the row has more or fewer fields than the header",
-    MISSING_VEHICLE: "the vehicle identifier is empty or says that it is missing",
+    MISSING_VEHICLE: "the vehicle identifier is empty, a fraction, or says that it is missing",
     UNREADABLE_TIME: "the time is missing, not in the declared format, or never was on a local clock",
     MISSING_POSITION: "latitude or longitude is missing or not a number",
     POSITION_OFF_GLOBE: "latitude is beyond 90 or longitude beyond 180 degrees",

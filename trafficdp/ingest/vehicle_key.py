@@ -37,23 +37,16 @@ _PASSES = 16
 def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     """Return identifiers of any column type as text (pa.string), nulls kept; a dictionary stays one.
 
-    Whole numbers stored as floats lose their ".0". Raises DataError, naming ``where`` the column stood,
-    for floats with a fraction and for types that cannot be identifiers.
+    Whole numbers stored as floats lose their ".0"; a fraction names no vehicle and becomes null, each
+    by itself. Raises DataError, naming ``where`` the column stood, for types that cannot be identifiers.
     """
     if pa.types.is_dictionary(ids.type):
         distinct = identifiers_to_text(ids.dictionary, where=where)
         return pa.DictionaryArray.from_arrays(pc.cast(ids.indices, pa.int32()), distinct)
     if pa.types.is_floating(ids.type):
         whole = pc.cast(ids, pa.float64())
-        whole = pc.if_else(pc.is_nan(whole), pa.scalar(None, pa.float64()), whole)
-        try:
-            ids = pc.cast(whole, pa.int64())
-        except pa.ArrowInvalid:
-            raise DataError(
-                f"{where} holds fractions, so it does not identify vehicles",
-                got=f"a column of type {ids.type}",
-                expected="text or whole numbers",
-            ) from None
+        named = pc.and_(pc.less(pc.abs(whole), 2.0**63), pc.equal(pc.floor(whole), whole))
+        ids = pc.cast(pc.if_else(named, whole, pa.scalar(None, pa.float64())), pa.int64())
     kind = ids.type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     if not (text or pa.types.is_integer(kind) or pa.types.is_null(kind)):

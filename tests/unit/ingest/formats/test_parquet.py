@@ -110,7 +110,6 @@ def test_a_null_speed_is_missing_and_nan_is_unreadable(reader):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"plate": [1.5]}, "column plate of day.parquet holds fractions"),
         ({"plate": [b"A"]}, "cannot hold vehicle identifiers"),
         ({"when": pa.array([1], pa.date32())}, "time column of day.parquet has the wrong type"),
         ({"lat": [[21.2]]}, "latitude column of day.parquet has the wrong type"),
