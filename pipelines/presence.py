@@ -1,0 +1,197 @@
+"""How far maps of Austin's buses are from the truth where nothing about a vehicle is public, beside others.
+
+    TRAFFICDP_REAL_DATA=FOLDER python pipelines/presence.py [--into data/accuracy/presence.md]
+
+FOLDER is that of pipelines/austin.py; in it ``capmetro_check`` holds days that chose no constant. Speeds are
+looked at to know the truth: this evaluates mechanisms and is no private release. Noise is simulated, seeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import trafficdp
+from capmetro import CONFIG, DAYS, files_of, folder
+from trafficdp.binning.declared import declared_bins
+from trafficdp.engine.duckdb_reduce import reduce_fixes
+from trafficdp.errors import TrafficdpError
+from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
+from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.store.vault_fixes import data_version
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / "data" / "accuracy" / "peers.csv"
+EPSILONS = (1, 4)
+DELTA = "0.000001"
+LEAST_VEHICLES = 5
+CHECK_DAYS = ("2015-06-07", "2016-02-07")
+DRAWS, SEED = 24, 20161124
+
+
+@dataclass(frozen=True)
+class Days:
+    """One map's data: its name, what every vehicle contributes, the declared hexagons."""
+
+    name: str
+    own: Contributions
+    places: np.ndarray
+
+
+def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -> Days:
+    """Return what the vehicles of ``files`` contribute over ``days``, first to last."""
+    with tempfile.TemporaryDirectory() as scratch:
+        city = trafficdp.open(CONFIG, store=Path(scratch) / "store", create=True)
+        city.ingest(files)
+        config = city.with_map(resolution=resolution).config
+        first, last = date.fromisoformat(days[0]), date.fromisoformat(days[-1])
+        grid = replace(config.grid, period=replace(config.grid.period, first=first, last=last))
+        # values are for this evaluation only: nothing else outside the curator may look at them
+        with city._curator("accuracy") as curator:
+            version = data_version(curator.vault)
+            own = reduce_fixes(curator.vault.connection, grid, config.bound, version.ingest_id)
+        return Days(name, own, np.unique(declared_bins(grid)[0]))
+
+
+def total_of(kind: LossKind, epsilon: int) -> int:
+    """Return the loss of ``epsilon`` in 10^-12 of ``kind``, by DELTA where that is rho."""
+    pico = PureDP.of(epsilon).pico
+    return pico if kind is LossKind.PURE else approx_to_zcdp_budget(ApproxDP(pico, Fraction(DELTA))).pico
+
+
+def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
+    """Return mean absolute errors of the map and of one number for the city, coverage, seconds a draw."""
+    own, counts, total = days.own, days.own.counts, total_of(kind, epsilon)
+    design = HiddenDesign(days.places, own.bound, kind, total, variance=False)
+    alone = HiddenDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE, variance=False)
+    seen = counts.users_per_bin >= LEAST_VEHICLES
+    truth = true_statistic(own, Statistic.MEAN)[seen]
+    at = design.where(counts.cell, counts.slot)[0][seen]
+    noise, found, begin = SimulatedNoise(SEED + epsilon), [], time.monotonic()
+    for _ in range(DRAWS):
+        drawn = hidden_map(design, asked(design, own, noise))
+        held = (drawn.low[at] <= truth + 1e-9) & (truth <= drawn.high[at] + 1e-9)
+        found.append((np.abs(drawn.mean[at] - truth).mean(), held.mean()))
+    seconds = (time.monotonic() - begin) / DRAWS
+    flat = [
+        np.abs(city_of(alone, asked_fleet(alone, own, noise)).centre - truth).mean() for _ in range(DRAWS)
+    ]
+    errors, coverage = np.array(found).T
+    return {
+        "error": float(errors.mean()),
+        "se": float(errors.std(ddof=1) / np.sqrt(DRAWS)),
+        "flat": float(np.mean(flat)),
+        "worse": float(np.mean(errors > np.mean(flat))),
+        "coverage": float(coverage.mean()),
+        "seconds": seconds,
+    }
+
+
+def report() -> Iterator[str]:
+    """Yield the lines of the report."""
+    yield "# Austin's buses where nothing about a vehicle is public"
+    yield ""
+    yield (
+        "Written by `make accuracy`. Relation `add_or_remove_user`, whole period, means only, all of the "
+        f"loss: mean absolute error (m/s, +- its standard error over {DRAWS} draws) in hexagons that at "
+        f"least {LEAST_VEHICLES} buses visit; speeds clipped to 30 m/s; noise simulated. Every hexagon of "
+        "the study area gets a number or is marked as unknown. One number: the first asking, given "
+        "everything. `check`: days on which no constant was chosen."
+    )
+    yield ""
+    yield "| days | buses | loss | epsilon | one number | map | draws worse than it | intervals hold |"
+    yield "|---|---:|---|---:|---:|---:|---:|---:|"
+    own: dict[int, float] = {}
+    slowest = 0.0
+    check = folder().parent / "capmetro_check"
+    for resolution in (7, 6):
+        for days in (
+            read(f"four days, resolution {resolution}", DAYS, files_of(DAYS), resolution),
+            *(
+                read(f"check {day}, resolution {resolution}", (day,), [check / f"{day}.csv.gz"], resolution)
+                for day in CHECK_DAYS
+            ),
+        ):
+            for kind in (LossKind.ZCDP, LossKind.PURE):
+                for epsilon in EPSILONS:
+                    found = measured(days, kind, epsilon)
+                    if resolution == 7 and days.name.startswith("four") and kind is LossKind.ZCDP:
+                        own[epsilon] = found["error"]
+                    slowest = max(slowest, found["seconds"])
+                    yield (
+                        f"| {days.name} | {days.own.counts.users} | "
+                        f"{'pure' if kind is LossKind.PURE else 'zCDP, delta 1e-6'} | {epsilon} | "
+                        f"{found['flat']:.2f} | {found['error']:.2f} +- {found['se']:.2f} | "
+                        f"{found['worse']:.0%} | {found['coverage']:.1%} |"
+                    )
+    yield ""
+    yield f"A map took at most {slowest:.1f} seconds to ask for and compute."
+    yield ""
+    yield from beside_others(own)
+
+
+def beside_others(own: dict[int, float]) -> Iterator[str]:
+    """Yield the table of other tools on the four days, resolution 7, at the same relation, and delta."""
+    yield "## Beside other tools"
+    yield ""
+    yield (
+        "The same relation, days, hexagons and epsilon, resolution 7 over the whole period: other tools with "
+        "the best bounds found for them, measured in November 2026 (`peers.csv`)."
+    )
+    yield ""
+    yield "| tool | epsilon 1 | epsilon 4 |"
+    yield "|---|---:|---:|"
+    errors: dict[str, dict[int, float]] = {}
+    with PEERS.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            key = line["relation"], line["slot"], line["metric"]
+            if key == ("add_or_remove_user", "whole_period", "mae_mean"):
+                name = f"{line['peer']} ({line['setting']})"
+                errors.setdefault(name, {})[int(line["epsilon"])] = float(line["value"])
+    for name, row in errors.items():
+        yield f"| {name} | " + " | ".join(f"{row[each]:.2f}" for each in EPSILONS) + " |"
+    yield "| this, zCDP, delta 1e-6 | " + " | ".join(f"{own[each]:.2f}" for each in EPSILONS) + " |"
+    best = {each: min(row[each] for row in errors.values()) for each in EPSILONS}
+    share = ", ".join(f"{own[each] / best[each]:.0%} at epsilon {each}" for each in EPSILONS)
+    yield ""
+    yield f"Beside the best of them the error is {share}."
+
+
+def main() -> int:
+    """Read the command line, measure, print, write; return the exit code that `trafficdp` would give."""
+    parser = argparse.ArgumentParser(description="Accuracy where nothing about a vehicle is public.")
+    parser.add_argument("--into", type=Path, default=PEERS.with_name("presence.md"), help="file to write")
+    into = parser.parse_args().into
+    try:
+        lines = []
+        for line in report():
+            print(line, flush=True)
+            lines.append(line)
+    except TrafficdpError as error:
+        print(f"presence: {error}", file=sys.stderr)
+        return error.exit_code
+    into.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
