@@ -144,8 +144,8 @@ PATIENCE = 60
 """Seconds of computing after which a test is said not to end."""
 HEAD = """# One line changed at a time, and the test that notices
 
-Written by `make mutants`: {each} changes of every room of {rooms},
-sampled by a seed, and {named} mistakes that once passed every test or draw other noise than was priced.
+Written by `make mutants`: changes of lines sampled by a seed ({rooms}),
+and {named} mistakes that once passed every test or draw other noise than was priced, which are among them.
 {killed} of {all} are noticed; {survived} survive, each with the reason why that costs no privacy and nothing
 that is promised.
 
@@ -428,8 +428,9 @@ def table(results: dict[tuple[str, str, str], str], argued: dict[tuple[str, str,
         lines.append("| " + " | ".join([*cells, reason]) + " |")
     survived = sum(not found for found in results.values())
     head = HEAD.format(
-        each=EACH,
-        rooms=", ".join(f"`{room}`" for room in ROOMS),
+        rooms=", ".join(
+            f"{sum(key[0].startswith(f'trafficdp/{room}/') for key in results)} in `{room}`" for room in ROOMS
+        ),
         named=len(NAMED),
         killed=len(results) - survived,
         all=len(results),

@@ -256,3 +256,10 @@ def test_the_two_largest_of_groups():
     assert second.tolist() == [3, 9, 0]
     assert at[0] == 2
     assert at[1] in (1, 3)
+
+
+def test_pairs_whose_sums_could_leave_64_bits_are_refused():
+    one = numbers(0)
+    for count, steps in ((2**41, 2**10), (2**20, 2**21), (2**59, 2)):
+        with pytest.raises(UsageError, match="64 bits"):
+            Moments(Support(one, one, 1, 1), numbers(count), steps, np.array([True]))

@@ -89,6 +89,8 @@ def test_who_pays_nothing_is_never_in_the_way():
 
 def test_the_facts_of_a_policy_hold_what_is_set():
     assert BudgetPolicy(PureDP.of(8)).facts() == {"budget_pico": 8 * 10**12}
+    assert BudgetPolicy(PureDP.of(8)).periodic is False
+    assert POLICY.periodic is True
     assert POLICY.facts() == {
         "budget_pico": 8 * 10**12,
         "budget_a_year_pico": 4 * 10**12,

@@ -125,3 +125,12 @@ def test_bit_lengths_are_the_golden_ones():
     assert bit_length(np.array([1, 7, 8, 1000, 1024])).tolist() == [1, 3, 4, 10, 11]
     assert bit_length(0) == 0
     assert bit_length(2**40) == 41
+
+
+def test_the_error_of_one_element_is_that_of_one_draw():
+    # one node of scale 1, whose variance is 2
+    assert mean_error(BINARY, 1) == pytest.approx(2**0.5, rel=1e-12)
+    # the two largest accounts; sums of one node, one and two
+    assert mean_error(BINARY, 3, 2) == pytest.approx(
+        BINARY.touches(3)[:2].sum() * (2 * 4 / 3) ** 0.5, rel=1e-12
+    )
