@@ -24,8 +24,9 @@ the table says ({draws:,} times; a zCDP mechanism runs whole for every draw, so 
 claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP
 mechanisms are given the rho that epsilon 1 implies, and are held to the epsilon at delta that follows from
 it. `release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in
-rho, and of a stream, attacked by the likelihood ratio of all that they measure; what they claim is what the
-vehicle is charged.
+rho, of a stream, and of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle
+is in the data or not), attacked by the likelihood ratio of all that they measure; what they claim is what
+the vehicle is charged.
 
 | mechanism | statistic | claimed | delta | at least | draws | verdict |
 |---|---|---:|---:|---:|---:|---|

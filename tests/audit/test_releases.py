@@ -41,10 +41,11 @@ def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release
     assert found(SimulatedNoise(3)) <= release.claim < found(Quieter(3))
 
 
-def test_every_accounting_both_kinds_of_loss_and_a_stream_are_among_them():
+def test_every_accounting_both_kinds_of_loss_a_stream_and_a_declared_grid_are_among_them():
     names = [each.name for each in RELEASES]
     assert names[: len(BY_NAME)] == [f"release_{name}" for name in BY_NAME]
     rest = ["release_separately_in_epsilon", "release_separately_in_rho", "release_stream"]
+    rest += ["release_hidden_in_epsilon", "release_hidden_in_rho"]
     assert names[len(BY_NAME) :] == rest
     assert all(0.6 < each.claim <= 1 for each in RELEASES if not each.delta)
 

@@ -21,6 +21,7 @@ from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
 from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
 from trafficdp.mechanisms.laplace.names import BY_NAME
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -32,6 +33,7 @@ from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.entries import Handed
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
@@ -65,13 +67,23 @@ class Executed:
 def executed(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[Executed, ...]:
     """Return releases at ``loss``: by every accounting, with a mechanism a statistic, in rho, of a stream.
 
+    And of a declared grid of which nothing is public: there a vehicle is in the data or not.
+
     In rho they get what ``loss`` implies, and claim the epsilon at ``delta`` that follows from it.
     """
     rho = pure_to_zcdp(loss)
     asked = {f"release_{name}": _request(bound, loss, accounting=name) for name in BY_NAME}
     asked["release_separately_in_epsilon"] = _request(bound, loss, mechanism=SEPARATELY[loss.kind])
     asked["release_separately_in_rho"] = _request(bound, rho, mechanism=SEPARATELY[rho.kind])
-    return (*(_release(name, request, delta) for name, request in asked.items()), stream(bound, loss))
+    hidden = (
+        _of_anyone("release_hidden_in_epsilon", bound, loss, delta),
+        _of_anyone("release_hidden_in_rho", bound, rho, delta),
+    )
+    return (
+        *(_release(name, request, delta) for name, request in asked.items()),
+        stream(bound, loss),
+        *hidden,
+    )
 
 
 def _request(
@@ -94,6 +106,36 @@ def _release(name: str, request: Request, delta: float) -> Executed:
         return Executed(name, pico / PICO, transcripts(allocation.calibrated, pairs), pairs)
     claim = float(zcdp_to_approx(ZCDP(pico), delta).epsilon)
     return Executed(name, claim, transcripts(allocation.calibrated, pairs), pairs, delta)
+
+
+def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Executed:
+    whole = city(bound, bound.steps)
+    counts, there = whole.counts, whole.counts.user_index > 0
+    others = Counts(
+        counts.cell,
+        counts.slot,
+        counts.bin_index[there],
+        counts.user_index[there] - 1,
+        counts.count[there],
+        counts.users - 1,
+    )
+    value = whole.value[np.repeat(there, counts.count)]
+    pairs = [
+        Neighbours(
+            "a vehicle at U in two hexagons, there or not",
+            whole,
+            Samples(others, value, whole.vehicle[1:], bound),
+        )
+    ]
+    facts = {"kind": "hidden_pooling", "loss_kind": loss.kind.value, "pico": loss.pico, "apart": False}
+    # in epsilon many small shares hide one another from a likelihood ratio
+    everything = isinstance(loss, ZCDP)
+    asked = {"statistics": ["mean", "variance"] if everything else ["mean"], "counts": 30 * everything}
+    calibrated = calibrated_from_facts({**facts, **asked})
+    declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
+    claim = float(zcdp_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
+    draws = transcripts(calibrated, pairs, declared)
+    return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 
 
 def stream(bound: ContributionBound, loss: PureDP) -> Executed:
@@ -141,18 +183,31 @@ def city(bound: ContributionBound, own: int) -> Samples:
     return Samples(counts, np.repeat(speed, counts.count), np.arange(1, counts.users + 1), bound)
 
 
-def transcripts(calibrated: Calibrated, pairs: list[Neighbours]) -> Draws:
-    """Return draws of the log likelihood ratio of all that ``calibrated`` measures, in steps known before."""
-    counts, bound = pairs[0].left.counts, pairs[0].left.bound
-    promise = calibrated.event(counts, bound)
+def transcripts(
+    calibrated: Calibrated, pairs: list[Neighbours], declared: Contributions | None = None
+) -> Draws:
+    """Return draws of the log likelihood ratio of all that ``calibrated`` measures.
 
-    def beneath(samples: Samples) -> Transcript:
+    Of a ``declared`` grid later steps follow from earlier answers: on both sides from those that the left one
+    gives without noise.
+    """
+    counts, bound = pairs[0].left.counts, pairs[0].left.bound
+    promise = calibrated.event(counts if declared is None else declared.counts, bound)
+
+    def beneath(samples: Samples, said: Transcript | None) -> Transcript:
         kept = Transcript(Silent(0), promise.loss_per_user, promise.kind)
-        values = Values(samples.contributions(), lambda: samples)
+        if declared is None:
+            values = Values(samples.contributions(), lambda: samples)
+        else:
+            values = Values(declared, lambda: samples, samples.contributions)
+            kept.said = [] if said is None else list(said.drawn)
         calibrated.estimates(values, kept, interval_level=0.95, uninformative_above=1.0)
         return kept
 
-    found = [(beneath(pair.left), beneath(pair.right)) for pair in pairs]
+    found = []
+    for pair in pairs:
+        left = beneath(pair.left, None)
+        found.append((left, beneath(pair.right, left)))
 
     def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         place = next(i for i, pair in enumerate(pairs) if samples is pair.left or samples is pair.right)
@@ -200,12 +255,14 @@ class Transcript(Metered):
         super().__init__(source, charge, kind)
         self.laws: list[Law] = []
         self.drawn: list[IntArray] = []
+        self.said: list[IntArray] = []
+        """Answers to give instead of what is drawn, first to last."""
 
     def measure(self, step: Step, values: Handed) -> IntArray:
         """Measure, and keep it."""
         self.laws.append(step.law)
         self.drawn.append(super().measure(step, values))
-        return self.drawn[-1]
+        return self.said.pop(0) if self.said else self.drawn[-1]
 
 
 class Silent(SimulatedNoise):
