@@ -183,7 +183,6 @@ _COUNTS_ALONE = (
     ("privacy", "rho"),
     *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions")),
     ("stream",),
-    ("analysts",),
 )
 _AS_USUAL = {"accounting": "best"}
 """What the template says, and what contradicts no relation."""
@@ -241,6 +240,9 @@ class Document(Places):
             if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
                 without = f'[privacy] relation = "{other.value}" with it, or to be left out'
                 raise t.Refused(*section, key, expected=without)
+        if self.privacy.hides_presence and self.privacy.delta is not None and self.analysts:
+            # their shares are epsilons, and those of rho do not add up
+            raise t.Refused("analysts", expected="no [privacy] delta beside it, or to be left out")
 
     def _refuse_other_kind(self) -> None:
         """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""

@@ -55,7 +55,6 @@ def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden,
         ("budget.kind", "zcdp"),
         ("privacy.rho", 0.5),
         ("stream", {"records_per_vehicle": 60, "publish_every": 5}),
-        ("analysts", [{"name": "newsroom", "epsilon_per_vehicle": 1}]),
     ],
 )
 def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, value):
@@ -68,6 +67,12 @@ def test_what_the_template_says_anyway_is_none(load, hidden, changed):
     assert load(changed("map.publish_counts", False, hidden)) == load(hidden)
     assert load(changed("map.publish_counts", True, hidden)).request().counts == 30
     assert load(changed("map.fleet", 2500, hidden)).request().fleet == 2500
+
+
+def test_analysts_have_shares_of_epsilon_alone(load, refusal, hidden, changed):
+    asked = changed("analysts", [{"name": "newsroom", "epsilon_per_vehicle": 1}], hidden)
+    assert [each.name for each in load(asked).analysts] == ["newsroom"]
+    assert "no [privacy] delta" in refusal(changed("privacy.delta", 1e-6, asked))
 
 
 def test_a_missing_ceiling_is_asked_for(refusal, hidden, changed):

@@ -5,7 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from trafficdp.errors import InsufficientBudgetError, UninformativeReleaseError, UsageError
+from trafficdp.errors import (
+    AnalystBudgetError,
+    InsufficientBudgetError,
+    UninformativeReleaseError,
+    UsageError,
+)
 from trafficdp.query.explanation import Explanation
 from trafficdp.release.recomputation import verify_public
 
@@ -128,6 +133,23 @@ def test_answers_are_charged_to_the_one_account(small_city, tmp_path):
     # other data is another question
     workspace.ingest([city.days[2]])
     assert workspace.ask(asked.format(3)).release_id == "r0002"
+
+
+def test_an_analyst_has_a_share_of_the_account(small_city, tmp_path):
+    city = small_city.City(tmp_path / "shared")
+    small_city.write_hidden(city.folder)
+    share = '\n[[analysts]]\nname = "newsroom"\nepsilon_per_vehicle = 2\n'
+    city.config.write_text(city.config.read_text() + share)
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, force = TRUE) AVG(speed) FROM fixes"
+    with pytest.raises(UsageError, match="nobody says who asks"):
+        workspace.ask(text.format(1))
+    assert workspace.ask(text.format(1), analyst="newsroom").charged.pico > 0
+    told = explained(workspace.ask("EXPLAIN " + text.format(1.5), analyst="newsroom"))
+    assert float(told["left for the analyst"]) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(AnalystBudgetError):
+        workspace.ask(text.format(1.5), analyst="newsroom")
 
 
 def test_a_release_has_noisy_counts_where_they_are_asked_for(small_city, tmp_path):
