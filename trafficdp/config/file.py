@@ -338,7 +338,7 @@ class Config:
                 todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
             )
         keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
-        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised")}
+        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
         wanted["relation"] = self.relation
         if self.hides_presence:
             wanted |= {"apart": self.map.apart, "counts": self.map.counts_share}

@@ -26,8 +26,8 @@ from trafficdp.planner.request import (
     AUTO,
     BASELINE,
     COUNTS_SHARE,
-    DEFAULT_MECHANISM,
     DETAIL,
+    PROVED,
     AdaptiveSettings,
 )
 from trafficdp.privacy.loss_kind import LossKind
@@ -44,7 +44,7 @@ class MapSettings:
     is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.names.BY_NAME. ``mechanism``
     names, a statistic, what releases it: "auto" or a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions. ``fleet``, ``apart`` and ``counts_share``: see planner.request.
+    several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
     """
 
     display_unit: SpeedUnit
@@ -57,6 +57,7 @@ class MapSettings:
     accounting: str
     mechanism: Mapping[Statistic, str]
     allow_idealised: bool = False
+    answer: bool = False
     adaptive: AdaptiveSettings | None = None
     fleet: int | None = None
     apart: bool = False
@@ -85,13 +86,15 @@ class MapSettings:
     def with_accounting(self, name: str) -> MapSettings:
         """Return the same settings with another accounting; UsageError for an unknown one."""
         accounting = one_of(("best", *BY_NAME), accounting=name)
-        if accounting != "best" and set(self.mechanism.values()) != {BASELINE}:
+        if accounting == "best":
+            return replace(self, accounting=accounting)
+        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= {BASELINE, AUTO}:
             raise UsageError(
                 "only the baseline has accountings",
                 got=f"accounting={accounting!r} beside another mechanism",
                 todo='with_map(mechanism="baseline") as well',
             )
-        return replace(self, accounting=accounting)
+        return replace(self, accounting=accounting, mechanism=dict.fromkeys(self.statistics, BASELINE))
 
 
 def _require_together(mechanism: Mapping[Statistic, str]) -> None:
@@ -251,8 +254,12 @@ class Map(t.Table):
 
     def _mechanism(self, statistic: Statistic, kind: LossKind) -> str:
         word = getattr(self.mechanism, statistic)
-        if word is None or word == AUTO:
-            return word or DEFAULT_MECHANISM[kind]
+        if word is None:
+            # an accounting, "best" too, is one of the baseline; several resolutions have a half width
+            named = "accounting" in self.model_fields_set or self.resolutions
+            return PROVED[kind] if named else AUTO
+        if word == AUTO:
+            return AUTO
         from trafficdp.mechanisms.registry import names_of, require_releasable
 
         names = (AUTO, *names_of(kind))

@@ -1,8 +1,8 @@
 """All mechanisms, with their default settings: ``MECHANISMS``, one tuple for both kinds of loss.
 
-Kinds never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). ``auto`` chooses
-among those of pure epsilon; a store that counts in rho knows the others alone. Contract suite and audits run
-them all.
+Kinds never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). A store knows
+those of its kind alone, and ``auto`` chooses among a few of them (``AUTO_TRIES``). Contract suite and audits
+run them all.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
     TwoMoments(Plan(Scaling.NONE)),
 )
 """Names are unique, whatever the kind."""
+AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP: ("gaussian_twin",)}
+"""What ``auto`` looks at beside WHOLE. On Austin's buses no other is the nearest to the truth of all."""
 WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat)}
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 
@@ -73,6 +75,11 @@ def require_together(names: Mapping[Statistic, str]) -> None:
 def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
     """Return those whose loss is counted in ``kind``, in their order."""
     return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
+
+
+def tried_by_auto(kind: LossKind) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of ``kind`` that ``auto`` looks at, in their order."""
+    return tuple(mechanism for mechanism in mechanisms_of(kind) if mechanism.name in AUTO_TRIES[kind])
 
 
 def require_releasable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,11 +18,12 @@ from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.consistent.calibrated import NAME as CONSISTENT
 from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting, floor_of_equal_scales
 from trafficdp.mechanisms.laplace.names import BY_NAME
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.pooling.hidden_counts import usual_error
 from trafficdp.mechanisms.registry import WHOLE, require_together
-from trafficdp.mechanisms.simulated.skill import Skill, skills_of
-from trafficdp.mechanisms.simulated.trial import ESTIMATES, SimulatedCities
+from trafficdp.mechanisms.simulated.skill import City, Skill, cities_of, skills_of
+from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.accountings import all_accountings
@@ -45,6 +46,8 @@ OTHER_NOISE = {
 }
 FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
+LEAST_BINS = 2
+"""A map of one bin is no nearer to the truth than one number for the city: it is that number."""
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 
@@ -79,7 +82,11 @@ class Allocation:
         """How much each statistic says beside one number for the city, in simulated cities."""
         if self.tried is not None:
             return self.tried
-        return skills_of([self.calibrated], self.counts, self.request.bound, self.request.loss, self.hour)[0]
+        return self.skill_in(cities_of(self.counts, self.request.bound, self.hour))
+
+    def skill_in(self, cities: Iterable[City]) -> Mapping[Statistic, Skill]:
+        """Return the same, in cities that are there already."""
+        return skills_of([self.calibrated], self.counts, self.request.loss, cities)[0]
 
     @cached_property
     def fleets(self) -> Mapping[int, Skill]:
@@ -148,7 +155,8 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
         for name in reversed(WHOLE):
             with suppress(UsageError):
                 rivals[name] = _in_one_piece(name, keep, kept, request, "all statistics together")
-    rivals[" + ".join(dict.fromkeys(fitted.names.values()))] = made
+    # all statistics by the baseline, each at its share, are never nearer than priced jointly
+    rivals.setdefault(" + ".join(dict.fromkeys(fitted.names.values())), made)
     taken = _least_error(rivals, request, hour)
     if plain is not None:
         taken = replace(taken, accountings=plain.accountings, best=plain.best)
@@ -168,7 +176,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     if request.simulate:
         maps = [each.calibrated for each in rivals.values()]
         counts = next(iter(rivals.values())).counts
-        tried = skills_of(maps, counts, request.bound, request.loss, hour, estimates=ESTIMATES)
+        tried = skills_of(maps, counts, request.loss, cities_of(counts, request.bound, hour))
         score = [float(np.mean([1 - skill.expected for skill in own.values()])) for own in tried]
         what, close = "error in simulated cities, over that of one number for the city", BLURRED
         rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
@@ -176,9 +184,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
         tolerance = request.tolerance
         score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
         what, close = "median expected error at the worst values, over tolerance", 0.0
-    first = request.judged
-    enough = request.refuse_above * first.largest(request.bound.upper)
-    says = [median_noisy(one.error[first]) <= enough for one in rivals.values()]
+    says = [passes(one) for one in rivals.values()]
     # what would be refused is taken only where all would be
     free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
     least = min(score[n] for n in free)
@@ -187,6 +193,21 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     taken = list(rivals.values())[place]
     considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
+
+
+def judged_by_error(allocation: Allocation) -> bool:
+    """Return whether the refusal looks at expected errors alone, not at skill."""
+    return allocation.request.judged_by_error or allocation.counts.bins < LEAST_BINS
+
+
+def passes(allocation: Allocation) -> bool:
+    """Return whether the map says enough to be released, by its first statistic: see ``planner.refusal``."""
+    request = allocation.request
+    first = request.judged
+    if judged_by_error(allocation):
+        enough = request.refuse_above * first.largest(request.bound.upper)
+        return median_noisy(allocation.error[first]) <= enough
+    return request.named == {CalibratedFlat.kind} or allocation.skill[first].enough
 
 
 def _in_one_piece(

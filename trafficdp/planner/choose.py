@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.registry import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -58,12 +58,15 @@ def choose(
 
     An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
     times the range. Without ``tries`` that median is compared instead. Without ``mechanisms`` all are
-    looked at that count in the kind of ``total``. Only those with an exact sampler can be chosen; a tie goes
-    to the one listed first, the simpler. Raises UsageError when there is none, or no bin.
+    looked at that count in the kind of ``total``, and those of ``tried_by_auto`` can be chosen. Only those
+    with an exact sampler can be; a tie goes to the one listed first, the simpler. Raises UsageError when
+    there is none, or no bin.
     """
     known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, tries)
-    chosen = best_of(found, refuse_above * statistic.largest(bound.upper))
+    free = {each.name for each in (tried_by_auto(total.kind) if mechanisms is None else mechanisms)}
+    eligible = [offer for offer in found if offer.mechanism in free]
+    chosen = best_of(eligible, refuse_above * statistic.largest(bound.upper))
     return Choice(statistic, found, chosen, _reason(found, chosen, bound))
 
 

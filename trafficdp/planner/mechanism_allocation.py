@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.mechanism import RANGE
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of, require_releasable
+from trafficdp.mechanisms.registry import mechanism_named, require_releasable, tried_by_auto
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
@@ -77,9 +77,14 @@ def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | No
         if part.pico <= 0:
             raise _too_small(request.loss)
         if wanted == AUTO:
-            exact = [each for each in mechanisms_of(kind) if not each.idealised]
             choice = choose(
-                counts, bound, statistic, part, exact, tries=tries, refuse_above=request.refuse_above
+                counts,
+                bound,
+                statistic,
+                part,
+                tried_by_auto(kind),
+                tries=tries,
+                refuse_above=request.refuse_above,
             )
             offer, reason = choice.chosen, choice.reason
         else:

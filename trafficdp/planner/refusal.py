@@ -1,80 +1,157 @@
-"""The public rule against maps that say nothing, and what would pass it. Counts only, never a value.
+"""The public rules against maps that say nothing, and what would pass them. Counts only, never a value.
 
-Where nothing about a vehicle is public, the map is tried in the reference city (``mechanisms.simulated``) at
-the expected size of the fleet, and is refused unless it is nearer to the truth than one number for the city.
+**By skill.** A map that "auto" chooses, or one in one piece, is refused when it is expected to be less than
+10 % nearer to the truth than one private number for the whole city, or further off than it in more than one
+draw in ten: in simulated cities on the public counts (``mechanisms.simulated.skill``), or where nothing about
+a vehicle is public in the reference city at the expected size of the fleet (``simulated.reference``).
+That number itself, asked for by name, is never refused.
+**By error.** Other maps that are named have errors by a theorem; an answer to a question and a map of one bin
+have no other number to be compared with. They are refused by the median worst-case expected error.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE, City, cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.allocation import Allocation, accountings_for, choose_accounting
-from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import PICO
+from trafficdp.planner.allocation import (
+    Allocation,
+    accountings_for,
+    allocate,
+    choose_accounting,
+    judged_by_error,
+    passes,
+)
+from trafficdp.planner.precision import rounded_up
+from trafficdp.planner.request import AUTO, Request
+from trafficdp.privacy.loss import PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
-LEAST_SKILL, MOST_WORSE = 0.1, 0.1
-"""Where nothing is public: so much nearer than one number, and the share of draws that may be worse."""
+POOLED = CalibratedPooling.kind
+DOUBLINGS, HALVINGS = 6, 4
+"""Of a loss that is refused: one that passes is looked for up to 64 times it, and known to 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The rule's outcome: ``median_error`` of the judged statistic against ``threshold`` (its unit).
 
-    ``worse``: the share of draws that are worse than one number for the city, where that is judged.
+    ``by_skill``: the error is that expected in simulated cities, the threshold nine tenths of that of one
+    number for the city; ``worse`` is the share of draws that are further off than it. ``yardstick``: that
+    number was asked for by name.
     """
 
     statistic: Statistic
     median_error: float
     threshold: float
+    by_skill: bool = False
     worse: float = 0.0
+    yardstick: bool = False
 
     @property
     def refused(self) -> bool:
         """Whether the release would say too little."""
-        return self.median_error > self.threshold or self.worse > MOST_WORSE
+        return not self.yardstick and (self.median_error > self.threshold or self.worse > MOST_WORSE)
 
     def in_words(self, unit: str, factor: float) -> tuple[str, str]:
         """Return what there is and what is expected, of the first thing that is not as it must be.
 
         Errors are told in ``unit``, of which there are ``factor`` in one of the speed bound's.
         """
-        if self.median_error <= self.threshold:
+        if self.by_skill and self.median_error <= self.threshold and not self.yardstick:
             beyond = "of all draws farther from the truth than one number for the whole city"
             return f"{self.worse:.0%} {beyond}", f"at most {MOST_WORSE:.0%}"
+        what, limit = "a median expected error", ""
+        if self.by_skill:
+            what, limit = "an expected error", ", nine tenths of that of one number for the whole city"
         return (
-            f"a median expected error of {self.median_error * factor:.3g} {unit}",
-            f"at most {self.threshold * factor:.3g} {unit}",
+            f"{what} of {self.median_error * factor:.3g} {unit}",
+            f"at most {self.threshold * factor:.3g} {unit}{limit}",
         )
 
 
 def judge(allocation: Allocation) -> Verdict:
-    """Refuse when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
+    """Return the outcome: see the module.
 
+    By error: when the median over bins of b (1 - e^(-U/(2b))) exceeds ``refuse_above`` * U.
     Judged on the mean (records first, then vehicles); on the variance, with its range U^2/4, only when no
     mean is released. Bins where the statistic can only be one number (no noise) do not count.
     """
     request = allocation.request
     statistic = request.judged
-    if request.hides_presence and allocation.counts.bins > 1:
-        skill = allocation.skill[statistic]
+    if judged_by_error(allocation):
         return Verdict(
             statistic,
-            float(skill.error.mean()),
-            (1 - LEAST_SKILL) * float(skill.flat.mean()),
-            worse=skill.worse,
+            _median(_noisy(allocation.errors()[statistic])),
+            request.refuse_above * statistic.largest(request.bound.upper),
         )
+    skill = allocation.skill[statistic]
     return Verdict(
         statistic,
-        _median(_noisy(allocation.errors()[statistic])),
-        request.refuse_above * statistic.largest(request.bound.upper),
+        float(skill.error.mean()),
+        (1 - LEAST_SKILL) * float(skill.flat.mean()),
+        by_skill=True,
+        worse=skill.worse,
+        yardstick=request.named == {CalibratedFlat.kind},
     )
+
+
+class SkilledMaps:
+    """Whether maps of ``counts`` pass by skill, at any epsilon: all in the same cities, made once.
+
+    Where "auto" chooses, partial pooling is looked at alone: where it passes, auto has a map that does.
+    """
+
+    def __init__(self, counts: Counts, request: Request, hour: npt.NDArray[np.int64] | None) -> None:
+        auto = request.named == {AUTO}
+        named = request.with_proved_intervals()
+        if auto and set(request.tolerance) <= {*WHOLE[POOLED].estimable}:
+            named = replace(request, mechanism=dict.fromkeys(request.tolerance, POOLED))
+        self._counts, self._hour, self._request = counts, hour, named
+        self._cities: list[City] = []
+
+    def passes(self, loss: Loss) -> bool:
+        """Return whether the map at ``loss`` would be released."""
+        try:
+            found = allocate(self._counts, replace(self._request, loss=loss), self._hour)
+        except UsageError:
+            # no bin, or noise that cannot be drawn
+            return False
+        if judged_by_error(found):
+            return passes(found)
+        if not self._cities:
+            self._cities = list(cities_of(found.counts, found.request.bound, found.hour))
+        return found.skill_in(self._cities)[found.request.judged].enough
+
+    def least(self) -> Loss | None:
+        """Return a loss near the least that passes, of three digits; None where none does."""
+        of, asked = type(self._request.loss), float(self._request.loss.exact)
+        steps = range(1, DOUBLINGS + 1)
+        power = (
+            0
+            if self.passes(of.of(f"{asked:.12f}"))
+            else next((each for each in steps if self.passes(of.of(f"{asked * 2**each:.12f}"))), None)
+        )
+        if power is None:
+            return None
+        low, high = asked * 2.0 ** (power - 1), asked * 2.0**power
+        for _ in range(HALVINGS):
+            middle = of.of(rounded_up(float(np.sqrt(low * high))))
+            if self.passes(middle):
+                high = float(middle.exact)
+            else:
+                low = float(middle.exact)
+        found = of.of(rounded_up(high))
+        return found if self.passes(found) else None
 
 
 def largest_passing_scale(request: Request) -> float:

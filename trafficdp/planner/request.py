@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from trafficdp.mechanisms.simulated.reference import DEFAULT_FLEET
@@ -18,8 +18,9 @@ AUTO = "auto"
 """The word for the mechanism that ``planner.choose`` takes."""
 BASELINE = "baseline"
 """Laplace or block noise that prices all statistics jointly, by an accounting."""
-DEFAULT_MECHANISM = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
-"""What releases a statistic where nobody names a mechanism."""
+PROVED = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
+"""What releases a statistic where intervals must be those of a theorem: half widths that are looked for,
+several resolutions, and priced questions."""
 FLEET_DECLARED = "as [map] fleet declares"
 FLEET_UNKNOWN = "a guess, as [map] fleet declares none"
 COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
@@ -34,8 +35,9 @@ JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
 class Request:
     """What is asked for: a total loss, epsilon or rho, and what shall be released with it.
 
-    ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U. ``mechanism`` names one of the
-    registry a statistic, or "auto"; left out, it is that of DEFAULT_MECHANISM. ``accounting`` names the one
+    ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U, from which on an expected
+    error says nothing. ``mechanism`` names one of the
+    registry a statistic, or "auto"; left out, it is that of PROVED. ``accounting`` names the one
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
@@ -59,6 +61,22 @@ class Request:
     fleet_by: str = FLEET_UNKNOWN
     apart: bool = False
     counts: int = 0
+    answer: bool = False
+
+    @property
+    def judged_by_error(self) -> bool:
+        """Whether the refusal looks at expected errors alone: where a theorem bounds them, and of answers."""
+        from trafficdp.mechanisms.registry import WHOLE  # it loads every mechanism
+
+        if self.hides_presence:
+            return False
+        proved = AUTO not in self.named and not self.named & {*WHOLE}
+        return self.answer or proved or not self.simulate
+
+    @property
+    def named(self) -> set[str]:
+        """What the statistics are to be released by."""
+        return {self.mechanism_of(each) for each in self.tolerance}
 
     @property
     def hides_presence(self) -> bool:
@@ -77,13 +95,17 @@ class Request:
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
-        return self.mechanism.get(statistic, DEFAULT_MECHANISM[self.kind])
+        return self.mechanism.get(statistic, PROVED[self.kind])
+
+    def with_proved_intervals(self) -> Request:
+        """Return the same, with what has intervals by a theorem where "auto" would choose."""
+        named = {each: name for each, name in self.mechanism.items() if name != AUTO}
+        return replace(self, mechanism=named)
 
     @property
     def free_to_choose(self) -> bool:
         """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
-        wanted = {self.mechanism_of(statistic) for statistic in self.tolerance}
-        return self.kind is LossKind.PURE and wanted <= {BASELINE, AUTO} and not self.hides_presence
+        return self.kind is LossKind.PURE and self.named <= {BASELINE, AUTO} and not self.hides_presence
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from trafficdp.binning.slots import hours_of_day
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.planner.allocation import allocate
-from trafficdp.planner.refusal import judge, passing_epsilon, passing_min_vehicles
+from trafficdp.planner.refusal import SkilledMaps, judge, passing_epsilon, passing_min_vehicles
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
+
+COARSEST = 3
+"""Hexagons of resolution 3 and coarser hold whole cities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Suggestions:
     resolution: int | None
     slot_kind: SlotKind | None
     fleet: int | None = None
+    by_skill: bool = False
 
     def in_words(self, left: Loss | None = None) -> str:
         """Return the suggestions as one phrase for an error's "what to do".
@@ -46,7 +51,12 @@ class Suggestions:
         if self.fleet is not None:
             levers.append(f"a fleet of {self.fleet:,} vehicles")
         if not levers:
-            return "no single setting passes: gather more days or more vehicles"
+            return (
+                "no single setting passes: gather more days or more vehicles"
+                ' - or release one number for the whole city, mechanism "flat", which is never refused'
+                if self.by_skill
+                else "no single setting passes: gather more days or more vehicles"
+            )
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
 
 
@@ -64,6 +74,8 @@ def suggest(
     def passes(candidate: Grid) -> bool:
         return all(_passes(of(candidate), request) for of in (guess_of, counts_of))
 
+    if not request.judged_by_error:
+        return _by_skill(grid, request, counts_of, guess_of)
     here = counts_of(grid)
     coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
     longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
@@ -123,6 +135,38 @@ def _least(passes: Callable[[float], bool]) -> float | None:
 def _two_digits_up(number: float) -> int:
     unit = int(10 ** max(0, len(str(int(number))) - 2))
     return int(-(-number // unit)) * unit
+
+
+def _by_skill(
+    grid: Grid,
+    request: Request,
+    counts_of: Callable[[Grid], Counts],
+    guess_of: Callable[[Grid], Counts],
+) -> Suggestions:
+    """The same for what is refused by skill: more vehicles a bin are not looked for."""
+
+    def passes(candidate: Grid) -> bool:
+        return all(
+            maps_of(of(candidate), candidate, request).passes(request.loss) for of in (guess_of, counts_of)
+        )
+
+    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, COARSEST, -1))
+    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
+    by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
+    by_slot = next((candidate for candidate in longer if passes(candidate)), None)
+    needed = maps_of(counts_of(grid), grid, request).least()
+    return Suggestions(
+        epsilon=None if needed is None else float(needed.exact),
+        min_vehicles=None,
+        resolution=None if by_resolution is None else by_resolution.resolution,
+        slot_kind=None if by_slot is None else by_slot.slot_kind,
+        by_skill=True,
+    )
+
+
+def maps_of(counts: Counts, grid: Grid, request: Request) -> SkilledMaps:
+    """Return what is asked whether maps of ``grid`` pass by skill."""
+    return SkilledMaps(counts, request, hours_of_day(grid, counts.slot))
 
 
 def _passes(counts: Counts, request: Request) -> bool:

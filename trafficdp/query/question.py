@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from trafficdp.config.file import Config
-from trafficdp.mechanisms.laplace.calibrated import NAME as BASELINE
+from trafficdp.config.map import MapSettings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
+from trafficdp.planner.request import AUTO, BASELINE, COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.query.columns import Column, End, default_name, identifier
 from trafficdp.query.filter import Filter
 from trafficdp.query.having import Having
@@ -98,7 +98,8 @@ class Question:
             adaptive=None,
             statistics=statistics,
             tolerance=tolerance,
-            mechanism={each: settings.mechanism.get(each, BASELINE) for each in statistics},
+            mechanism={each: self._mechanism(settings, each) for each in statistics},
+            answer=True,
             min_vehicles=settings.min_vehicles if options.min_vehicles is None else options.min_vehicles,
             interval_level=settings.interval_level
             if options.interval_level is None
@@ -107,6 +108,11 @@ class Question:
         return replace(
             config, grid=self.grid(config), bound=self.bound(config), map=changed, loss=options.epsilon
         )
+
+    def _mechanism(self, settings: MapSettings, statistic: Statistic) -> str:
+        """An answer's interval is a theorem's, unless the configuration names a mechanism."""
+        named = settings.mechanism.get(statistic, AUTO)
+        return BASELINE if named == AUTO else named
 
     def without_names(self, config: Config) -> Question:
         """Return the question without words of the asker's: every column once, by the name it has anyway."""

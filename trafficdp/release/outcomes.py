@@ -210,7 +210,8 @@ class Plan:
             f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
             f"hexagon, {self.shown(precision.worst):.3g} in the widest",
             "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: "
-            f"the limit is {self.shown(verdict.threshold):.3g} {unit}",
+            f"the limit is {self.shown(verdict.threshold):.3g} {unit}"
+            + (", nine tenths of what one number for the city is off" if verdict.by_skill else ""),
         }
 
     def __repr__(self) -> str:

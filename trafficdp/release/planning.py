@@ -28,7 +28,7 @@ from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
 from trafficdp.planner.refusal import judge, passing_epsilon
 from trafficdp.planner.request import AdaptiveSettings, Request
-from trafficdp.planner.suggest import suggest, suggest_of_anyone
+from trafficdp.planner.suggest import maps_of, suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP
 from trafficdp.release.curator import Curator
@@ -152,6 +152,8 @@ class Planning:
             # where the search for the least begins does not matter
             loss = LOSSES[self._config.kind].of(1)
         request = self._config.request(loss)
+        if question.half_width is not None:
+            request = request.with_proved_intervals()
         if not request.hides_presence:
             return request
         known = None if self._config.map.fleet is not None else fleet_released(self._curator)
@@ -185,7 +187,11 @@ class Planning:
         asked: Loss | None = None,
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
-        advised = verdict.refused and question.suggestions and grid.mosaic is None and request.free_to_choose
+        advised = verdict.refused and question.suggestions and grid.mosaic is None
+        by_skill = isinstance(request.loss, PureDP) and not (
+            request.hides_presence or request.judged_by_error
+        )
+        advised = advised and (request.free_to_choose or by_skill)
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
@@ -309,6 +315,8 @@ class Planning:
 
         def needed_on(candidate: Grid) -> Loss | None:
             with suppress(UsageError):
+                if not request.judged_by_error:
+                    return maps_of(self._counts(candidate), candidate, request).least()
                 found = passing_epsilon(self._counts(candidate), request)
                 return None if found is None else PureDP.of(rounded_up(found))
             return None

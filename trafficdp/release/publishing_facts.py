@@ -22,6 +22,7 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
 from trafficdp.mechanisms.publish import bin_status, status_of
 from trafficdp.mechanisms.separate import calibrated as calibrated_separately
+from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import from_json
@@ -29,7 +30,7 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import LEAST_SKILL, judge
+from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.loss_kind import LossKind
@@ -102,7 +103,7 @@ def specify(
     """
     request, kept = allocation.request, allocation.counts
     verdict = judge(allocation)
-    limit = 1 - LEAST_SKILL if request.hides_presence else request.refuse_above
+    limit = 1 - LEAST_SKILL if verdict.by_skill else request.refuse_above
     calibrated = allocation.calibrated
     statements = {
         statistic: calibrated.statement(statistic, kept, request.bound) for statistic in calibrated.statistics
@@ -172,6 +173,7 @@ def specify(
                 forced=verdict.refused,
                 threshold=limit,
                 value=verdict.median_error * limit / verdict.threshold,
+                by_skill=verdict.by_skill,
             ),
             publish_counts=occasion.publish_counts,
         ),

@@ -131,7 +131,7 @@ class SavedPlan:
         )
         named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
         # in epsilon the accountings of the baseline are shown beside it
-        beside = allocate(counts, replace(frozen, mechanism={}) if named.kind is LossKind.PURE else named)
+        beside = allocate(counts, replace(frozen, mechanism={}))
         calibrated = calibrated_from_facts(facts["calibrated"])
         event = calibrated.event(beside.counts, frozen.bound)
         if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:

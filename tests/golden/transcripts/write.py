@@ -168,6 +168,7 @@ speed_step = 0.01
 display_unit = "km/h"
 min_vehicles = 3
 refuse_above = 0.5
+accounting = "best"
 statistics = @statistics
 @map
 
@@ -260,6 +261,8 @@ class Cities:
 
     def _configure(self, folder, changes):
         text = CONFIG
+        if changes.get("budget") == ZCDP["budget"]:
+            text = text.replace('accounting = "best"\n', "")
         for name, value in {**DEFAULTS, **changes}.items():
             text = text.replace(f"@{name}", value if isinstance(value, str) else json.dumps(list(value)))
         return opened(folder, text)
@@ -412,7 +415,8 @@ def release_of(changes, mechanism=None, accounting=None, *, planned=True):
     def run(cities):
         city = cities.golden(**changes)
         if mechanism or accounting:
-            city = city.with_map(mechanism=mechanism, accounting=accounting)
+            # every accounting is one of the baseline's
+            city = city.with_map(mechanism=mechanism or "baseline", accounting=accounting)
         plan = city.plan() if planned else None
         with seeded() as drawn:
             done = city.release(force=True)
@@ -444,7 +448,7 @@ def pure_mechanisms():
 
 def one_mechanism(name, statistic):
     def run(cities):
-        city = cities.golden(statistics=(statistic,))
+        city = cities.golden(statistics=(statistic,)).with_map(mechanism="baseline")
         with seeded() as drawn:
             done = city.release(force=True, allow_idealised_noise=None if name == "baseline" else name)
         return released(city, done, drawn(), follows_data=name.startswith(FOLLOWS_DATA))
@@ -482,7 +486,7 @@ def plans():
     add(
         "plans.json",
         "baseline for mean, pooled for variance",
-        release_of({}, mechanism={"variance": "pooled"}),
+        release_of({}, mechanism={"mean": "baseline", "variance": "pooled"}),
     )
     add(
         "plans.json",

@@ -40,6 +40,7 @@ slot = "whole_period"
 speed_bound = 20
 speed_unit = "m/s"
 min_vehicles = 3
+accounting = "best"
 
 [[source]]
 name = "buses"

@@ -17,9 +17,12 @@ def configured(load, minimal, **settings):
     return load({**minimal, "map": {**minimal["map"], **settings}})
 
 
-def test_left_out_it_is_the_baseline(load, minimal):
+def test_left_out_it_is_auto_and_beside_an_accounting_the_baseline(load, minimal):
+    named = configured(load, minimal, accounting="best")
+    assert named.map.mechanism == {MEAN: "baseline", VARIANCE: "baseline"}
     config = load(minimal)
-    assert config.map.mechanism == {MEAN: "baseline", VARIANCE: "baseline"}
+    assert config.map.mechanism == {MEAN: "auto", VARIANCE: "auto"}
+    assert config.map.with_accounting("exact").mechanism == named.map.mechanism
     request = config.request(PureDP.of(1))
     assert request.mechanism == config.map.mechanism
     assert request.simulate
@@ -32,9 +35,9 @@ def test_one_word_is_for_all_statistics(word, load, minimal):
     assert config.map.mechanism == {MEAN: word, VARIANCE: word}
 
 
-def test_a_table_names_one_for_each_and_leaves_the_rest_to_the_baseline(load, minimal):
+def test_a_table_names_one_for_each_and_leaves_the_rest_to_auto(load, minimal):
     config = configured(load, minimal, mechanism={"mean": "levy_best_fit"})
-    assert config.map.mechanism == {MEAN: "levy_best_fit", VARIANCE: "baseline"}
+    assert config.map.mechanism == {MEAN: "levy_best_fit", VARIANCE: "auto"}
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import (
+    SkilledMaps,
     judge,
     largest_passing_scale,
     passing_epsilon,
     passing_min_vehicles,
 )
-from trafficdp.planner.request import Request
+from trafficdp.planner.request import AUTO, Request
 from trafficdp.privacy.loss import PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
@@ -177,3 +178,61 @@ def test_the_passing_min_vehicles_of_any_accounting_passes(counts_of, request_fo
             found += 1
             assert not refused(counts, replace(request, min_vehicles=least))
     assert found
+
+
+@pytest.fixture
+def town(counts_of):
+    """Forty vehicles in twelve bins."""
+    rng = np.random.default_rng(7)
+    counts = rng.choice([0, 1, 3, 9], (12, 40))
+    counts[:, 0] = 2
+    return counts_of(counts.tolist())
+
+
+def skilled(request_for, epsilon, mechanism=AUTO, **changes):
+    named = dict.fromkeys(changes.get("statistics", (MEAN,)), mechanism)
+    return request_for(epsilon, mechanism=named, simulate=True, **changes)
+
+
+def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, request_for):
+    little = judge(allocate(town, skilled(request_for, "0.01", "partial_pooling")))
+    much = judge(allocate(town, skilled(request_for, 400, "partial_pooling")))
+    flat = judge(allocate(town, skilled(request_for, "0.01", "flat")))
+    assert little.by_skill
+    assert much.by_skill
+    assert (little.refused, much.refused, flat.refused) == (True, False, False)
+    # the limit is nine tenths of what the one number is off
+    assert little.median_error > little.threshold or little.worse > 0.1
+    assert much.median_error <= much.threshold
+    got, expected = little.in_words("m/s")
+    assert "one number for the whole city" in got + expected
+
+
+def test_errors_alone_decide_of_one_bin_and_of_an_answer(counts_of, town, request_for):
+    one_bin = allocate(counts_of([[3] * 30]), skilled(request_for, 1, "baseline"))
+    answer = allocate(town, skilled(request_for, 1, "baseline", answer=True))
+    for allocation in (one_bin, answer):
+        verdict = judge(allocation)
+        assert not verdict.by_skill
+        assert verdict.threshold == 7.5
+
+
+def test_auto_has_a_map_that_passes_wherever_partial_pooling_does(town, request_for):
+    passed = []
+    for epsilon in ("0.05", "2", "60"):
+        request = skilled(request_for, epsilon)
+        passed.append(SkilledMaps(town, request, None).passes(request.loss))
+        if passed[-1]:
+            assert not judge(allocate(town, request)).refused
+    assert passed[0] is False
+    assert passed[-1] is True
+
+
+def test_the_loss_that_is_suggested_passes_and_a_third_of_it_does_not(town, request_for):
+    maps = SkilledMaps(town, skilled(request_for, "0.5"), None)
+    needed = maps.least()
+    assert needed is not None
+    assert maps.passes(needed)
+    if needed > PureDP.of("0.5"):
+        assert not maps.passes(PureDP(needed.pico // 3))
+    assert SkilledMaps(town, skilled(request_for, "0.0001"), None).least() is None

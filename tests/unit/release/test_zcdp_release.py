@@ -32,7 +32,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
         ("epsilon = 8", f"rho = {rho}"),
         ("epsilon_per_vehicle = 20", f'kind = "zcdp"\nrho_per_vehicle = {budget}\ndelta = 1e-6'),
         ('accounting = "best"', "refuse_above = 0.5"),
-        *((("[map]", f'[map]\nmechanism = "{mechanism}"'),) if mechanism else ()),
+        ("[map]", f'[map]\nmechanism = "{mechanism or "gaussian_twin"}"'),
     ):
         assert old in text
         text = text.replace(old, new)

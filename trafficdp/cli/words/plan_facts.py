@@ -52,6 +52,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         "refused": result.verdict.refused,
         "median_error": result.shown(result.verdict.median_error),
         "refuse_above": result.shown(result.verdict.threshold),
+        "refused_by": "skill" if result.verdict.by_skill else "error",
         "at_worst_error": noise,
         "floor": None if best is None else result.shown(allocation.floor),
         "suggestions": None

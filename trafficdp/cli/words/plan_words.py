@@ -283,11 +283,16 @@ def _show_shortage(output: Output, result: Plan) -> None:
 def _show_verdict(output: Output, result: Plan) -> None:
     verdict, unit, left = result.verdict, result.unit, result.budget_left
     judged = (
-        f"the median expected error is {result.shown(verdict.median_error):.3g} {unit}, "
+        f"expected error is {result.shown(verdict.median_error):.3g} {unit}, "
         f"the limit {result.shown(verdict.threshold):.3g}"
     )
-    if result.allocation.request.hides_presence:
-        judged += f", nine tenths of that of one number; {verdict.worse:.0%} of draws are worse than it"
+    if verdict.yardstick:
+        judged = "one number for the whole city is what others are compared with"
+    elif verdict.by_skill:
+        judged = f"the {judged}, nine tenths of that of one number; {verdict.worse:.0%} of draws are worse "
+        judged += "than it"
+    else:
+        judged = f"the median {judged}"
     if verdict.refused:
         output.say(f"It would be REFUSED: {judged}.")
     elif result.affordable.short:

@@ -102,6 +102,7 @@ class Verdict:
     forced: bool
     threshold: float
     value: float
+    by_skill: bool = False
 
 
 def disclosure(
@@ -118,7 +119,6 @@ def disclosure(
     relation = charge.relation
     after = charge.sum_before.pico + charge.loss.pico
     units = (noise.unit, noise.display_unit)
-    hidden = relation is NeighbouringRelation.ADD_OR_REMOVE_USER
     groups = Disclosure(
         identity=identity,
         coverage=coverage,
@@ -158,9 +158,9 @@ def disclosure(
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
             refusal=Refusal(
-                rule="refused when the error that a fleet of the expected size has in simulated cities, as "
-                "a share of that of one number for the city, is above the threshold, or one draw in ten worse"
-                if hidden
+                rule="refused when the expected error in simulated cities, as a share of that of one number "
+                "for the city, is above the threshold, or when more than one draw in ten is further off"
+                if verdict.by_skill
                 else "refused when the median over bins of the worst-case expected error, as a share of "
                 "the speed range, exceeds the threshold",
                 threshold=verdict.threshold,

@@ -14,8 +14,8 @@ from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
-from trafficdp.mechanisms.pooling.design import Design
-from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.mechanisms.pooling.design import LEVEL, Design
+from trafficdp.mechanisms.pooling.estimates import VARIANCE_UNIT, expected_error, flat_error, pooled
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
@@ -59,7 +59,15 @@ class CalibratedPooling(CalibratedWhole):
         """Return what is asked; raises UsageError for a statistic that is not pooled."""
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
-        return Design(counts, bound, self.loss_kind, self.pico, Statistic.VARIANCE in self.statistics)
+        if (counts, bound) not in self._designs:
+            variance = Statistic.VARIANCE in self.statistics
+            self._designs[counts, bound] = Design(counts, bound, self.loss_kind, self.pico, variance)
+        return self._designs[counts, bound]
+
+    @cached_property
+    def _designs(self) -> dict[tuple[Counts, ContributionBound], Design]:
+        """Those that were asked for: what follows from counts is worked out once."""
+        return {}
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""
@@ -88,11 +96,7 @@ class CalibratedPooling(CalibratedWhole):
             for each in self.statistics
         }
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """Return what is expected if cities differ as guessed (no worst case), shape (G,) each, from counts.
-
-        Of a variance: U times that of the mean, at most a quarter of its range.
-        """
+    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         return _errors(expected_error(self.design(counts, bound)), self.statistics, bound)
 
     def half_widths(
@@ -111,13 +115,16 @@ class CalibratedPooling(CalibratedWhole):
 class CalibratedFlat(CalibratedWhole):
     """One private number for the whole city, painted on every bin: the yardstick of every map.
 
-    The mean over all records, from one sum with noise for the vehicle that has most of them.
+    The mean over all records, from one sum with noise for the vehicle that has most of them: its posterior
+    mean under the prior that partial pooling has, so that neither is compared with mere noise.
     """
 
     kind: ClassVar[str] = "flat"
     citation: ClassVar[str | None] = None
     sensitivity: ClassVar[str] = "U M / N (M records of the busiest vehicle among the N of the city)"
-    distribution: ClassVar[str] = "one noisy mean over all records, painted on every bin"
+    distribution: ClassVar[str] = (
+        "the posterior mean of one noisy mean over all records under a fixed prior, painted on every bin"
+    )
     intervals: ClassVar[str] = "the whole range of the statistic: one number for all says nothing of a bin"
     estimable: ClassVar[tuple[Statistic, ...]] = tuple(Statistic)
 
@@ -152,10 +159,15 @@ class CalibratedFlat(CalibratedWhole):
         noisy = np.concatenate(
             [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
         ).astype(np.float64)
-        mean = float(np.clip(noisy[0] * unit / many, 0.0, upper))
+        noise = np.concatenate([_variance_of(step) for step in steps]) * (unit / many) ** 2
+        mean = float(
+            np.clip(_drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6), 0.0, upper)
+        )
         value = {Statistic.MEAN: mean, Statistic.VEHICLE_MEAN: mean}
         if self._paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
+            likely = VARIANCE_UNIT * upper**2
+            found = _drawn_to(found, noise[1] * unit**2, likely, likely / 2)
             value[Statistic.VARIANCE] = float(np.clip(found, 0.0, mean * (upper - mean)))
         errors = self.expected_errors(counts, bound)
         column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
@@ -174,8 +186,8 @@ class CalibratedFlat(CalibratedWhole):
             for each in self.statistics
         }
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """Return what is expected if cities differ as guessed: noise, and how far bins lie from the city."""
+    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        # noise, and how far bins lie from the city
         design = Design(counts, bound, self.loss_kind, self.pico, variance=False)
         return _errors(flat_error(design), self.statistics, bound)
 
@@ -198,6 +210,18 @@ class CalibratedFlat(CalibratedWhole):
         user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
         records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
         return Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records
+
+
+def _variance_of(step: Step) -> FloatArray:
+    """The variance of the noise of every sum."""
+    if isinstance(step.law, Laplace):
+        return np.asarray(2 * step.law.scale**2)
+    return np.asarray(step.law.sd**2) if isinstance(step.law, Gaussian) else np.full(step.of.size, np.inf)
+
+
+def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:
+    """The posterior mean under a normal prior."""
+    return float(level + (found - level) * spread**2 / (spread**2 + noise))
 
 
 def _errors(

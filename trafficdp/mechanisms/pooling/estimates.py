@@ -101,7 +101,11 @@ def expected_error(design: Design) -> FloatArray:
 def flat_error(design: Design) -> FloatArray:
     """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
     nothing = np.zeros(design.cells)
-    noise = (design.asked_sd(design.upper / 2, design.means) / design.vehicles) ** 2
+    noise, prior = (
+        (design.asked_sd(design.upper / 2, design.means) / design.vehicles) ** 2,
+        design.upper**2 / 36,
+    )
+    noise = noise * prior / (noise + prior)
     cells = Cells(nothing, nothing, nothing)
     around = np.full(design.counts.bins, noise)
     return np.asarray(np.sqrt(2 / np.pi) * _reach(design, cells, 1.0, around, 1.0))

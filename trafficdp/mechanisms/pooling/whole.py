@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -52,6 +53,20 @@ class CalibratedWhole:
         """Return what every vehicle loses at most, by the steps."""
         lost = loss_of(self.steps(counts, bound), counts.users)
         return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
+
+    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        """Return what is expected if cities differ as guessed, not at worst; shape (G,) each, from counts."""
+        if (counts, bound) not in self._known_errors:
+            self._known_errors[counts, bound] = self._errors(counts, bound)
+        return dict(self._known_errors[counts, bound])
+
+    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        raise NotImplementedError
+
+    @cached_property
+    def _known_errors(self) -> dict[tuple[Counts, ContributionBound], dict[Statistic, FloatArray]]:
+        """Those that were asked for: what follows from counts is worked out once."""
+        return {}
 
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """Return what the manifest says."""

@@ -7,7 +7,7 @@ Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
-from trafficdp.simulation.city import variations
+from trafficdp.simulation.city import VARIATIONS, variations
 from trafficdp.simulation.speeds import simulated_records
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 SEED = 20
-DRAWS, MOST_DRAWS = 2, 20
+DRAWS, MOST_DRAWS = 2, 10
 """Draws of the noise a city, where bins are many and where they are few."""
+TRIED = 1_000
+"""So many estimates of bins in all, where bins are few, tell maps apart."""
+LEAST_SKILL, MOST_WORSE = 0.1, 0.1
+"""A map that is less near than this, or further off than one number in more draws, says too little."""
 MOST_RECORDS = 3_000_000
 """So many records are drawn in all: of fewer cities where counts are large, of 2 at least."""
 SURE = 0.05
@@ -66,6 +70,11 @@ class Skill:
         """The share of draws that are worse than one number."""
         return float(np.mean(self.error > self.flat))
 
+    @property
+    def enough(self) -> bool:
+        """Whether the map says enough to be released."""
+        return self.expected >= LEAST_SKILL and self.worse <= MOST_WORSE
+
     def stated(self, factor: float = 1.0) -> SkillStated:
         """Return all of it as it is published, errors times ``factor``: from one unit to another."""
         return SkillStated(
@@ -87,36 +96,53 @@ class Skill:
         return f"expected {_percent(self.expected)} nearer to the truth than one number for the city ({sure})"
 
 
-def skills_of(
-    maps: Sequence[Calibrated],
-    counts: Counts,
-    bound: ContributionBound,
-    loss: Loss,
-    hour: npt.NDArray[np.int64] | None = None,
-    *,
-    estimates: int = 0,
-) -> tuple[dict[Statistic, Skill], ...]:
-    """Return the skill of every statistic of each of ``maps``, all carried out in the same cities.
+@dataclass(frozen=True)
+class City:
+    """Speeds behind the real counts, with their ``number``."""
 
-    ``hour`` is the hour of day of every bin, (G,), None where slots have none. One number gets all of
-    ``loss``, of each statistic by itself. Of many records fewer cities are made (``MOST_RECORDS``). Each has
-    DRAWS, or as many more, to MOST_DRAWS, as all bins of all cities need to be estimated ``estimates`` times.
+    number: int
+    values: Values
+
+
+def cities_of(
+    counts: Counts, bound: ContributionBound, hour: npt.NDArray[np.int64] | None = None
+) -> Iterator[City]:
+    """Yield the cities in which maps of ``counts`` are tried: fewer of many records (``MOST_RECORDS``).
+
+    ``hour`` is the hour of day of every bin, (G,), None where slots have none.
+    """
+    models = list(variations().values())
+    for number in _numbers(counts):
+        value = simulated_records(counts, bound, models[number], seed=SEED + number, hour=hour)
+        samples = Samples(counts, value, np.arange(counts.users, dtype=np.int64), bound)
+        yield City(number, Values(samples.contributions(), partial(_same, samples)))
+
+
+def _numbers(counts: Counts) -> range:
+    models = len(VARIATIONS)
+    many = max(2, min(models, MOST_RECORDS // max(1, int(counts.count.sum()))))
+    return range(0, models, -(-models // many))
+
+
+def skills_of(
+    maps: Sequence[Calibrated], counts: Counts, loss: Loss, cities: Iterable[City]
+) -> tuple[dict[Statistic, Skill], ...]:
+    """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` the counts.
+
+    One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
+    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times.
     """
     errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
-    models = list(variations().values())
-    many = max(2, min(len(models), MOST_RECORDS // max(1, int(counts.count.sum()))))
-    numbers = range(0, len(models), -(-len(models) // many))
-    draws = int(np.clip(-(-estimates // (len(numbers) * counts.bins)), DRAWS, MOST_DRAWS))
-    for number in numbers:
-        value = simulated_records(counts, bound, models[number], seed=SEED + number, hour=hour)
-        samples = Samples(counts, value, np.arange(counts.users, dtype=np.int64), bound)
-        values = Values(samples.contributions(), partial(_same, samples))
+    yardstick = {each: CalibratedFlat((each,), loss.kind, loss.pico) for each in flats}
+    draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), DRAWS, MOST_DRAWS))
+    for city in cities:
+        values = city.values
         truth = {each: true_statistic(values.contributions, each) for each in flats}
         for draw in range(draws):
-            noise = SimulatedNoise(1000 * number + draw)
+            noise = SimulatedNoise(1000 * city.number + draw)
             for each, told in flats.items():
-                told.append(_error(CalibratedFlat((each,), loss.kind, loss.pico), values, noise, truth)[each])
+                told.append(_error(yardstick[each], values, noise, truth)[each])
             for calibrated, own in zip(maps, errors, strict=True):
                 for each, error in _error(calibrated, values, noise, truth).items():
                     own[each].append(error)

@@ -71,9 +71,7 @@ def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
 def test_plans_of_every_statistic_and_accounting_are_valid(
     filled, valid_plan, command, statistics, accounting
 ):
-    filled.change(
-        "min_vehicles = 3", f'min_vehicles = 3\nstatistics = ["{statistics}"]\naccounting = "{accounting}"'
-    )
+    filled.change('accounting = "best"', f'statistics = ["{statistics}"]\naccounting = "{accounting}"')
     plan = valid_plan()
     assert plan["statistic"] == statistics
     assert set(plan["accountings"][0]["by_statistic"]) == {statistics}
@@ -218,7 +216,7 @@ def follow(city, lever, value):
 @pytest.mark.parametrize(("accounting", "epsilon"), [("best", "4"), ("best", "8"), ("basic", "8")])
 def test_every_suggestion_passes_when_it_is_followed(refused, valid_plan, lever, epsilon, accounting):
     refused.change("epsilon = 6", f"epsilon = {epsilon}")
-    refused.change("[map]", f'[map]\naccounting = "{accounting}"')
+    refused.change('accounting = "best"', f'accounting = "{accounting}"')
     before = valid_plan()
     assert before["refused"] is True
     assert before["suggestions"]["epsilon"] > float(epsilon)

@@ -32,7 +32,7 @@ def specification_of(city, name):
 def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, command):
     # what would be planned now is another map at another epsilon
     saved.change("epsilon = 6", "epsilon = 2")
-    saved.change("min_vehicles = 3", 'min_vehicles = 10\naccounting = "basic"')
+    saved.change('min_vehicles = 3\naccounting = "best"', 'min_vehicles = 10\naccounting = "basic"')
     assert command("release", "--plan", "spring").code == 0
     specification = specification_of(saved, "r0001")
     facts = SavedPlan(file.read_text()).facts

@@ -7,7 +7,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.promise import loss_of
 from trafficdp.mechanisms.simulated import skill
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import Skill, skills_of
+from trafficdp.mechanisms.simulated.skill import Skill, cities_of, skills_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.privacy.loss_kind import LossKind
@@ -29,18 +29,18 @@ def test_more_budget_promises_more(counts_of, bound_of):
     for epsilon in (0.2, 4, 400):
         pico = int(epsilon * PICO)
         calibrated = CalibratedPooling((MEAN,), LossKind.PURE, pico)
-        found.append(skills_of([calibrated], counts, bound, PureDP(pico))[0][MEAN])
+        found.append(skills_of([calibrated], counts, PureDP(pico), cities_of(counts, bound))[0][MEAN])
     assert found[0].expected < found[1].expected < found[2].expected
     assert found[2].expected > 0.3
     assert found[2].worse <= found[0].worse
-    again = skills_of([calibrated], counts, bound, PureDP(pico))[0][MEAN]
+    again = skills_of([calibrated], counts, PureDP(pico), cities_of(counts, bound))[0][MEAN]
     np.testing.assert_array_equal(again.error, found[2].error)
 
 
 def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
     flat = CalibratedFlat((MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
-    (found,) = skills_of([flat], counts, bound, PureDP(1000 * PICO))
+    (found,) = skills_of([flat], counts, PureDP(1000 * PICO), cities_of(counts, bound))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
 
@@ -51,21 +51,25 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
         CalibratedPooling((MEAN,), LossKind.PURE, loss.pico),
         CalibratedFlat((MEAN,), LossKind.PURE, loss.pico),
     )
-    both = skills_of([pooled, flat], counts, bound, loss)
+    cities = list(cities_of(counts, bound))
+    both = skills_of([pooled, flat], counts, loss, cities)
     np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
-    assert len(both[0][MEAN].error) == 2 * len(VARIATIONS)
-    often = skills_of([pooled], counts, bound, loss, estimates=3 * len(VARIATIONS) * counts.bins)[0][MEAN]
-    assert len(often.error) == 3 * len(VARIATIONS)
+    for tried, draws in ((0, 2), (3, 3)):
+        monkeypatch.setattr(skill, "TRIED", tried * len(VARIATIONS) * counts.bins)
+        assert len(skills_of([pooled], counts, loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
     monkeypatch.setattr(skill, "MOST_RECORDS", 1)
-    few = skills_of([pooled], counts, bound, loss)[0][MEAN]
-    assert len(few.error) == 2 * 2
+    monkeypatch.setattr(skill, "TRIED", 0)
+    assert len(skills_of([pooled], counts, loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
 
 
 def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
     counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
     flat = CalibratedFlat((MEAN,), LossKind.PURE, loss.pico)
     hour = np.arange(counts.bins) % 24
-    without, at_hours = (skills_of([flat], counts, bound, loss, each)[0][MEAN].error for each in (None, hour))
+    without, at_hours = (
+        skills_of([flat], counts, loss, cities_of(counts, bound, each))[0][MEAN].error
+        for each in (None, hour)
+    )
     assert (without != at_hours).any()
 
 
