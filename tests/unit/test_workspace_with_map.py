@@ -58,7 +58,7 @@ def test_a_wrong_map_is_refused_by_name(city, wrong, named):
 
 
 def test_every_suggestion_of_a_refused_plan_passes_when_it_is_followed(city):
-    hourly = city.with_map(slot_kind=SlotKind.HOUR_OF_DAY)
+    hourly = city.with_map(slot_kind=SlotKind.HOUR_OF_DAY, mechanism="baseline")
     refused = hourly.plan("2.5")
     assert refused.verdict.refused
     found = refused.suggestions

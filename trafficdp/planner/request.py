@@ -41,9 +41,9 @@ class Request:
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
     ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
-    Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
-    ``fleet_by`` says, ``apart`` whether slots are measured apart, ``counts``
-    what counts of vehicles and records are given, per cent.
+    ``answer``: to a question, not a map. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles
+    are expected, as ``fleet_by`` says, ``apart`` whether slots are measured apart, ``counts`` what counts of
+    vehicles and records are given, per cent.
     """
 
     loss: Loss
