@@ -103,6 +103,12 @@ class Request:
         return replace(self, mechanism=named)
 
     @property
+    def advisable(self) -> bool:
+        """Whether it is known what would pass, by counts and in epsilon."""
+        by_skill = self.kind is LossKind.PURE and not (self.hides_presence or self.judged_by_error)
+        return self.free_to_choose or by_skill
+
+    @property
     def free_to_choose(self) -> bool:
         """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
         return self.kind is LossKind.PURE and self.named <= {BASELINE, AUTO} and not self.hides_presence

@@ -188,10 +188,7 @@ class Planning:
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
-        by_skill = isinstance(request.loss, PureDP) and not (
-            request.hides_presence or request.judged_by_error
-        )
-        advised = advised and (request.free_to_choose or by_skill)
+        advised = advised and request.advisable
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
