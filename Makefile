@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual docs clean
+.PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual scale docs clean
 
 # One map from the embedded city, in ./demo.
 demo: $(VENV)/.ready
@@ -31,8 +31,10 @@ prove: $(VENV)/.ready
 	  $(if $(filter short,$(PROVE)),--one-in 4 --pick "$$(git rev-parse HEAD)")
 
 # Spark gives the same integers; needs Java 17 or 21. In an environment of its own, for PySpark is large.
+# SPARK=prove runs the long form: ten million simulated records.
+SPARK := not prove
 spark: $(VENV)-spark/.ready
-	$(VENV)-spark/bin/python -m pytest tests/spark
+	$(VENV)-spark/bin/python -m pytest -m "$(SPARK)" tests/spark
 
 # Style, types and walls.
 check: $(VENV)/.ready
@@ -77,6 +79,10 @@ accountings: $(VENV)/.ready
 # Error over time of continual means, on four arrival orders and a day of Austin; needs TRAFFICDP_REAL_DATA.
 continual: $(VENV)/.ready
 	$(RUN)/python pipelines/continual.py
+
+# What vehicles cost, step by step, on one machine and by Spark; for the notebook and the guide.
+scale: $(VENV)-spark/.ready
+	$(VENV)-spark/bin/python pipelines/scale.py
 
 # The pages that follow from the code: configuration, command line, architecture.
 docs: $(VENV)/.ready

@@ -26,6 +26,8 @@ SETTINGS = {
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.logBlockUpdates.enabled": "true",
+    "spark.rdd.compress": "false",
     # a file of some rows is read by several tasks
     "spark.sql.files.openCostInBytes": "1",
 }

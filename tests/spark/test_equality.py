@@ -242,6 +242,25 @@ def test_what_one_machine_alone_can_do_is_refused(spark, tmp_path, twins):
         cluster.ingest([path], engine=Spark(session=spark), dry_run=True)
 
 
+@pytest.mark.parametrize(
+    "vehicles", [150, pytest.param(30_000, marks=pytest.mark.prove)], ids=["50 thousand", "10 million"]
+)
+def test_simulated_records(spark, tmp_path, twins, contributions_of, vehicles):
+    import trafficdp
+
+    made = trafficdp.simulate(tmp_path / "simulated", vehicles=vehicles, days=3, seed=17, resolution=8)
+    text = made.config.read_text(encoding="utf-8").replace('"whole_period"', '"calendar_hour"')
+    made.config.write_text(text, encoding="utf-8")
+    files, cluster = twins(made.config)
+    # records of a day arrive on the next as well, and some twice
+    before = files.ingest(made.feeds)
+    (done,) = cluster.ingest(made.feeds, engine=Spark(session=spark))
+    equal(contributions_of(files), contributions_of(cluster))
+    assert done.report.rows_in == sum(each.report.rows_in for each in before) == made.rows
+    assert made.rows > 330 * vehicles * 0.8
+    assert done.added == sum(each.added for each in before) == made.records
+
+
 @pytest.mark.real
 @pytest.mark.skipif("TRAFFICDP_REAL_DATA" not in os.environ, reason="TRAFFICDP_REAL_DATA is not set")
 def test_ten_days_of_austin(spark, tmp_path, twins, contributions_of):

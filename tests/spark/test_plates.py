@@ -1,4 +1,7 @@
-"""No plate is in what Spark writes: shuffle files, spills, event log, output, temporary files."""
+"""No plate is in what Spark writes: shuffle files, spills, cached blocks, event log, output, temporary files.
+
+``test_commands`` reads the logs of driver and executors for them.
+"""
 
 import json
 import os
@@ -11,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import StorageLevel
 
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError
@@ -95,15 +99,29 @@ def holding(files, texts):
     return sorted(name for name, content in files.items() if any(text in content for text in texts))
 
 
-def test_no_plate_is_shuffled_spilled_logged_or_written(spark, scratch, tmp_path, parquet_city, records):
+def events(scratch):
+    return b"".join(path.read_bytes() for path in (scratch / "events").rglob("*") if path.is_file())
+
+
+def cached(log):
+    """What an event log says was cached: the names of blocks that hold rows."""
+    updates = [json.loads(line) for line in log.decode().splitlines() if "SparkListenerBlockUpdated" in line]
+    blocks = {each["Block Updated Info"]["Block ID"] for each in updates}
+    assert any(name.startswith("broadcast_") for name in blocks), "updates of blocks are logged"
+    return sorted(name for name in blocks if name.startswith(("rdd_", "temp_local", "taskresult")))
+
+
+def test_no_plate_is_shuffled_spilled_cached_logged_or_written(
+    spark, scratch, tmp_path, parquet_city, records
+):
+    before = len(events(scratch))
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     with Watch([scratch, jobs], tmp_path / "seen") as watch:
         parquet_city.open().ingest([records], engine=Spark(into=jobs, session=spark))
     files = watch.files()
-    files["event log now"] = b"".join(
-        path.read_bytes() for path in (scratch / "events").rglob("*") if path.is_file()
-    )
+    files["event log now"] = events(scratch)
+    assert cached(files["event log now"][before:]) == []
     key = VehicleKey.load(parquet_city.key)
     (source,) = parquet_city.open().config.sources
     pseudonyms = [each.as_py() for each in key.pseudonyms(PLATES, source.namespace)]
@@ -121,6 +139,16 @@ def test_no_plate_is_shuffled_spilled_logged_or_written(spark, scratch, tmp_path
     # the key lies nowhere either
     secret = parquet_city.key.read_text().split()[1]
     assert holding(files, [secret.encode(), bytes.fromhex(secret)]) == []
+
+
+def test_the_search_finds_plates_where_they_are_cached(spark, scratch, tmp_path, records):
+    before = len(events(scratch))
+    with Watch([scratch / "local"], tmp_path / "seen") as watch:
+        kept = spark.read.parquet(str(records)).persist(StorageLevel.DISK_ONLY)
+        assert kept.count()
+        kept.unpersist()
+    assert any(name.split("-", 1)[1].startswith("rdd_") for name in holding(watch.files(), SPELLINGS))
+    assert cached(events(scratch)[before:])
 
 
 def test_the_search_finds_plates_where_they_are_shuffled(spark, scratch, tmp_path, records):
