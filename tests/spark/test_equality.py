@@ -4,6 +4,7 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -177,6 +178,8 @@ def test_a_data_frame_that_cannot_be_right_is_refused(spark, tmp_path, twins):
         clustered(cluster).reduce(frame.drop("v"), Spark(), "avl")
     with pytest.raises(UsageError, match="no such source"):
         clustered(cluster).reduce(frame, Spark(), "trams")
+    with pytest.raises(UsageError, match="Spark Connect"):
+        clustered(cluster).reduce([str(path)], Spark(session=SimpleNamespace()), "avl")
     assert not list(tmp_path.glob("*.contributions/*"))
 
 

@@ -38,11 +38,11 @@ class Place:
 def session_of(given: SparkSession | None) -> SparkSession:
     """Return the session that is given, or active, or a new one as Spark is configured on this machine.
 
-    Raises UsageError where there is no Java.
+    Raises UsageError where there is no Java, and for a session of Spark Connect.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        return given or SparkSession.builder.appName("trafficdp").getOrCreate()
+        session = given or SparkSession.builder.appName("trafficdp").getOrCreate()
     except (PySparkException, OSError) as error:
         raise UsageError(
             "Spark does not start",
@@ -50,6 +50,13 @@ def session_of(given: SparkSession | None) -> SparkSession:
             expected="Java 17 or 21, as `java` or under JAVA_HOME",
             todo="install one, such as the package openjdk-17-jre-headless",
         ) from None
+    if not hasattr(session, "sparkContext"):
+        raise UsageError(
+            "Spark Connect can neither send a key to executors nor show a plan",
+            expected="a session of the cluster itself",
+            todo="take compute of one user, or spark-submit",
+        )
+    return session
 
 
 def is_local(session: SparkSession) -> bool:
