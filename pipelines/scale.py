@@ -34,7 +34,7 @@ import duckdb
 
 import trafficdp
 
-VEHICLES = (1_000, 10_000, 30_000, 90_000)
+VEHICLES = (1_000, 30_000, 90_000)
 MAP = {"resolution = 7": "resolution = 8", '"whole_period"': '"hour_of_day"'}
 COLUMNS = ("vehicles", "records", "pairs", "step", "cpu_seconds", "peak_mb", "bytes")
 BIN, HERE = Path(sys.executable).parent, Path(__file__)
