@@ -43,12 +43,14 @@ check: $(VENV)/.ready
 	$(RUN)/mypy
 	$(RUN)/lint-imports
 
-# Speed and memory as ratios within one run.
-bench: $(VENV)/.ready
+# Speed and memory as ratios within one run; what is kept of it is data/bench/table.md. Takes hours.
+bench: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python tests/benchmarks/bench_binning.py
 	$(RUN)/python tests/benchmarks/bench_main_job.py
-	$(RUN)/python tests/benchmarks/bench_scale.py --store-days 365
+	$(RUN)/python tests/benchmarks/bench_scale.py
+	$(RUN)/python tests/benchmarks/bench_store.py
 	$(RUN)/python tests/benchmarks/bench_planner.py
+	$(RUN)/python tests/benchmarks/bench_peers.py --peers $(VENV)-peers/bin/python
 	$(RUN)/python tests/benchmarks/bench_map.py
 	$(RUN)/python tests/benchmarks/bench_stream.py
 
@@ -89,7 +91,7 @@ docs: $(VENV)/.ready
 	$(RUN)/python pipelines/reference.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-spark demo build
+	rm -rf $(VENV) $(VENV)-spark $(VENV)-peers demo build
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -101,4 +103,10 @@ $(VENV)-spark/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-spark
 	$(VENV)-spark/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-spark/bin/python -m pip install --quiet --editable '.[spark,dev]'
+	touch $@
+
+# PipelineDP, which the benchmarks are compared with and nothing else uses.
+$(VENV)-peers/.ready:
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet pipeline-dp==0.3.1
 	touch $@

@@ -1,22 +1,27 @@
-"""What many records cost: ingest, reduction and release beside the same work in plain SQL.
+"""What many records cost: ingest, reduction, plan and release beside the same work in plain SQL.
 
-    python tests/benchmarks/bench_scale.py [--rows N ...] [--days D] [--store-days D --every D]
+    python tests/benchmarks/bench_scale.py [--rows N ...] [--into FOLDER]
 
-Vehicles make new trips every day; each day is a Parquet file with plates and times as text. Two ways:
+Simulated cities (`trafficdp simulate`: new trips every day, the flaws of real feeds) of at most 20,000
+vehicles, a Parquet file a day. Two ways:
 
 * ``floor``: DuckDB reads the files, cleans and drops repeats, h3ronpy gives cells, and sums are grouped by
   cell, hour of day and vehicle: what anybody would have to do;
-* ``trafficdp``: ``ingest``, ``reduce`` (what vehicles contribute) and ``release --force``.
+* ``trafficdp``: ``ingest``, ``reduce`` (what vehicles contribute) and ``release --force``; and beside them
+  ``plan`` of the map, which is refused, with what would pass.
 
-Processor seconds of a fresh process each, both threads, after imports; memory is the peak of the process.
-Then days of one store: what the last of them cost beside the first, and releases likewise.
+A fresh process each, after imports. Then the five functions that a day's ingest and its release spend most
+in, by the profiler.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import importlib
 import json
+import pstats
+import re
 import resource
 import subprocess
 import sys
@@ -26,154 +31,130 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from h3ronpy.vector import coordinates_to_cells
+from table import keep
 
-VEHICLES = 20_000
-SOUTH, WEST, NORTH, EAST = 12.6, 77.2, 13.3, 78.0
-FIRST_DAY = np.datetime64("2026-01-01", "s")
-DAY_SECONDS = 86_400
-CONFIG = f"""
-[city]
-name = "Benchmark"
-publisher = "Benchmark"
-time_zone = "Asia/Kolkata"
-study_area = {{ bbox = [{WEST}, {SOUTH}, {EAST}, {NORTH}] }}
-period = {{ from = "2026-01-01", to = "2026-12-31" }}
-[privacy]
-relation = "replace_user_values"
-epsilon = 1
-[budget]
-epsilon_per_vehicle = 100000
-[map]
-resolution = 8
-slot = "hour_of_day"
-speed_bound = 30
-speed_unit = "m/s"
-speed_step = 0.01
-display_unit = "km/h"
-min_vehicles = 5
-statistics = ["mean"]
-[[source]]
-name = "cars"
-format = "parquet"
-files = ["*.parquet"]
-speed_unit = "m/s"
-time_format = "iso8601"
-columns = {{ vehicle = "plate", time = "at", latitude = "north", longitude = "east", speed = "speed" }}
-"""
+VEHICLES, RESOLUTION, SEED = 20_000, 8, 1
+ROWS_A_VEHICLE = 112
+"""A simulated vehicle sends about as many rows a day."""
 FLOOR = """
 CREATE TABLE records AS
-SELECT plate, CAST("at" AS TIMESTAMPTZ) AS "at", north AS latitude, east AS longitude, speed
+SELECT vehicle, "time", latitude, longitude, speed
 FROM read_parquet($files)
-WHERE plate IS NOT NULL AND north BETWEEN $south AND $north AND east BETWEEN $west AND $east
-    AND speed IS NOT NULL;
+WHERE vehicle IS NOT NULL AND latitude BETWEEN $south AND $north AND longitude BETWEEN $west AND $east
+    AND speed IS NOT NULL AND speed <> $sentinel
 """
 DISTINCT = """
 CREATE TABLE once AS
 SELECT
-    plate, "at", any_value(latitude) AS latitude, any_value(longitude) AS longitude, any_value(speed) AS speed
-FROM records GROUP BY plate, "at"
+    vehicle, "time", any_value(latitude) AS latitude, any_value(longitude) AS longitude,
+    any_value(speed) AS speed
+FROM records GROUP BY vehicle, "time"
 """
 GROUPED = """
 COPY (
     SELECT
-        cell_of(latitude, longitude) AS cell, hour("at" AT TIME ZONE 'Asia/Kolkata') AS slot, plate,
+        cell_of(latitude, longitude) AS cell, hour("time" AT TIME ZONE 'UTC') AS slot, vehicle,
         count(*) AS records, sum(round(least(greatest(speed, 0), 30) * 100)) AS total,
         sum(round(least(greatest(speed, 0), 30) * 100) ** 2) AS squares
-    FROM once GROUP BY ALL ORDER BY cell, slot, plate
+    FROM once GROUP BY ALL ORDER BY cell, slot, vehicle
 ) TO '{}' (FORMAT parquet)
 """
+CHANGES = {
+    "whole_period": "hour_of_day",
+    "epsilon = 4": "epsilon = 1",
+    "epsilon_per_vehicle = 100": "epsilon_per_vehicle = 1000",
+    'statistics = ["mean", "variance"]': 'statistics = ["mean"]',
+}
+IMPORTED = ("trafficdp.workspace", "trafficdp.export.write", "pandas", "geopandas", "opendp.prelude")
+"""Before the clock starts: only the work is measured."""
 
 
-def write_day(path: Path, rows: int, day: int, vehicles: int) -> None:
-    """Write one day of about ``rows`` records: vehicles start at a place of theirs and turn now and then."""
-    random = np.random.default_rng(day)
-    steps = max(1, rows // vehicles)
-    seconds = max(1, min(30, DAY_SECONDS // (2 * steps)))
-    begin = random.integers(0, DAY_SECONDS - steps * seconds, vehicles)
-    plates = pa.array([f"KA{v % 60:02d}AB{v:05d}" for v in range(vehicles)])
-    heading = random.uniform(0, 2 * np.pi, vehicles)
-    latitude = (SOUTH + NORTH) / 2 + 0.08 * random.standard_normal(vehicles)
-    longitude = (WEST + EAST) / 2 + 0.08 * random.standard_normal(vehicles)
-    at_once = max(1, (1 << 18) // vehicles)
-    names = ["plate", "at", "north", "east", "speed"]
-    kinds = [pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64()]
-    with pq.ParquetWriter(path, pa.schema(list(zip(names, kinds, strict=True)))) as writer:
-        for start in range(0, steps, at_once):
-            shape = (min(at_once, steps - start), vehicles)
-            speed = np.clip(random.normal(8, 5, shape), 0, 35).round(2)
-            turned = heading + np.cumsum(random.normal(0, 0.3, shape), axis=0)
-            north = latitude + np.cumsum(speed * seconds * np.cos(turned) / 111_195, axis=0)
-            east = longitude + np.cumsum(speed * seconds * np.sin(turned) / 108_000, axis=0)
-            heading, latitude, longitude = turned[-1], north[-1], east[-1]
-            passed = (begin + (start + np.arange(shape[0]))[:, None] * seconds).ravel()
-            order = np.argsort(passed, kind="stable")
-            at = FIRST_DAY + (passed[order] + day * DAY_SECONDS)
-            columns = [
-                plates.take(pa.array(np.tile(np.arange(vehicles), shape[0])[order])),
-                pa.array(np.char.add(np.datetime_as_string(at), "Z")),
-                *(
-                    pa.array(_folded(each.ravel()[order], *ends))
-                    for each, ends in ((north, (SOUTH, NORTH)), (east, (WEST, EAST)))
-                ),
-                pa.array(speed.ravel()[order]),
-            ]
-            writer.write_table(pa.table(columns, names))
+def city(folder: Path, rows: int) -> tuple[Path, int, int]:
+    """Write a city of about ``rows`` rows; return its configuration, its days and its vehicles."""
+    import trafficdp
+
+    days = -(-rows // (VEHICLES * ROWS_A_VEHICLE))
+    vehicles = round(rows / days / ROWS_A_VEHICLE)
+    made = trafficdp.simulate(folder, vehicles=vehicles, days=days, seed=SEED, resolution=RESOLUTION)
+    text = made.config.read_text(encoding="utf-8")
+    for before, after in CHANGES.items():
+        text = text.replace(before, after)
+    made.config.write_text(text, encoding="utf-8")
+    return made.config, days, vehicles
 
 
-def _folded(degrees: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return degrees that turn back at both ends of the area."""
-    width = high - low - 0.02
-    return low + 0.01 + np.abs((degrees - low) % (2 * width) - width).round(6)
+def box_of(config: str) -> dict[str, float]:
+    """Return the study area of a simulated city's configuration, and the speed of broken sensors."""
+    west, south, east, north = map(float, re.findall(r"-?\d+\.\d+", config[config.index("bbox") :])[:4])
+    sentinel = float(re.findall(r"sentinels = \[([\d.]+)\]", config)[0])
+    return {"south": south, "north": north, "west": west, "east": east, "sentinel": sentinel}
 
 
-def floor(folder: Path, files: list[str]) -> int:
+def floor(folder: Path) -> int:
     """Do the same work without privacy; return the number of (cell, slot, vehicle)."""
+    box = box_of((folder / "trafficdp.toml").read_text(encoding="utf-8"))
 
     def cell_of(latitude: pa.Array, longitude: pa.Array) -> pa.Array:
-        return pa.array(coordinates_to_cells(latitude, longitude, 8))
+        return pa.array(coordinates_to_cells(latitude, longitude, RESOLUTION))
 
-    box = {"south": SOUTH, "north": NORTH, "west": WEST, "east": EAST}
     with duckdb.connect(str(folder / "floor.duckdb"), config={"memory_limit": "4GB"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type="arrow")
-        connection.execute(FLOOR, {"files": files, **box})
+        connection.execute(FLOOR, {"files": [str(path) for path in feeds(folder)], **box})
         connection.execute(DISTINCT)
         return int(connection.execute(GROUPED.format(folder / "floor.parquet")).fetchall()[0][0])
 
 
-def ingest(folder: Path, files: list[str]) -> int:
-    """Read the files into a store, a new one if there is none; return the new records."""
+def feeds(folder: Path) -> list[Path]:
+    """Return the city's files, in order."""
+    return sorted(folder.glob("records-*.parquet"))
+
+
+def ingest(folder: Path) -> int:
+    """Read all files into a new store; return the new records."""
     import trafficdp
 
-    workspace = trafficdp.open(folder / "city.toml", store=folder / "store", create=True)
-    return sum(each.added for each in workspace.ingest(files))
+    workspace = trafficdp.open(folder / "trafficdp.toml", store=folder / "store", create=True)
+    return sum(each.added for each in workspace.ingest(feeds(folder)))
 
 
-def reduce(folder: Path, files: list[str]) -> int:
+def reduce(folder: Path) -> int:
     """Bring what vehicles contribute up to date; return the number of (bin, vehicle)."""
     import trafficdp
 
-    return trafficdp.open(folder / "city.toml", store=folder / "store").counts().pairs
+    return trafficdp.open(folder / "trafficdp.toml", store=folder / "store").counts().pairs
 
 
-def release(folder: Path, files: list[str]) -> int:
+def plan(folder: Path) -> int:
+    """Plan the map, with what would pass where it is refused; return the number of its bins."""
+    import trafficdp
+
+    made = trafficdp.open(folder / "trafficdp.toml", store=folder / "store").plan()
+    said = "no suggestions" if made.suggestions is None else made.suggestions.in_words()
+    print(f"refused: {made.verdict.refused}; {said}", file=sys.stderr)
+    return made.allocation.counts.bins
+
+
+def release(folder: Path) -> int:
     """Plan, charge, draw and publish; return the number of bins."""
     import trafficdp
 
-    return trafficdp.open(folder / "city.toml", store=folder / "store").release(force=True).release.bins
+    workspace = trafficdp.open(folder / "trafficdp.toml", store=folder / "store")
+    return workspace.release(force=True).release.bins
 
 
-STEPS: dict[str, Callable[[Path, list[str]], int]] = {
-    each.__name__: each for each in (floor, ingest, reduce, release)
+STEPS: dict[str, Callable[[Path], int]] = {
+    each.__name__: each for each in (floor, ingest, reduce, plan, release)
 }
+OURS = ("ingest", "reduce", "release")
+"""What the floor does, and privacy with it."""
 
 
-def measured(step: str, folder: Path, files: list[Path]) -> dict[str, float]:
-    """Run a step in a fresh process; return its result, processor seconds, seconds and peak megabytes."""
-    command = [sys.executable, __file__, "--measure", step, str(folder), *map(str, files)]
+def measured(step: str, folder: Path, profile: bool = False) -> dict[str, float]:
+    """Run a step in a fresh process; return its result, seconds of both kinds and peak megabytes."""
+    command = [sys.executable, __file__, "--measure", step, str(folder), *(["profile"] if profile else [])]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     print(
@@ -183,87 +164,122 @@ def measured(step: str, folder: Path, files: list[Path]) -> dict[str, float]:
     return found
 
 
-def measure(step: str, folder: Path, files: list[str]) -> None:
+def measure(step: str, folder: Path, profile: bool) -> None:
     """Run a step in this process and print what it took, as JSON."""
     if step != "floor":
-        # only the work is measured
-        for module in (
-            "trafficdp.workspace",
-            "trafficdp.export.write",
-            "pandas",
-            "geopandas",
-            "opendp.prelude",
-        ):
+        for module in IMPORTED:
             importlib.import_module(module)
+    profiler = cProfile.Profile()
     cpu, wall = time.process_time(), time.perf_counter()
-    result = STEPS[step](folder, files)
+    result = profiler.runcall(STEPS[step], folder) if profile else STEPS[step](folder)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"result": result, "cpu": cpu, "wall": wall, "mb": peak}))
+    found = {"result": result, "cpu": cpu, "wall": wall, "mb": peak_megabytes()}
+    if profile:
+        found["hottest"] = hottest(pstats.Stats(profiler))
+    print(json.dumps(found))
 
 
-def many_records(rows: int, days: int, release_too: bool) -> None:
-    """Print what each step costs, and the ratio to the floor."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        (folder / "city.toml").write_text(CONFIG, encoding="utf-8")
-        files = [folder / f"day{day:03}.parquet" for day in range(days)]
-        for day, path in enumerate(files):
-            write_day(path, rows // days, day, VEHICLES)
-        print(f"{rows:,} records, {days} days, {VEHICLES:,} vehicles")
-        print(f"{'step':<8} {'result':>12} {'cpu s':>8} {'wall s':>8} {'MB':>7}")
-        plain = measured("floor", folder, files)
-        (folder / "floor.duckdb").unlink()
-        ours = [measured("ingest", folder, files), measured("reduce", folder, [])]
-        if ours[1]["result"] != plain["result"]:
-            raise SystemExit("the two ways disagree")
-        if release_too:
-            ours.append(measured("release", folder, []))
-        ratio = sum(each["cpu"] for each in ours) / plain["cpu"]
-        print(f"ratio of processor seconds {ratio:.2f}, peak {max(each['mb'] for each in ours):.0f} MB")
+def hottest(stats: pstats.Stats) -> list[tuple[str, float]]:
+    """Return the five functions with most time of their own, with the share of the whole each has."""
+    entries = sorted(stats.stats.items(), key=lambda each: -each[1][2])[:5]  # type: ignore[attr-defined]
+    whole = stats.total_tt  # type: ignore[attr-defined]
+    named = []
+    for (path, _, name), (_, _, own, _, callers) in entries:
+        where = path.rpartition("trafficdp/")[2] if "trafficdp/" in path else Path(path).name
+        if path == "~":
+            # a function of C: said with who calls it most
+            caller = max(callers, key=lambda each: callers[each][2], default=("", 0, "?"))
+            where = caller[0].rpartition("trafficdp/")[2]
+        named.append((f"`{name}` in `{where}`", own / whole))
+    return named
 
 
-def many_days(days: int, every: int) -> None:
-    """Print what a day costs in a store that grows, with a release every so many days."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        coarse = CONFIG.replace("resolution = 8", "resolution = 6").replace("hour_of_day", "whole_period")
-        (folder / "city.toml").write_text(coarse, encoding="utf-8")
-        print(f"{days} days of 20,000 records of 1,000 vehicles, a release every {every} days")
-        print(f"{'day':>5} {'ingest cpu s':>13} {'release cpu s':>14}")
-        for day in range(days):
-            path = folder / f"day{day:03}.parquet"
-            write_day(path, 20_000, day, 1000)
-            cpu = time.process_time()
-            ingest(folder, [str(path)])
-            taken = time.process_time() - cpu
-            path.unlink()
-            if day % every == 0:
-                cpu = time.process_time()
-                release(folder, [])
-                print(f"{day:>5} {taken:>13.2f} {time.process_time() - cpu:>14.2f}", flush=True)
+def peak_megabytes() -> float:
+    """Return the peak of this process. On Linux ru_maxrss is never less than the parent's: ask /proc."""
+    status = Path("/proc/self/status")
+    peak = re.search(r"(?m)^VmHWM:\s+(\d+) kB$", status.read_text("ascii")) if status.exists() else None
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if peak is None else int(peak.group(1))
+    return kilobytes / 1024
+
+
+def many_records(rows: int, into: Path | None) -> list[str]:
+    """Print what each step costs and the ratio to the floor; return a row of the table."""
+    with tempfile.TemporaryDirectory(dir=into) as temporary:
+        folder = Path(temporary) / "city"
+        _, days, vehicles = city(folder, rows)
+        print(f"{rows:,} rows of {vehicles:,} vehicles, {days} days")
+        print(f"{'step':<8} {'result':>12} {'cpu s':>8} {'clock s':>8} {'MB':>7}")
+        found = {}
+        for step in STEPS:
+            found[step] = measured(step, folder)
+            (folder / "floor.duckdb").unlink(missing_ok=True)
+    return line_of(found)
+
+
+def line_of(found: dict[str, dict[str, float]]) -> list[str]:
+    """Print the ratio of the steps to the floor; return a row of the table."""
+    if found["reduce"]["result"] != found["floor"]["result"]:
+        raise SystemExit("the two ways disagree")
+    ratio = sum(found[step]["cpu"] for step in OURS) / found["floor"]["cpu"]
+    peak = max(found[step]["mb"] for step in STEPS if step != "floor")
+    print(f"ratio of processor seconds {ratio:.2f}, peak {peak:.0f} MB", flush=True)
+    return [
+        f"{found['ingest']['result'] / 1e6:.1f} M",
+        f"{found['reduce']['result'] / 1e6:.2f} M",
+        *(f"{found[step]['cpu']:.1f}" for step in STEPS),
+        f"{sum(found[step]['wall'] for step in OURS):.0f}",
+        f"{found['floor']['wall']:.0f}",
+        f"{ratio:.2f}",
+        f"{peak:,.0f}",
+        f"{found['floor']['mb']:,.0f}",
+    ]
+
+
+def profiled(rows: int, into: Path | None) -> list[list[str]]:
+    """Return the hottest functions of each step, and what the step would cost without each."""
+    with tempfile.TemporaryDirectory(dir=into) as temporary:
+        folder = Path(temporary) / "city"
+        city(folder, rows)
+        lines = []
+        for step in OURS:
+            found = measured(step, folder, profile=True)
+            for name, share in found["hottest"]:  # type: ignore[attr-defined]
+                lines.append([f"{step}: {name}", f"{share:.0%}", f"{1 - share:.0%}"])
+    return lines
 
 
 def main() -> None:
-    """Read the command line and print the tables."""
+    """Read the command line; print the tables and keep them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
-    parser.add_argument("--days", type=int, default=1, help="files that the records are in")
-    parser.add_argument("--reduce-only", action="store_true", help="no release")
-    parser.add_argument("--store-days", type=int, default=0, help="days of one store that grows")
-    parser.add_argument("--every", type=int, default=7, help="days from release to release in it")
+    default = [1_000_000, 10_000_000, 30_000_000, 100_000_000]
+    parser.add_argument("--rows", type=int, nargs="*", default=default)
+    parser.add_argument("--profile", type=int, default=1_000_000, help="rows of the profiled city")
+    parser.add_argument("--into", type=Path, help="where cities are written; deleted after")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        step, folder, *files = options.measure
-        measure(step, Path(folder), files)
+        step, folder, *profile = options.measure
+        measure(step, Path(folder), bool(profile))
         return
-    for rows in options.rows:
-        many_records(rows, options.days, not options.reduce_only)
-    if options.store_days:
-        many_days(options.store_days, options.every)
+    columns = ["records", "pairs", *STEPS, "ours, clock", "floor, clock", "ratio", "MB", "floor, MB"]
+    rows: list[list[str]] = []
+    for each in options.rows:
+        rows.append(many_records(each, options.into))
+        keep("Records", SAID, columns, rows)
+    if options.profile:
+        lines = profiled(options.profile, options.into)
+        columns = ["step: function", "of the step's time", "the step if it were free"]
+        keep("Hottest functions", f"By the profiler, at {options.profile:,} rows.", columns, lines)
+
+
+SAID = (
+    f"Simulated cities of at most {VEHICLES:,} vehicles, hexagons of resolution {RESOLUTION} and the hour of "
+    "day; pairs are (bin, vehicle). Seconds of the processor a step; `floor` is the same cleaning, removal "
+    "of repeats, hexagons and sums in plain SQL. `plan` is of a map that is refused, with its suggestions. "
+    "Ratio: ingest, reduce and release over the floor. MB: the largest peak of our steps."
+)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
@@ -64,8 +65,14 @@ class _ExaminedStream(Examined):
         yield "the ledger's charge is the specification that was executed", self._specification_is_charged
         yield "every vehicle that was counted is charged the stream's epsilon", self._accounts
         yield "every publication is the one in the ledger", self._in_ledger
-        yield "the counts are those that the publications were made from", self._digests
-        yield "positions number the elements of every bin without a gap", self._positions
+        yield (
+            "the counts are those that the publications were made from",
+            lambda: self._or_forgotten(self._digests()),
+        )
+        yield (
+            "positions number the elements of every bin without a gap",
+            lambda: self._or_forgotten(self._positions()),
+        )
         yield "the manifest is complete, consistent and of the newest publication", self._manifest_valid
         yield "every file says what was committed", self._files
         yield "the published scales cost no vehicle more than epsilon", self._losses
@@ -108,6 +115,12 @@ class _ExaminedStream(Examined):
             number for number in pinned.keys() | found.keys() if pinned.get(number) != found.get(number)
         )
         return f"{len(wrong)} publications differ, the first is number {wrong[0]}" if wrong else None
+
+    def _or_forgotten(self, wrong: str | None) -> str | None:
+        """What is wrong, where vehicles left the counts since: that nobody can tell any more."""
+        if wrong is None:
+            return None
+        return forgotten_since(self._ledger, self._charge.sequence) or wrong
 
     def _digests(self) -> str | None:
         stated = {
@@ -193,6 +206,8 @@ class _ExaminedStream(Examined):
 
     def _state_accounts(self) -> str | None:
         _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
+        if not parts:
+            return self._or_forgotten("no state")
         stream = self._specification.stream_from(parts)
         vehicle, touched = self._touched()
         place = stream.vehicles.find(vehicle)

@@ -44,8 +44,12 @@ def run(
 
 
 @contextmanager
-def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+def registered(
+    connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table | pa.RecordBatchReader
+) -> Iterator[None]:
     """Let statements of the block read ``table`` under ``name``.
+
+    A transaction holds on to it until its end: many rows are given as a reader, for one statement.
 
     After an error, letting go of it may fail too, in the aborted transaction: the first error is the one
     that is raised.

@@ -177,7 +177,8 @@ class Incoming:
             numbered = pa.table(
                 {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
             )
-            with registered(self._vault.connection, "incoming_fixes", numbered):
+            rows = pa.RecordBatchReader.from_batches(numbered.schema, numbered.to_batches())
+            with registered(self._vault.connection, "incoming_fixes", rows):
                 run(self._vault.connection, script("statements/add_fixes"), {"ingest_id": self.ingest_id})
             time_us = batch.column("time_us").to_numpy()
             self._rows += len(batch)
