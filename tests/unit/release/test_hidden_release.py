@@ -59,6 +59,11 @@ def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
     assert (whole == (frame["speed_mean_status"] == "uninformative")).all()
 
 
+def test_the_page_says_that_slots_are_painted(hidden):
+    page = (hidden.released_map.folder / "map.html").read_text(encoding="utf-8")
+    assert "show one number, that of the whole period" in page
+
+
 def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
     checks = hidden.workspace.verify("r0001")
     assert all(check.passed for check in checks), checks
