@@ -21,6 +21,7 @@ from trafficdp.mechanisms.registry import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.fit import CLOSE
 from trafficdp.planner.offer import Offer, offers
@@ -53,21 +54,22 @@ def choose(
     *,
     tries: SimulatedCities | None = None,
     refuse_above: float = 1.0,
+    shown: SpeedUnit | None = None,
 ) -> Choice:
     """Return the offer with the least error in simulated cities among those that say enough.
 
     An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
     times the range. Without ``tries`` that median is compared instead. Without ``mechanisms`` all are
     looked at that count in the kind of ``total``, and those of ``tried_by_auto`` can be chosen. Only those
-    with an exact sampler can be; a tie goes to the one listed first, the simpler. Raises UsageError when
-    there is none, or no bin.
+    with an exact sampler can be; a tie goes to the one listed first, the simpler. The reason tells errors
+    in ``shown``. Raises UsageError when there is none, or no bin.
     """
     known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, tries)
     free = {each.name for each in (tried_by_auto(total.kind) if mechanisms is None else mechanisms)}
     eligible = [offer for offer in found if offer.mechanism in free]
     chosen = best_of(eligible, refuse_above * statistic.largest(bound.upper))
-    return Choice(statistic, found, chosen, _reason(found, chosen, bound))
+    return Choice(statistic, found, chosen, _reason(found, chosen, bound, shown or bound.unit))
 
 
 def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
@@ -104,26 +106,30 @@ def median_noisy(error: npt.NDArray[np.float64]) -> float:
     return float(np.median(noisy)) if noisy.size else 0.0
 
 
-def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound) -> str:
-    unit = bound.unit.label if chosen.statistic is not Statistic.VARIANCE else f"({bound.unit.label})^2"
+def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, shown: SpeedUnit) -> str:
+    unit = shown.label if chosen.statistic is not Statistic.VARIANCE else f"({shown.label})^2"
+    factor = float(bound.unit.factor_to(shown) ** chosen.statistic.power)
     by = "median expected error at the worst values" if chosen.tried is None else "error in simulated cities"
-    text = f"{chosen.mechanism} has the least {by}, {chosen.score:.3g} {unit}"
+    had = {offer.mechanism: f"{offer.score * factor:.3g}" for offer in found if offer.eligible}
+    text = f"{chosen.mechanism} has the least {by}, {chosen.score * factor:.3g} {unit}"
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:
         second = min(others, key=lambda offer: offer.score)
         if chosen.score <= second.score * (1 + _tie(chosen)) and second.score <= chosen.score:
-            text += f"; {second.mechanism} has {second.score:.3g}, which cannot be told from it, and is "
+            text += f"; {second.mechanism} has {had[second.mechanism]}, which cannot be told from it, and is "
             text += "listed after it"
         elif second.score < chosen.score:
             text = f"{chosen.mechanism} has the least {by} of those whose bound is good enough, "
-            text += f"{chosen.score:.3g} {unit}; not {second.mechanism} with {second.score:.3g}, whose "
-            text += f"median bound at the worst values is {second.median_error:.3g}"
+            text += (
+                f"{chosen.score * factor:.3g} {unit}; not {second.mechanism} with {had[second.mechanism]}, "
+            )
+            text += f"whose median bound at the worst values is {second.median_error * factor:.3g}"
         else:
-            text += f"; {second.mechanism} has {second.score:.3g}"
+            text += f"; {second.mechanism} has {second.score * factor:.3g}"
     closed = [offer.mechanism for offer in found if offer.idealised]
     if closed:
         text += f"; not considered, without an exact sampler: {', '.join(closed)}"
     constant = constant_error(chosen.statistic, bound)
     if chosen.median_error > SAYS_NOTHING * constant:
-        text += f"; at the worst values a constant is no further off, {constant:.3g}"
+        text += f"; at the worst values a constant is no further off, {constant * factor:.3g}"
     return text

@@ -227,7 +227,7 @@ def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
         given = set(inspect.signature(function).parameters)
         assert given <= {
             *("counts", "bound", "statistic", "total"),
-            *("mechanisms", "mechanism", "split", "tries", "refuse_above"),
+            *("mechanisms", "mechanism", "split", "tries", "refuse_above", "shown"),
         }
     assert "sensitive" not in inspect.getsource(choose_module)
     # two cities that differ in every value have the same counts, and one choice

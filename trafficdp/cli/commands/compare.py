@@ -33,7 +33,10 @@ SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The choices of a map's statistics, tried in simulated cities of ``seed``; ``auto`` is what it makes."""
+    """The choices of a map's statistics, tried in simulated cities of ``seed``; ``auto`` is what it makes.
+
+    Errors are in the unit of ``bound``, and told in ``unit``.
+    """
 
     loss: loss.Loss
     bound: ContributionBound
@@ -42,6 +45,11 @@ class Comparison:
     choices: tuple[Choice, ...]
     seed: int
     auto: Allocation
+    unit: SpeedUnit
+
+    def told(self, error: float, statistic: Statistic) -> float:
+        """Return an error of ``statistic`` as it is told."""
+        return error * float(self.bound.unit.factor_to(self.unit) ** statistic.power)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +114,7 @@ class MapFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonFacts:
-    """All errors are expected absolute errors in ``unit``, the speed bound's (squared for the variance).
+    """All errors are expected absolute errors in ``unit``, that of the map (squared for the variance).
 
     Every mechanism spends the whole ``epsilon`` or ``rho`` on one statistic; the other is null. ``bins``
     would get numbers; ``bins_withheld`` are visited by fewer than min_vehicles vehicles. ``seed``: that of
@@ -157,20 +165,21 @@ def comparison(plan: Plan, seed: int) -> Comparison:
             request.loss,
             tries=tries,
             refuse_above=request.refuse_above,
+            shown=plan.display_unit,
         )
         for statistic in request.tolerance
     )
     withheld = int((~allocation.keep).sum())
     free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
     auto = allocate(counts, free, allocation.hour)
-    return Comparison(request.loss, request.bound, counts, withheld, choices, seed, auto)
+    return Comparison(request.loss, request.bound, counts, withheld, choices, seed, auto, plan.display_unit)
 
 
 def comparison_facts(found: Comparison) -> ComparisonFacts:
     """Return the comparison as plain values."""
     return ComparisonFacts(
         **loss_facts(found.loss),
-        unit=found.bound.unit,
+        unit=found.unit,
         bins=found.counts.bins,
         bins_withheld=found.withheld,
         seed=found.seed,
@@ -184,25 +193,29 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
                 statistic=choice.statistic,
                 auto=choice.chosen.mechanism,
                 reason=choice.reason,
-                constant_error=constant_error(choice.statistic, found.bound),
-                mechanisms=tuple(_offer_facts(offer) for offer in choice.offers),
+                constant_error=found.told(constant_error(choice.statistic, found.bound), choice.statistic),
+                mechanisms=tuple(_offer_facts(found, offer) for offer in choice.offers),
             )
             for choice in found.choices
         ),
     )
 
 
-def _offer_facts(offer: Offer) -> OfferFacts:
+def _offer_facts(found: Comparison, offer: Offer) -> OfferFacts:
     fit = offer.fit
+
+    def told(error: float) -> float | None:
+        return None if fit is None else found.told(error, offer.statistic)
+
     return OfferFacts(
         mechanism=offer.mechanism,
         idealised=offer.idealised,
         unenforced=offer.unenforced,
         split=None if fit is None else fit.split,
         loss=None if fit is None else str(fit.event.loss),
-        median_error=None if fit is None else offer.median_error,
-        worst_error=None if fit is None else offer.worst_error,
-        simulated_error=offer.tried,
+        median_error=told(offer.median_error),
+        worst_error=told(offer.worst_error),
+        simulated_error=None if offer.tried is None else told(offer.tried),
         unavailable=offer.unavailable,
     )
 
@@ -211,14 +224,14 @@ def show(output: Output, found: Comparison) -> None:
     """Print the comparison for people."""
     quantity = found.loss.kind.quantity
     for choice in found.choices:
-        label = found.bound.unit.label
+        label = found.unit.label
         unit = f"({label})^2" if choice.statistic is Statistic.VARIANCE else label
         columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "auto"]
         output.table(
             f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "
             f"at {quantity} {found.loss}",
             columns,
-            [_row(choice, offer) for offer in choice.offers],
+            [_row(found, choice, offer) for offer in choice.offers],
         )
         for offer in choice.offers:
             if offer.unavailable is not None:
@@ -248,7 +261,7 @@ def _show_maps(output: Output, found: Comparison) -> None:
     statistics = tuple(found.auto.request.tolerance)
     rows: list[list[object]] = []
     for name, own in found.auto.considered.items():
-        numbers = [f"{float(own[each].error.mean()):#.4g}" for each in statistics]
+        numbers = [f"{found.told(float(own[each].error.mean()), each):#.4g}" for each in statistics]
         nearer = [f"{100 * own[each].expected:.0f} %" for each in statistics]
         rows.append([name, *numbers, *nearer, "<-" if found.auto.tried is own else ""])
     names = [each.value.replace("_", " ") for each in statistics]
@@ -262,13 +275,13 @@ def _show_maps(output: Output, found: Comparison) -> None:
     output.say("")
 
 
-def _row(choice: Choice, offer: Offer) -> list[object]:
+def _row(found: Comparison, choice: Choice, offer: Offer) -> list[object]:
     if offer.fit is None:
         numbers: list[object] = ["-", "-", "-"]
         split = "-"
     else:
-        tried = "-" if offer.tried is None else f"{offer.tried:#.4g}"
-        numbers = [f"{offer.median_error:#.4g}", f"{offer.worst_error:#.4g}", tried]
+        told = [offer.median_error, offer.worst_error, offer.tried]
+        numbers = ["-" if each is None else f"{found.told(each, choice.statistic):#.4g}" for each in told]
         split = SPLITS[offer.fit.split]
     noise = "idealised" if offer.idealised else "exact"
     if offer.unenforced is not None:

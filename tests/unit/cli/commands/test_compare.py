@@ -129,6 +129,27 @@ def test_people_read_a_table_with_the_choice_and_its_reason(filled, command):
     assert len(marked) == len(claimed)
 
 
+@pytest.mark.store
+def test_errors_are_told_in_the_unit_of_the_map(filled, compared, command):
+    filled.change("min_vehicles = 3", 'min_vehicles = 3\nstatistics = ["variance"]')
+    before = compared()
+    filled.change("min_vehicles = 3", 'min_vehicles = 3\ndisplay_unit = "km/h"')
+    after = compared()
+    assert (before["unit"], after["unit"]) == ("ms", "kmh")
+    ((one,), (other,)) = (each["statistics"] for each in (before, after))
+    assert (one["auto"], other["constant_error"]) == (
+        other["auto"],
+        pytest.approx(3.6**2 * one["constant_error"]),
+    )
+    for old, new in zip(one["mechanisms"], other["mechanisms"], strict=True):
+        for name in ("median_error", "worst_error", "simulated_error"):
+            wanted = old[name] if old[name] is None else pytest.approx(3.6**2 * old[name])
+            assert new[name] == wanted
+    assert "(km/h)^2" in other["reason"]
+    assert "m/s" not in other["reason"]
+    assert "Expected error of the variance, (km/h)^2" in command("compare").out
+
+
 def test_what_is_only_claimed_is_marked_with_its_theorem(found):
     for each in found["statistics"]:
         for offer in each["mechanisms"]:
