@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from trafficdp.bounding.huber_loss import huber_location
+from trafficdp.bounding.huber_weights import used_count
 from trafficdp.bounding.outlier_distance import balanced_distance, centre_grid_distance
 from trafficdp.bounding.smooth_sensitivity import (
     HuberShape,
@@ -229,3 +230,18 @@ def test_clean_sensitivity_is_that_of_data_with_that_spread():
     clean = clean_smooth_sensitivity(shape, beta, spread=0.4)
     # real data may be closer to some good set for larger k0
     assert smooth_sensitivity(value, shape, beta)[0] <= clean[0]
+
+
+def test_bins_are_balanced_where_weights_and_thresholds_are_equal():
+    shape = HuberShape(
+        weight=np.array([0.5, 0.5, 0.25, 0.75, 0.5, 0.5]),
+        threshold=np.array([3.0, 3.0, 3.0, 3.0, 2.0, 3.0]),
+        bin_index=np.array([0, 0, 1, 1, 2, 2]),
+        bins=3,
+        upper=10.0,
+    )
+    assert shape.balanced.tolist() == [True, False, False]
+
+
+def test_a_vehicle_counts_for_at_most_twice_its_share():
+    assert used_count(np.array([10, 1, 1]), np.zeros(3, dtype=np.int64), 1).tolist() == [8, 1, 1]
