@@ -98,6 +98,7 @@ SELECT
     one ->> '$.mechanism'                                                AS mechanism,
     one ->> '$.distribution'                                             AS distribution,
     one ->> '$.sensitivity'                                              AS sensitivity,
+    one ->> '$.interval_kind'                                            AS interval_kind,
     CAST(one ->> '$.noise_scale_min' AS DOUBLE)                          AS noise_scale_min,
     CAST(one ->> '$.noise_scale_max' AS DOUBLE)                          AS noise_scale_max,
     CAST(one ->> '$.share' AS DOUBLE)                                    AS share,
@@ -112,6 +113,7 @@ COMMENT ON COLUMN mechanisms.unit IS 'Unit of the statistic and of the noise sca
 COMMENT ON COLUMN mechanisms.mechanism IS 'The method.';
 COMMENT ON COLUMN mechanisms.distribution IS 'Of the noise.';
 COMMENT ON COLUMN mechanisms.sensitivity IS 'How far one vehicle can move it.';
+COMMENT ON COLUMN mechanisms.interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days).';
 COMMENT ON COLUMN mechanisms.noise_scale_min IS 'Smallest scale over the bins.';
 COMMENT ON COLUMN mechanisms.noise_scale_max IS 'Largest scale over the bins.';
 COMMENT ON COLUMN mechanisms.share IS 'Its part of epsilon; null when statistics are priced jointly.';
