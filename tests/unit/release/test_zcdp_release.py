@@ -247,7 +247,7 @@ def test_a_pure_store_has_no_rho(filled):
         ("rho_per_vehicle = 8", "epsilon_per_vehicle = 8", "epsilon_per_vehicle"),
         ('kind = "zcdp"', 'kind = "pure"', "rho_per_vehicle"),
         ('kind = "zcdp"', 'kind = "renyi"', "kind"),
-        ("[map]", '[map]\nmechanism = "huber"', "mechanism"),
+        ('mechanism = "gaussian_twin"', 'mechanism = "huber"', "mechanism"),
         ("[map]", '[map]\naccounting = "exact"', "accounting"),
     ],
 )
