@@ -143,6 +143,8 @@ class Reader:
         if key in RHO.get(table, ()):
             document["budget"] = self._values("budget", RHO["budget"])
             document["privacy"]["rho"] = document["privacy"].pop("epsilon")
+            # accountings are of epsilon
+            document["map"].pop("accounting", None)
         if table not in document:
             document[table] = self._values(table, self._sections[table].keys)
             # an area is a box or a file, not both

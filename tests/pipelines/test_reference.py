@@ -32,7 +32,8 @@ def test_the_page_has_the_options_that_the_help_tells(command, capsys):
         ("[map]\n", "[map]\n# Wishful.\n# wishful = 1\n", "wishful"),
         ("\n# min_vehicles = 5\n", "\n", "min_vehicles"),
         (
-            "# Whether the numbers of records and vehicles in each hexagon are published as well.\n",
+            "# Whether the numbers of records and vehicles in each hexagon are published as well. "
+            "With add_or_remove_user\n# they are noisy and take 30 % of the loss.\n",
             "",
             "does not say",
         ),
