@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+DEFAULT_FLEET = 1_000
+"""How many vehicles are expected where nothing about one is public and nobody says."""
+
 
 class NeighbouringRelation(StrEnum):
     """Which two data sets must be hard to tell apart.

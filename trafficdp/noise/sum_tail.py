@@ -41,6 +41,8 @@ of the m-th roots at m t. Which of the two is taken depends on public numbers al
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainccinv
@@ -109,6 +111,14 @@ def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -
     For lattices add ``lattice_shift`` times the step of each. Raises UsageError unless 0 < error < 1.
     """
     in_range(0, 1, error=error)
+    wide = np.broadcast_arrays(np.asarray(first, np.float64), np.asarray(second, np.float64))
+    return _two_noises_half_width(*(each.tobytes() for each in wide), error).reshape(wide[0].shape).copy()
+
+
+@lru_cache(maxsize=4)
+def _two_noises_half_width(first_bytes: bytes, second_bytes: bytes, error: float) -> FloatArray:
+    # a map is carried out in many simulated cities, and its widths are the same in all
+    first, second = np.frombuffer(first_bytes), np.frombuffer(second_bytes)
     large = np.maximum(first, second)
     low = np.zeros_like(large)
     # (1 + x/2) e^(-x) <= e^(-x/2)

@@ -84,7 +84,7 @@ def half_width_of(
         raise UsageError(
             "a half width of a variance has no unit of speed",
             got=f"{asked:.40}",
-            expected=f"a bare number, in ({bound.unit.label})^2",
+            expected=f"a bare number, in ({bound.unit.label})²",
         )
     unit = parse_speed_unit(found[2], where="the half width")
     return float(number * unit.factor_to(bound.unit)), reach

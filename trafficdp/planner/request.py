@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from trafficdp.mechanisms.simulated.reference import DEFAULT_FLEET
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import Loss

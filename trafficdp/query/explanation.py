@@ -75,7 +75,7 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     errors = allocation.errors()
     for statistic in allocation.calibrated.statistics:
         factor = float(request.bound.unit.factor_to(display_unit) ** statistic.power)
-        unit = f"({display_unit.label})^2" if statistic.power == 2 else display_unit.label
+        unit = f"({display_unit.label})²" if statistic.power == 2 else display_unit.label
         name = statistic.value.replace("_", " ")
         for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit

@@ -225,7 +225,7 @@ def show(output: Output, found: Comparison) -> None:
     quantity = found.loss.kind.quantity
     for choice in found.choices:
         label = found.unit.label
-        unit = f"({label})^2" if choice.statistic is Statistic.VARIANCE else label
+        unit = f"({label})²" if choice.statistic is Statistic.VARIANCE else label
         columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "auto"]
         output.table(
             f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "

@@ -31,12 +31,13 @@ from trafficdp.mechanisms.pooling.hidden_map import (
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.mechanisms.simulated.reference import DEFAULT_FLEET, Place, reference_skill
+from trafficdp.mechanisms.simulated.reference import Place, reference_skill
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
     DECLARED_BOUNDS,
+    DEFAULT_FLEET,
     NOTHING_PUBLIC,
     ONE_VEHICLE_ONE_IDENTIFIER,
     VEHICLE_NOT_TRIP,

@@ -31,8 +31,6 @@ from trafficdp.simulation.streets import Streets
 from trafficdp.simulation.traffic import Fleet, records_of
 
 FloatArray = npt.NDArray[np.float64]
-DEFAULT_FLEET = 1_000
-"""How many vehicles are expected where nobody says."""
 MOST_VEHICLES = 500
 DAYS = 3
 LEAST_VEHICLES = 5

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 SEED = 20
-DRAWS, MOST_DRAWS = 2, 10
+DRAWS, MOST_DRAWS = 2, 4
 """Draws of the noise a city, where bins are many and where they are few."""
 TRIED = 1_000
 """So many estimates of bins in all, where bins are few, tell maps apart."""

@@ -145,9 +145,9 @@ def test_errors_are_told_in_the_unit_of_the_map(filled, compared, command):
         for name in ("median_error", "worst_error", "simulated_error"):
             wanted = old[name] if old[name] is None else pytest.approx(3.6**2 * old[name])
             assert new[name] == wanted
-    assert "(km/h)^2" in other["reason"]
+    assert "(km/h)²" in other["reason"]
     assert "m/s" not in other["reason"]
-    assert "Expected error of the variance, (km/h)^2" in command("compare").out
+    assert "Expected error of the variance, (km/h)²" in command("compare").out
 
 
 def test_what_is_only_claimed_is_marked_with_its_theorem(found):

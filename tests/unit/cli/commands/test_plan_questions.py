@@ -117,7 +117,7 @@ def test_a_question_that_makes_no_sense_is_refused(filled, refusal, arguments):
 
 def test_a_variance_has_no_unit_of_speed(filled, refusal, plan):
     filled.change("min_vehicles = 3", 'min_vehicles = 3\nstatistics = ["variance"]')
-    assert "(m/s)^2" in refusal(2, "plan", "--max-half-width", "5 m/s")
+    assert "(m/s)²" in refusal(2, "plan", "--max-half-width", "5 m/s")
     assert plan("--max-half-width", "50")["statistic"] == "variance"
 
 

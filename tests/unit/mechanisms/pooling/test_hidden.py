@@ -272,6 +272,19 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     assert np.all((low[~known] == 0) & (high[~known] == 30))
 
 
+def test_calibrated_intervals_add_a_twentieth_of_the_range_to_the_target_s(bound_of):
+    """Both ends from the target's middle: the root of two squares, 1.96 standard deviations of U/20."""
+    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, PICO * 1000, False)
+    answers = answers_of(design, town(bound_of(30), wild=0.0), 5)
+    found = hidden_map(design, answers)
+    middle = (found.target_low + found.target_high) / 2
+    narrow = found.target_high - found.target_low < 0.3
+    inside = narrow & (found.low > 0) & (found.high < 30)
+    assert inside.sum() > 5
+    np.testing.assert_allclose((found.high - middle)[inside], 1.96 * 30 / 20, atol=0.1)
+    np.testing.assert_allclose((middle - found.low)[inside], 1.96 * 30 / 20, atol=0.1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
     """The map without noise, about the same fed-back maps: what the theorem is about."""

@@ -109,6 +109,26 @@ def test_the_weights_are_what_they_say(bound_of):
     assert sum(design.parts) == PICO
 
 
+def test_what_a_weight_gains_is_the_fall_of_the_error_left(bound_of):
+    """The derivative by differences: posterior sd of every cell, given noise and records' spread."""
+    bound = bound_of(30, step="0.1")
+    design = Design(town(bound).counts, bound, LossKind.PURE, PICO, variance=False)
+    place, cells = design.support.coordinate, design.cells
+    rng = np.random.default_rng(3)
+    weight, noise, spread = rng.uniform(0.1, 1, len(place)), 0.4, 5.0
+    bins, whole = rng.uniform(1, 9, cells), rng.uniform(500, 900, cells)
+
+    def left(weights):
+        total = np.bincount(place, weights, cells)
+        own = np.bincount(place, weights**2 * spread / design.records, cells)
+        error = (noise + own) / total**2 - spread / whole
+        return float(bins @ np.sqrt(design.cell_sd**2 * error / (design.cell_sd**2 + error)))
+
+    nudges = 1e-5 * np.eye(len(weight))
+    fall = [(left(weight - nudge) - left(weight + nudge)) / 2e-5 for nudge in nudges]
+    np.testing.assert_allclose(design._gain(weight, noise, bins, whole, spread), fall, rtol=1e-4, atol=1e-9)
+
+
 def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
     bound = bound_of(30, step="0.1")
     counts = town(bound, users=300, cells=25).counts
