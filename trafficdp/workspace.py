@@ -127,7 +127,7 @@ class Workspace:
         if mechanism is not None:
             settings = settings.with_mechanism(mechanism)
         if accounting is not None:
-            settings = settings.with_accounting(accounting)
+            settings = settings.with_accounting(accounting, instead_of_auto=mechanism is None)
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 

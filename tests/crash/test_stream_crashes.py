@@ -20,12 +20,12 @@ def findings_of(folder, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [25, pytest.param(200, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.prove)])
 def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, count):
     findings, said = findings_of(tmp_path, str(count), "20260303")
     assert findings["problems"] == [], said[-2000:]
     assert findings["deaths"] == count
-    assert findings["publications"] >= 5
+    assert findings["publications"] >= count // 5
 
 
 @pytest.mark.slow

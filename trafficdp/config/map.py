@@ -83,12 +83,16 @@ class MapSettings:
         require_together(mechanism)
         return replace(self, mechanism=mechanism, allow_idealised=allow_idealised)
 
-    def with_accounting(self, name: str) -> MapSettings:
-        """Return the same settings with another accounting; UsageError for an unknown one."""
+    def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
+        """Return the same settings with another accounting, of the baseline; UsageError for an unknown one.
+
+        ``instead_of_auto``: where "auto" was to choose, as it does by default, the baseline is taken.
+        """
         accounting = one_of(("best", *BY_NAME), accounting=name)
         if accounting == "best":
             return replace(self, accounting=accounting)
-        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= {BASELINE, AUTO}:
+        may_be = {BASELINE, AUTO} if instead_of_auto else {BASELINE}
+        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= may_be:
             raise UsageError(
                 "only the baseline has accountings",
                 got=f"accounting={accounting!r} beside another mechanism",

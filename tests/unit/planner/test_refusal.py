@@ -204,7 +204,7 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
     # the limit is nine tenths of what the one number is off
     assert little.median_error > little.threshold or little.worse > 0.1
     assert much.median_error <= much.threshold
-    got, expected = little.in_words("m/s")
+    got, expected = little.in_words("m/s", 1.0)
     assert "one number for the whole city" in got + expected
 
 

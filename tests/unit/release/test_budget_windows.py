@@ -23,7 +23,7 @@ def clock(monkeypatch):
             def now(cls, tz=None):
                 return instant.astimezone(tz or UTC)
 
-        for module in ("workspace", "release.planning"):
+        for module in ("workspace", "release.planning", "release.status"):
             monkeypatch.setattr(f"trafficdp.{module}.datetime", Stopped)
 
     return clock
