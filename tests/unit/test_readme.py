@@ -188,7 +188,12 @@ class _Austin:
     def __init__(self, city):
         self.city = city
         self.plans = {resolution: city.with_map(resolution=resolution).plan() for resolution in (7, 6, 5)}
-        self.facts = {resolution: plan_facts(plan) for resolution, plan in self.plans.items()}
+        # the guide tells them in the unit of the speed bound
+        unit = city.config.bound.unit
+        self.facts = {
+            resolution: plan_facts(replace(plan, display_unit=unit))
+            for resolution, plan in self.plans.items()
+        }
 
     def with_variances(self, resolution, tolerance):
         config = self.city.config
