@@ -415,7 +415,11 @@ def with_vehicle(kind):
     elif kind == "alone":
         own = [at(s, 48.11, 16.59, 400) for s in range(30)]
     elif kind == "malformed":
-        own = [("X-9999", "yesterday", "48.2", "not a number", "")]
+        own = [
+            ("X-9999", "yesterday", "48.2", "not a number", ""),
+            ("X-9999", "too", "short"),
+            ("X-9999",) * 9,
+        ]
     elif kind == "far away":
         own = [at(s, 10.0, 10.0, 5) for s in range(9)]
     else:
@@ -453,19 +457,18 @@ def test_none_of_two_hundred_vehicles_changes_a_byte_by_being_there(two_worlds, 
             shutil.rmtree(tmp_path / f"city{turn}")
 
 
-def test_the_only_vehicle_changes_no_byte_either(two_worlds):
-    add = with_vehicle("everywhere")
-
-    # a row that counts nowhere: a file of which not one time can be read is refused for its format
-    stray = [("Z-1", "2026-03-02T07:00:00Z", "10.0", "10.0", "5")]
+@pytest.mark.parametrize("kind", ["everywhere", "malformed"])
+def test_the_only_vehicle_changes_no_byte_either(two_worlds, kind):
+    """Of an empty city, and of one in which one vehicle drives, or sends nothing that can be read."""
+    rows = with_vehicle(kind)([])
 
     def nobody_then_one(world):
-        rows = add(stray) if nobody_then_one.told else stray
+        told = rows if nobody_then_one.told else []
         nobody_then_one.told = True
-        (world.folder / "2026-03-02.csv").write_text(
-            "\n".join([HEADER, *(",".join(row) for row in rows), ""])
-        )
-        (world.folder / "2026-03-03.csv").write_text("\n".join([HEADER, ",".join(stray[0]), "", ""]))
+        # of two files with the same bytes the second is there already
+        for day, lines, end in (("2026-03-02", told, ""), ("2026-03-03", [], "\n")):
+            text = "\n".join([HEADER, *(",".join(row) for row in lines), end])
+            (world.folder / f"{day}.csv").write_text(text)
         return short_hidden_story(world)
 
     nobody_then_one.told = False

@@ -104,13 +104,19 @@ class InputFile:
     """One file to read. Raises DataError at once when it is missing, a folder, unreadable or empty.
 
     ``progress`` is called with the number of bytes of the file that were read since the last call.
-    With ``held`` its bytes are in memory already, and ``path`` is only a name.
+    With ``held`` its bytes are in memory already, and ``path`` is only a name. ``judged`` by its rows it may
+    be refused, such as for having none; else for its format only.
     """
 
     def __init__(
-        self, path: Path, progress: Callable[[int], None] | None = None, *, held: bytes | None = None
+        self,
+        path: Path,
+        progress: Callable[[int], None] | None = None,
+        *,
+        held: bytes | None = None,
+        judged: bool = True,
     ) -> None:
-        self.path = path
+        self.path, self.judged = path, judged
         self._progress = progress
         self._told = 0
         self._raw: BinaryIO | None = None

@@ -94,6 +94,9 @@ def choose_source(
 class Reading:
     """A file or frame that is read as its source declares, in parts that memory holds; nothing is kept.
 
+    ``judged`` by its rows it is refused when it has none, or not one with a time in the declared format;
+    else its format alone can be refused, and each row stands for itself (``InputFile``).
+
     Take ``parts`` to their end, then ask for the ``report``. ``given`` is a path, a file that is open to us
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
     last call; the calls add up to the size of the file. ``strict_units``: a file whose speeds do not fit the
@@ -114,6 +117,7 @@ class Reading:
         progress: Callable[[int], None] | None = None,
         strict_units: bool = False,
         scratch: Path | None = None,
+        judged: bool = True,
     ) -> None:
         reader = READERS.get(source.format)
         if reader is None:
@@ -126,7 +130,8 @@ class Reading:
         self._strict_units, self._scratch = strict_units, scratch
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
-            self._file = file = given if isinstance(given, InputFile) else InputFile(given, progress)
+            opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
+            self._file = file = opened
             self._blocks = partial(reader, file, source)
             if file.is_parquet and source.format != "parquet":
                 raise DataError(
@@ -135,7 +140,7 @@ class Reading:
                 )
             self.digest = key.digest(_digest(file, source))
         else:
-            self._file = held = frame.Frame(given, source, progress)
+            self._file = held = frame.Frame(given, source, progress, judged=judged)
             self._blocks = partial(frame.read, held, source)
             self.digest = key.digest(held.sha256())
         self._report: FileReport | None = None
@@ -160,7 +165,7 @@ class Reading:
         rows_kept = derived = 0
         rejected: Counter[str] = Counter()
         for records in vehicle_parts(met.watch(self._blocks()), self._scratch):
-            if met.rows and not met.a_readable_time:
+            if met.rows and not met.a_readable_time and file.judged:
                 raise _no_times(file, source)
             cleaned = clean(records, source, self._area, self._key, check)
             rows_kept += len(cleaned.fixes)
@@ -205,9 +210,10 @@ def read_file(
     *,
     progress: Callable[[int], None] | None = None,
     strict_units: bool = False,
+    judged: bool = True,
 ) -> ReadFile:
     """Read a whole file or frame into memory, in one part; see ``Reading``, whose errors it raises."""
-    reading = Reading(given, source, area, key, progress=progress, strict_units=strict_units)
+    reading = Reading(given, source, area, key, progress=progress, strict_units=strict_units, judged=judged)
     (fixes,) = reading.parts()
     return ReadFile(fixes, reading.report, reading.digest)
 

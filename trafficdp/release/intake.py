@@ -68,6 +68,7 @@ class Intake:
                 progress=advance,
                 strict_units=self.strict_units,
                 scratch=self.vault.spill_folder / "ingest",
+                judged=self.config.relation.may_refuse_by_counts,
             )
             there = vault_fixes.already_ingested(self.vault, reading.digest, declaration)
             incoming = None if there or self.dry_run else vault_fixes.Incoming(self.vault)

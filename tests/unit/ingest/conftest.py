@@ -55,9 +55,11 @@ class Reader:
     def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
         return self.file(self.write(content, name), **changes)
 
-    def file(self, path: Path, *, strict_units: bool = False, **changes: object) -> ReadFile:
+    def file(
+        self, path: Path, *, strict_units: bool = False, judged: bool = True, **changes: object
+    ) -> ReadFile:
         source = replace(self.source, **changes)  # type: ignore[arg-type]
-        return read_file(path, source, self.area, self.key, strict_units=strict_units)
+        return read_file(path, source, self.area, self.key, strict_units=strict_units, judged=judged)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import replace
 from datetime import date
@@ -8,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from trafficdp.errors import ConfigError, DataError
@@ -172,6 +175,47 @@ def test_rows_that_repeat_one_that_is_kept_and_files_without_rows_are_no_reason(
     for facts in (report(kept=1, duplicate_in_file=9), report()):
         require_kept_rows(facts, everything, NeighbouringRelation.REPLACE_USER_VALUES)
     refused(report(kept=1, ambiguous_local_time=1), everything)
+
+
+TELEMETRY = {"format": "mds", "columns": {}}
+HEAD = "plate,when,lat,lng,v"
+NO_ROWS = pa.table({name: pa.array([], pa.string()) for name in HEAD.split(",")})
+
+
+@pytest.mark.parametrize(
+    ("content", "rejected", "changes"),
+    [
+        (HEAD, {}, {}),
+        (f"{HEAD}\n", {}, {}),
+        (f"{HEAD}\nA1\nB,C,D,E,F,G\n", {"malformed_row": 2}, {}),
+        (f"{HEAD}\nA1,never,21.2,72.8,30\n", {"unreadable_time": 1}, {}),
+        ('{"telemetry": []}', {}, TELEMETRY),
+        ('[{"device_id": "a"}]', {"unreadable_time": 1}, TELEMETRY),
+        (NO_ROWS, {}, {}),
+    ],
+)
+def test_rows_are_no_reason_where_nothing_about_a_vehicle_is_public(reader, content, rejected, changes):
+    given = reader.write(content) if isinstance(content, str) else content
+    with pytest.raises(DataError):
+        reader.file(given, **changes)
+    found = reader.file(given, judged=False, **changes)
+    assert found.report.rejected == rejected
+    assert len(found.fixes) == 0
+
+
+def test_a_table_without_rows_hides_none_of_the_next(reader):
+    package = {"resources": [{"name": "vehicle_locations", "path": ["a.csv", "b.csv"]}]}
+    head = "vehicle_id,event_timestamp,latitude,longitude,speed\n"
+    reader.write(head, "a.csv")
+    reader.write(f"{head}A1,2020-11-28T12:00:00Z,21.2,72.8,3\n", "b.csv")
+    path = reader.write(json.dumps(package), "package.json")
+    assert len(reader.file(path, judged=False, format="tides", columns={}).fixes) == 1
+
+
+def test_a_parquet_file_without_rows_is_one_where_nothing_about_a_vehicle_is_public(reader, tmp_path):
+    path = tmp_path / "day.parquet"
+    pyarrow.parquet.write_table(NO_ROWS, path)
+    assert reader.file(path, judged=False, format="parquet").report.rows_in == 0
 
 
 def test_a_relation_whose_counts_are_no_public_fact_refuses_nothing_by_them(source):

@@ -118,7 +118,9 @@ def read_columns(
             raise file.not_text(dialect.encoding) from None
         except pa.ArrowException as error:
             if "Empty CSV file" in str(error):
-                raise no_rows from None
+                if file.judged:
+                    raise no_rows from None
+                return
             # Arrow's own text may quote a row
             long = "straddling object" in str(error)
             raise DataError(
@@ -127,12 +129,12 @@ def read_columns(
                 expected=f"rows of fields separated by {dialect.delimiter!r}",
                 todo="look for a quotation mark that is not closed" if long else None,
             ) from None
-    if rows == 0 and malformed:
+    if rows == 0 and malformed and file.judged:
         raise DataError(
             f"{file.name} has no rows that fit its header",
             got=f"{malformed} rows with another number of fields",
         )
-    if rows == 0:
+    if rows == 0 and not malformed and file.judged:
         raise no_rows
     if malformed > told:
         yield pa.table({name: pa.array([], pa.string()) for name in wanted}), malformed - told

@@ -38,8 +38,11 @@ class Frame:
         frame: Any,  # noqa: ANN401 - of any library
         source: SourceDeclaration,
         progress: Callable[[int], None] | None = None,
+        *,
+        judged: bool = True,
     ) -> None:
         kind = type(frame)
+        self.judged = judged
         self.name = f"{kind.__module__.partition('.')[0].strip('_')}.{kind.__name__}"
         if not is_frame(frame):
             raise UsageError("this can be no source of records", got=self.name, expected=f"a path, {_KNOWN}")
@@ -102,8 +105,6 @@ class Frame:
                 expected="every column of one type",
                 todo="convert them, such as frame.astype({'plate': 'string'})",
             ) from None
-        if not table.num_rows:
-            raise DataError(f"{self.name} has no rows")
         # one chunk, so that equal frames have equal digests, however they are cut
         return table.replace_schema_metadata(None).combine_chunks()
 
@@ -151,6 +152,8 @@ def is_frame(given: object) -> bool:
 
 def read(frame: Frame, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``frame`` in blocks; see ``parquet.read``."""
+    if not frame.table.num_rows and frame.judged:
+        raise DataError(f"{frame.name} has no rows")
     rows = 0
     for batch in frame.table.to_batches(BATCH_ROWS):
         yield records_of(frame, source, frame.columns, batch, frame.system)

@@ -44,7 +44,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             f"{file.name} is not a GTFS-Realtime feed", expected="a protobuf FeedMessage of version 1 or 2"
         )
     entities = [entity for entity in feed.entity if entity.HasField("vehicle")]
-    if feed.entity and not entities:
+    if feed.entity and not entities and file.judged:
         raise DataError(
             f"{file.name} holds no vehicle positions",
             got="trip updates or alerts",

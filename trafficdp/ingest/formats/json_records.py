@@ -49,7 +49,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> list[dict[str, Any
     except RecursionError:
         raise DataError(f"{file.name} is nested too deeply to be records") from None
     records = _unwrap(document, wrappers)
-    if not records:
+    if not records and file.judged:
         raise DataError(f"{file.name} has no records", got="an empty list")
     if not all(isinstance(record, dict) for record in records):
         raise DataError(f"{file.name} is not a list of records", expected="JSON objects")
@@ -92,8 +92,8 @@ def _to_text(values: list[str | None]) -> pa.Array:
 
 
 def check_keys(file: InputFile, present: Mapping[str, bool]) -> None:
-    """Raise DataError naming the keys (of ``present``) that not a single record has."""
-    missing = [name for name, there in present.items() if not there]
+    """Raise DataError naming the keys (of ``present``) that not a single record of a judged file has."""
+    missing = [name for name, there in present.items() if not there and file.judged]
     if missing:
         raise DataError(
             f"no record of {file.name} has " + " or ".join(missing),

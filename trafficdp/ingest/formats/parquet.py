@@ -54,7 +54,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         check_columns(file, wanted, schema.names)
         for name, column in columns.items():
             _refuse_nested(file, name, schema.field(column).type)
-        if total == 0:
+        if total == 0 and file.judged:
             raise DataError(f"{file.name} has no rows")
         _refuse_large_pages(file, footer.schema, wanted)
         system = _reference_system(file, schema, columns["geometry"]) if "geometry" in columns else None

@@ -78,7 +78,7 @@ def package_files(file: InputFile) -> list[InputFile]:
             paths.extend(path if isinstance(path, list) else [path])
     if not paths:
         raise DataError(f"{file.name} names no {TABLE}", expected="a resource of that name or schema")
-    return [InputFile(_inside(file, path)) for path in paths]
+    return [InputFile(_inside(file, path), judged=file.judged) for path in paths]
 
 
 def _is_vehicle_locations(resource: dict[str, Any]) -> bool:
