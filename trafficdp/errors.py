@@ -108,9 +108,18 @@ class AnalystBudgetError(InsufficientBudgetError):
     ``remaining`` and ``requested`` as in InsufficientBudgetError, of the budget of ``analyst``.
     """
 
-    def __init__(self, *, analyst: str, remaining: Fraction | float, requested: Fraction | float) -> None:
+    def __init__(
+        self,
+        *,
+        analyst: str,
+        remaining: Fraction | float,
+        requested: Fraction | float,
+        quantity: str = "epsilon",
+    ) -> None:
         self.analyst = analyst
-        super().__init__(remaining=remaining, requested=requested, window=f"of analyst {analyst}")
+        super().__init__(
+            remaining=remaining, requested=requested, window=f"of analyst {analyst}", quantity=quantity
+        )
 
     def _what_to_do(self, window: str | None) -> str:
         return "ask with a smaller epsilon or fewer hexagons; budget that is spent never comes back"

@@ -152,6 +152,10 @@ class AnalystTable(t.Table):
     name: Annotated[str, t.text("a name such as newsroom")]
     budget: Annotated[PureDP, t.loss("2"), Field(alias="epsilon_per_vehicle")]
 
+    def analyst(self, privacy: Privacy) -> Analyst:
+        """Return the role; its share is counted as the store's account is."""
+        return Analyst(self.name, privacy.counted(self.budget))
+
 
 class Places(t.Table):
     """What lies above all tables; ``Document`` knows the tables."""
@@ -199,7 +203,7 @@ class Document(Places):
     map: Map
     stream: StreamSettings | None = None
     source: tuple[Annotated[SourceDeclaration, SOURCE], ...] = ()
-    analysts: tuple[Annotated[Analyst, t.Built(AnalystTable, lambda each: Analyst(**dict(each)))], ...] = ()
+    analysts: tuple[AnalystTable, ...] = ()
     areas: tuple[Annotated[tuple[str, StudyArea], NAMED], ...] = ()
     context: tuple[Annotated[ContextFile, CONTEXT], ...] = ()
 
@@ -226,7 +230,7 @@ class Document(Places):
             sources=self.source,
             key_file=key_file,
             store=store,
-            analysts=self.analysts,
+            analysts=tuple(each.analyst(privacy) for each in self.analysts),
             areas=dict(self.areas),
             context=self.context if self.map.tiles is None else (*self.context, self.map.tiles),
             stream=self.stream,
@@ -240,9 +244,6 @@ class Document(Places):
             if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
                 without = f'[privacy] relation = "{other.value}" with it, or to be left out'
                 raise t.Refused(*section, key, expected=without)
-        if self.privacy.hides_presence and self.privacy.delta is not None and self.analysts:
-            # their shares are epsilons, and those of rho do not add up
-            raise t.Refused("analysts", expected="no [privacy] delta beside it, or to be left out")
 
     def _refuse_other_kind(self) -> None:
         """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""

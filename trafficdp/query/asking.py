@@ -165,12 +165,13 @@ class _Answering:
         return Answered(rows, None, NOTHING, False, notes)
 
     def _explained(self, counts: Counts, plan: Plan | None, earlier: str | None) -> Explanation:
-        remaining = None
+        remaining: Loss | None = None
         if self.analyst is not None and plan is not None:
             contributions = self.planning.contributions()
             paying = contributions.vehicle[plan.allocation.event.loss_per_user > 0]
             least = vault_analysts.left(self.curator.vault, paying, self.analyst)
-            remaining = PureDP(int(least.min(initial=self.analyst.budget.pico)))
+            budget = self.analyst.budget
+            remaining = type(budget)(int(least.min(initial=budget.pico)))
         selection = self.there.grid.selection.in_words()
         unit = self.there.map.display_unit
         text = replace(self.question, explain=False).to_sql(self.asking.config)

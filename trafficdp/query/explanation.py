@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss
 from trafficdp.release.outcomes import Plan
 
 Line = tuple[str, str, str | None]
@@ -32,7 +32,7 @@ def explained(
     counts: Counts,
     plan: Plan | None,
     earlier: str | None,
-    analyst_left: PureDP | None,
+    analyst_left: Loss | None,
     display_unit: SpeedUnit,
 ) -> Explanation:
     """Return the explanation of the question ``text``.
@@ -48,7 +48,7 @@ def explained(
     else:
         lines += _priced(plan, earlier, display_unit)
         if analyst_left is not None:
-            lines.append(("left for the analyst", str(analyst_left), "epsilon"))
+            lines.append(("left for the analyst", str(analyst_left), analyst_left.kind.quantity))
     names = ("what", "value", "unit")
     columns = [pa.array([line[place] for line in lines], pa.string()) for place in range(3)]
     return Explanation(pa.table(columns, names=names), plan, earlier)

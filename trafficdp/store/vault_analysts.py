@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.loss import PureDP
-from trafficdp.store import vault_ledger
+from trafficdp.privacy.loss import LOSSES, Loss
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.store import loss_kind, vault_ledger
 from trafficdp.store.statements import number
 from trafficdp.store.vault import Vault
 
@@ -23,8 +24,8 @@ class AnalystSpending:
 
     name: str
     charges: int
-    largest_spent: PureDP
-    sum_of_maxima: PureDP
+    largest_spent: Loss
+    sum_of_maxima: Loss
 
 
 def charges_by(vault: Vault) -> dict[str, list[int]]:
@@ -38,35 +39,36 @@ def charges_by(vault: Vault) -> dict[str, list[int]]:
 
 
 def left(vault: Vault, vehicle: IntArray, analyst: Analyst) -> IntArray:
-    """Return what each vehicle may still lose through ``analyst``, in pico-epsilons, at least 0."""
+    """Return what each vehicle may still lose through ``analyst``, in 10^-12 of its kind, at least 0."""
     spent = vault_ledger.spent(vault, vehicle, charges_by(vault).get(analyst.name, []))
     return np.maximum(analyst.budget.pico - spent, 0)
 
 
 def require_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: Analyst) -> None:
-    """Raise AnalystBudgetError unless every vehicle may pay ``loss`` (pico-epsilons) through ``analyst``.
+    """Raise AnalystBudgetError unless every vehicle may pay ``loss`` (10^-12) through ``analyst``.
 
     To be called inside the transaction that charges. Spending exactly the budget succeeds.
     """
     remaining = left(vault, vehicle, analyst)
     excess = np.where(loss > 0, loss - remaining, np.iinfo(np.int64).min)
     if excess.size and int(excess.max()) > 0:
-        worst = int(np.argmax(excess))
+        worst, loss_of = int(np.argmax(excess)), type(analyst.budget)
         raise AnalystBudgetError(
             analyst=analyst.name,
-            remaining=PureDP(int(remaining[worst])).epsilon,
-            requested=PureDP(int(loss[worst])).epsilon,
+            remaining=loss_of(int(remaining[worst])).exact,
+            requested=loss_of(int(loss[worst])).exact,
+            quantity=analyst.budget.kind.quantity,
         )
 
 
 def spending(vault: Vault) -> list[AnalystSpending]:
     """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
-    found = []
+    found, loss_of = [], LOSSES[loss_kind.kind_of(vault) or LossKind.PURE]
     for name, charges in sorted(charges_by(vault).items()):
         largest, maxima = (
             number(vault.connection, statement, {"charges": charges}) for statement in (_LARGEST, _MAXIMA)
         )
-        found.append(AnalystSpending(name, len(charges), PureDP(largest), PureDP(maxima)))
+        found.append(AnalystSpending(name, len(charges), loss_of(largest), loss_of(maxima)))
     return found
 
 

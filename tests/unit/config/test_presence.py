@@ -6,6 +6,7 @@ import pytest
 
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
 from trafficdp.privacy.loss import PureDP
@@ -69,10 +70,11 @@ def test_what_the_template_says_anyway_is_none(load, hidden, changed):
     assert load(changed("map.fleet", 2500, hidden)).request().fleet == 2500
 
 
-def test_analysts_have_shares_of_epsilon_alone(load, refusal, hidden, changed):
+def test_analysts_have_shares_that_are_counted_as_the_account_is(load, hidden, changed):
     asked = changed("analysts", [{"name": "newsroom", "epsilon_per_vehicle": 1}], hidden)
-    assert [each.name for each in load(asked).analysts] == ["newsroom"]
-    assert "no [privacy] delta" in refusal(changed("privacy.delta", 1e-6, asked))
+    assert load(asked).analysts == (Analyst("newsroom", PureDP.of(1)),)
+    (of_rho,) = load(changed("privacy.delta", 1e-6, asked)).analysts
+    assert of_rho.budget == approx_to_zcdp_budget(ApproxDP(PureDP.of(1).pico, Fraction(1, 10**6)))
 
 
 def test_a_missing_ceiling_is_asked_for(refusal, hidden, changed):

@@ -1,6 +1,7 @@
 """Priced questions where nothing about a vehicle is public: declared bins, noisy counts, one account."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
 )
+from trafficdp.privacy.approx_dp import ApproxDP
+from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.query.explanation import Explanation
 from trafficdp.release.recomputation import verify_public
 
@@ -150,6 +154,30 @@ def test_an_analyst_has_a_share_of_the_account(small_city, tmp_path):
     assert float(told["left for the analyst"]) == pytest.approx(1, abs=1e-5)
     with pytest.raises(AnalystBudgetError):
         workspace.ask(text.format(1.5), analyst="newsroom")
+
+
+def test_an_analyst_has_a_share_in_epsilon_of_an_account_in_rho(small_city, tmp_path):
+    city = small_city.City(tmp_path / "shared")
+    small_city.write_hidden(city.folder, delta="delta = 1e-6\n")
+    city.config.write_text(
+        city.config.read_text() + '\n[[analysts]]\nname = "newsroom"\nepsilon_per_vehicle = 2\n'
+    )
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    question = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, force = TRUE) AVG(speed) FROM fixes"
+    share, asked = (
+        approx_to_zcdp_budget(ApproxDP(PureDP.of(each).pico, Fraction(1, 10**6))) for each in (2, 1.5)
+    )
+    assert workspace.ask(question.format(1.5), analyst="newsroom").charged == asked
+    told = explained(workspace.ask("EXPLAIN " + question.format(1.5), analyst="newsroom"))
+    assert told["left for the analyst"] == str(ZCDP(share.pico - asked.pico))
+    with pytest.raises(AnalystBudgetError, match="rho"):
+        workspace.ask(question.format(1.6), analyst="newsroom")
+    assert workspace.ask(question.format(0.5), analyst="newsroom").charged.pico > 0
+    (spent,) = workspace.status().analysts
+    assert asked < spent.largest_spent <= share
+    # all that the role asked keeps to its epsilon, together
+    assert workspace.config.policy.epsilon(spent.largest_spent) <= PureDP.of(2)
 
 
 def test_a_release_has_noisy_counts_where_they_are_asked_for(small_city, tmp_path):

@@ -45,7 +45,7 @@ def status(context: typer.Context) -> None:
         largest = str(spent[name].largest_spent) if name in spent else "0"
         charges = spent[name].charges if name in spent else 0
         budget = budgets.get(name)
-        ceiling = "not in the configuration" if budget is None else f"may spend {budget}"
+        ceiling = "not in the configuration" if budget is None else f"may spend {rho}{budget}"
         output.say(
             f"analyst          {name}: {ceiling}; has spent {largest} of a vehicle, by {charges} "
             + ("question" if charges == 1 else "questions")
