@@ -309,7 +309,7 @@ class Config:
             raise UsageError(
                 f"{what} needs public counts of records",
                 got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
-                expected="plan, release, verify, report, export and SELECT on released maps",
+                expected="plan, compare, release, verify, report, export and SELECT on released maps",
                 todo="leave it, or keep a store of its own for a fleet whose counts are public",
             )
 

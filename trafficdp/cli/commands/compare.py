@@ -1,4 +1,8 @@
-"""`trafficdp compare`: every mechanism on this map, from public counts, and which one `auto` takes."""
+"""`trafficdp compare`: what could make this map, from public facts, and what is taken.
+
+Where counts are public: every mechanism, and which one `auto` takes. Where nothing about a vehicle is: the
+map by both kinds of noise, and one number for the city, by the size of the fleet.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,13 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from trafficdp.cli.words.compared_ways import Way, show_ways, ways_of, why
 from trafficdp.cli.words.facts import Loss, MechanismName, Size, Words
 from trafficdp.cli.words.options import EpsilonOption, RhoOption, loss_asked
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.cli.words.settings import Settings
+from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -105,11 +111,34 @@ class ChoiceFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CostsFacts:
+    """What every possible vehicle is charged: ``epsilon``, or ``rho``, which keeps to it at ``delta``."""
+
+    epsilon: Loss | None
+    rho: Loss | None
+    delta: Words | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetFacts:
+    """How much a map says of so many vehicles; ``refused``: too little to be released."""
+
+    vehicles: Annotated[int, Says(minimum=1)]
+    skill: SkillStated
+    refused: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class MapFacts:
-    """A whole map, with all of the loss for all statistics: how much nearer than one number for the city."""
+    """A whole map, with all of the loss for all statistics: how much nearer than one number for the city.
+
+    ``fleets``: the same by how many vehicles there are, where nothing about a vehicle is public, with what it
+    ``costs``; there ``skill`` is that of the fleet which is expected."""
 
     map: Words
     skill: Mapping[str, SkillStated]
+    costs: CostsFacts | None = None
+    fleets: tuple[FleetFacts, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +147,9 @@ class ComparisonFacts:
 
     Every mechanism spends the whole ``epsilon`` or ``rho`` on one statistic; the other is null. ``bins``
     would get numbers; ``bins_withheld`` are visited by fewer than min_vehicles vehicles. ``seed``: that of
-    the simulated speeds. ``auto``: why it takes the one that it takes of the whole ``maps``. Every object is
-    closed: a property that is not named here is an error.
+    the simulated speeds. ``auto``: why it takes the one that it takes of the whole ``maps``. ``statistics``
+    is empty where nothing about a vehicle is public: there one mechanism makes the map, by either noise.
+    Every object is closed: a property that is not named here is an error.
     """
 
     epsilon: Loss | None
@@ -130,7 +160,7 @@ class ComparisonFacts:
     seed: Annotated[int, Says(minimum=0)]
     auto: Words
     maps: Annotated[tuple[MapFacts, ...], Says(minItems=2)]
-    statistics: Annotated[tuple[ChoiceFacts, ...], Says(minItems=1)]
+    statistics: tuple[ChoiceFacts, ...]
 
 
 def compare(
@@ -141,12 +171,19 @@ def compare(
         int, typer.Option(min=0, help="Seed of the simulated speeds and their noise; `auto` takes 1.")
     ] = SEED,
 ) -> None:
-    """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent."""
+    """Show how far each mechanism may be off on this map, and which one `auto` takes. Nothing is spent.
+
+    Where nothing about a vehicle is public: the map by either kind of noise, by the size of the fleet.
+    """
     settings: Settings = context.obj
     workspace = settings.workspace()
-    workspace.config.require_public_counts("compare")
-    with settings.output.spinner("comparing from public counts"):
+    with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
+        if workspace.config.hides_presence:
+            ways = ways_of(plan)
+            settings.output.result(as_json(facts_of_anyone(plan, ways)))
+            show_ways(settings.output, plan, ways)
+            return
         found = comparison(plan, seed)
     settings.output.result(as_json(comparison_facts(found)))
     show(settings.output, found)
@@ -198,6 +235,33 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
             )
             for choice in found.choices
         ),
+    )
+
+
+def facts_of_anyone(plan: Plan, ways: tuple[Way, ...]) -> ComparisonFacts:
+    """Return them as plain values."""
+    request = plan.allocation.request
+    factor = float(request.bound.unit.factor_to(plan.display_unit))
+    return ComparisonFacts(
+        **loss_facts(plan.loss),
+        unit=plan.display_unit,
+        bins=plan.allocation.counts.bins,
+        bins_withheld=0,
+        seed=REFERENCE_SEED,
+        auto=why(plan, ways),
+        maps=tuple(
+            MapFacts(
+                map=way.name,
+                skill={Statistic.MEAN.value: way.skills[request.fleet].stated(factor)},
+                costs=CostsFacts(**loss_facts(way.loss), delta=way.delta),
+                fleets=tuple(
+                    FleetFacts(vehicles=n, skill=skill.stated(factor), refused=not skill.enough)
+                    for n, skill in way.skills.items()
+                ),
+            )
+            for way in ways
+        ),
+        statistics=(),
     )
 
 
