@@ -44,6 +44,14 @@ class Statistic(StrEnum):
             "(each vehicle weighs the same)",
         }[self]
 
+    def unit(self, unit: SpeedUnit) -> str:
+        """Return how people write its unit: "km/h", or "(km/h)²" for the variance."""
+        return f"({unit.label})²" if self.power == 2 else unit.label
+
+    def factor(self, unit: SpeedUnit, other: SpeedUnit) -> float:
+        """Return what turns it from ``unit`` into ``other``: of the variance the square."""
+        return float(unit.factor_to(other) ** self.power)
+
     def largest(self, upper: Fraction | float) -> float:
         """Largest value the statistic can take for speeds in [0, upper]: U, or U^2/4 (Popoviciu)."""
         return float(upper * upper / 4) if self is Statistic.VARIANCE else float(upper)

@@ -107,8 +107,8 @@ def median_noisy(error: npt.NDArray[np.float64]) -> float:
 
 
 def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, shown: SpeedUnit) -> str:
-    unit = shown.label if chosen.statistic is not Statistic.VARIANCE else f"({shown.label})²"
-    factor = float(bound.unit.factor_to(shown) ** chosen.statistic.power)
+    unit = chosen.statistic.unit(shown)
+    factor = chosen.statistic.factor(bound.unit, shown)
     by = "median expected error at the worst values" if chosen.tried is None else "error in simulated cities"
     had = {offer.mechanism: f"{offer.score * factor:.3g}" for offer in found if offer.eligible}
     text = f"{chosen.mechanism} has the least {by}, {chosen.score * factor:.3g} {unit}"

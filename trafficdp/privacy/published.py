@@ -98,7 +98,7 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
     """Return the published columns of one statistic by name, G rows each, in the unit ``display``."""
     import pandas as pd
 
-    factor = float(unit_of_bound.factor_to(display) ** estimate.statistic.power)
+    factor = estimate.statistic.factor(unit_of_bound, display)
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
     unit = 10.0**DECIMALS
     value = np.round(estimate.value * factor * unit) / unit

@@ -74,8 +74,8 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)
     errors = allocation.errors()
     for statistic in allocation.calibrated.statistics:
-        factor = float(request.bound.unit.factor_to(display_unit) ** statistic.power)
-        unit = f"({display_unit.label})²" if statistic.power == 2 else display_unit.label
+        factor = statistic.factor(request.bound.unit, display_unit)
+        unit = statistic.unit(display_unit)
         name = statistic.value.replace("_", " ")
         for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit

@@ -10,7 +10,6 @@ import numpy as np
 
 from trafficdp.binning.mosaic import slot_facts_of
 from trafficdp.export import notebook
-from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.model.grid import Grid
@@ -163,13 +162,12 @@ class Plan:
     @property
     def unit(self) -> str:
         """The unit in which errors of the judged statistic are shown."""
-        return unit_label(self.allocation.request.judged, self.display_unit)
+        return self.allocation.request.judged.unit(self.display_unit)
 
     def shown(self, error: float, statistic: Statistic | None = None) -> float:
         """Return an error of ``statistic`` (the judged one) in the unit in which it is shown."""
         request = self.allocation.request
-        power = (statistic or request.judged).power
-        return error * float(request.bound.unit.factor_to(self.display_unit) ** power)
+        return error * (statistic or request.judged).factor(request.bound.unit, self.display_unit)
 
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.

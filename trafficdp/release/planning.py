@@ -16,7 +16,6 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.export.files.columns import unit_label
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.longer_slot import LONGER, OFFSET
@@ -368,9 +367,9 @@ class Planning:
 
     def _shown(self, request: Request, width: float) -> str:
         """Return ``width`` with its unit, as people are told it."""
-        shown, power = self._config.map.display_unit, request.judged.power
-        factor = float(self._config.bound.unit.factor_to(shown) ** power)
-        return f"{width * factor:.4g} {unit_label(request.judged, shown)}"
+        shown = self._config.map.display_unit
+        factor = request.judged.factor(self._config.bound.unit, shown)
+        return f"{width * factor:.4g} {request.judged.unit(shown)}"
 
 
 def with_records(found: Contributions, grid: Grid) -> Contributions:

@@ -229,8 +229,7 @@ def _mechanism(statistic: Statistic, statement: Statement, tolerance: float) -> 
 
 def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit) -> SkillStated:
     """The skill of ``statistic``, errors in ``unit`` (of a variance its square)."""
-    factor = allocation.request.bound.unit.factor_to(unit) ** statistic.power
-    return allocation.skill[statistic].stated(float(factor))
+    return allocation.skill[statistic].stated(statistic.factor(allocation.request.bound.unit, unit))
 
 
 def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:

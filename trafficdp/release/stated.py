@@ -9,7 +9,6 @@ from importlib.metadata import version
 from typing import Any
 
 from trafficdp.errors import UninformativeReleaseError
-from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.ingest.report import RULES
 from trafficdp.model.bound import ContributionBound
@@ -67,8 +66,7 @@ def too_little(
 ) -> UninformativeReleaseError:
     """Return the error that a release (or an answer) of ``verdict`` is refused with, told in ``shown``."""
     told = shown or bound.unit
-    unit, factor = unit_label(verdict.statistic, told), bound.unit.factor_to(told) ** verdict.statistic.power
-    got, expected = verdict.in_words(unit, float(factor))
+    got, expected = verdict.in_words(verdict.statistic.unit(told), verdict.statistic.factor(bound.unit, told))
     return UninformativeReleaseError(
         f"the {what} would say too little", got=got, expected=expected, todo=todo
     )

@@ -55,7 +55,7 @@ class Comparison:
 
     def told(self, error: float, statistic: Statistic) -> float:
         """Return an error of ``statistic`` as it is told."""
-        return error * float(self.bound.unit.factor_to(self.unit) ** statistic.power)
+        return error * statistic.factor(self.bound.unit, self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,8 +288,7 @@ def show(output: Output, found: Comparison) -> None:
     """Print the comparison for people."""
     quantity = found.loss.kind.quantity
     for choice in found.choices:
-        label = found.unit.label
-        unit = f"({label})²" if choice.statistic is Statistic.VARIANCE else label
+        unit = choice.statistic.unit(found.unit)
         columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "auto"]
         output.table(
             f"Expected error of the {choice.statistic.value.replace('_', ' ')}, {unit}, "

@@ -12,7 +12,6 @@ from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
-from trafficdp.export.files.columns import unit_label
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.chart_picture import chart_bytes, checked_kind
 from trafficdp.export.report.loss_chart import Line, LossChart, Point
@@ -128,7 +127,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, resolution "
         f"{result.grid.resolution}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
         f"{request.min_vehicles} vehicles",
-        unit=unit_label(statistic, result.display_unit),
+        unit=statistic.unit(result.display_unit),
         lines=tuple(
             Line(NAMES[curve.name], shown(curve.points), chosen=curve.name == allocation.chosen.name)
             for curve in curves

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.coverage import Counted, Sha256, Text
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
@@ -29,11 +28,6 @@ class FileFacts:
     sha256: Sha256
     bytes: Counted
     columns: tuple[ColumnFacts, ...]
-
-
-def unit_label(statistic: Statistic, unit: SpeedUnit) -> str:
-    """Return how people write the unit of ``statistic``: "km/h", or "(km/h)²" for the variance."""
-    return f"({unit.label})²" if statistic.power == 2 else unit.label
 
 
 def published_statistics(release: Release) -> tuple[Statistic, ...]:
@@ -87,7 +81,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     ]
     for statistic in published_statistics(release):
         name, stem = statistic.column(release.display_unit), statistic.stem
-        unit = unit_label(statistic, release.display_unit)
+        unit = statistic.unit(release.display_unit)
         columns += [
             ColumnFacts(name, unit, statistic.description),
             ColumnFacts(f"{name}_low", unit, f"lower end of the {level} % interval of {name}"),

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.columns import unit_label
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import MechanismStated, SkillStated, WorstBias
@@ -55,7 +54,7 @@ class MechanismFacts:
         return MechanismStated(
             statistic=self.statistic.column(display_unit),
             description=self.statistic.description,
-            unit=unit_label(self.statistic, display_unit),
+            unit=self.statistic.unit(display_unit),
             mechanism=self.mechanism,
             sensitivity=self.sensitivity,
             distribution=self.distribution,
@@ -77,7 +76,7 @@ class MechanismFacts:
         """Return the largest bias over all data, in display units, rounded up."""
         return WorstBias(
             statistic=self.statistic.column(display_unit),
-            unit=unit_label(self.statistic, display_unit),
+            unit=self.statistic.unit(display_unit),
             bias=_outward(self.worst_case_bias, _factor(self.statistic, unit, display_unit)),
         )
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from trafficdp.export.files.columns import column_facts, published_statistics, reasons, unit_label
+from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.model.slot import SlotKind
@@ -103,7 +103,7 @@ def metadata(release: Release) -> dict[str, object]:
         "statistics": {
             statistic.column(release.display_unit): {
                 "description": statistic.description,
-                "unit": unit_label(statistic, release.display_unit),
+                "unit": statistic.unit(release.display_unit),
             }
             for statistic in published_statistics(release)
         },

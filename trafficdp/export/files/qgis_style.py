@@ -13,7 +13,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 from trafficdp.export.files.classes import COLOURS, breaks_of, hatch_limit
-from trafficdp.export.files.columns import published_statistics, unit_label, withheld_because
+from trafficdp.export.files.columns import published_statistics, withheld_because
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.release import BinStatus, Release
 
@@ -77,7 +77,7 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
 def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     """Return the rules of a statistic; every cell meets exactly one of them."""
     unit, column = release.display_unit, statistic.column(release.display_unit)
-    named = unit_label(statistic, unit)
+    named = statistic.unit(unit)
     limit = hatch_limit(statistic, release.bound, unit)
     wide = f'"{column}_high" - "{column}_low" > {limit:g}'
     useless = f"\"{statistic.stem}_status\" = '{BinStatus.UNINFORMATIVE.value}'"

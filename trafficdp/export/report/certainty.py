@@ -151,4 +151,4 @@ def outward_up(ends: FloatArray, digits: int) -> FloatArray:
 
 
 def _factor(release: Release, statistic: Statistic) -> float:
-    return float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    return statistic.factor(release.bound.unit, release.display_unit)

@@ -113,14 +113,14 @@ def changes(
     law, old_law = law_of(release, statistic), law_of(earlier, statistic)
     if law is None or old_law is None:
         return None
-    factor = float(earlier.display_unit.factor_to(release.display_unit) ** statistic.power)
+    factor = statistic.factor(earlier.display_unit, release.display_unit)
     law, old = law.at(rows), old_law.at(old_rows).times(factor)
     low, high = unclamped(release, statistic, rows)
     old_low, old_high = (each * factor for each in unclamped(earlier, statistic, old_rows))
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
     half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
-    to_unit = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    to_unit = statistic.factor(release.bound.unit, release.display_unit)
     reach = statistic.largest(release.bound.upper) * to_unit
     ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
     old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, reach)
@@ -178,5 +178,5 @@ def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
 
 
 def _values(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
-    factor = float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    factor = statistic.factor(release.bound.unit, release.display_unit)
     return release.estimates[statistic].value[rows] * factor

@@ -359,4 +359,4 @@ def _parents(release: Release) -> IntArray | None:
 
 
 def _factor(release: Release, statistic: Statistic) -> float:
-    return float(release.bound.unit.factor_to(release.display_unit) ** statistic.power)
+    return statistic.factor(release.bound.unit, release.display_unit)
