@@ -257,7 +257,10 @@ def test_simulated_records(spark, tmp_path, twins, contributions_of, vehicles):
     made.config.write_text(text, encoding="utf-8")
     files, cluster = twins(made.config)
     # sorts of these tests spill every 5,000 rows, and a task holds a buffer a spill
-    tasks = {"spark.sql.shuffle.partitions": str(max(3, vehicles // 300))}
+    tasks = {
+        "spark.sql.shuffle.partitions": str(max(3, vehicles // 300)),
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    }
     # records of a day arrive on the next as well, and some twice
     before = files.ingest(made.feeds)
     with set_for_now(spark, tasks):

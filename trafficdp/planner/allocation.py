@@ -48,6 +48,8 @@ FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
 LEAST_BINS = 2
 """A map of one bin is no nearer to the truth than one number for the city: it is that number."""
+MOST_RECORDS = 10_000_000
+"""Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
 
@@ -147,16 +149,19 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
     if plain and {*named.values()} == {BASELINE}:
         return replace(plain, hour=hour)
-    tries = SimulatedCities(kept, request.bound) if request.simulate else None
-    fitted = fit_mechanisms(kept, request, tries)
-    made = Allocation(request, keep, kept, fitted.calibrated, fitted.event, fitted.error, fitted.reason)
     rivals = {"baseline": plain} if plain and request.free_to_choose else {}
-    if {*named.values()} == {AUTO} and request.simulate:
+    by_auto = {*named.values()} == {AUTO} and request.simulate
+    if by_auto:
         for name in reversed(WHOLE):
             with suppress(UsageError):
                 rivals[name] = _in_one_piece(name, keep, kept, request, "all statistics together")
-    # all statistics by the baseline, each at its share, are never nearer than priced jointly
-    rivals.setdefault(" + ".join(dict.fromkeys(fitted.names.values())), made)
+    if not (by_auto and len(rivals) > 1 and int(kept.count.sum()) > MOST_RECORDS):
+        fitted = fit_mechanisms(
+            kept, request, SimulatedCities(kept, request.bound) if request.simulate else None
+        )
+        made = Allocation(request, keep, kept, fitted.calibrated, fitted.event, fitted.error, fitted.reason)
+        # all statistics by the baseline, each at its share, are never nearer than priced jointly
+        rivals.setdefault(" + ".join(dict.fromkeys(fitted.names.values())), made)
     taken = _least_error(rivals, request, hour)
     if plain is not None:
         taken = replace(taken, accountings=plain.accountings, best=plain.best)

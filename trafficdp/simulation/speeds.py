@@ -11,8 +11,9 @@ speeds are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, starmap
 
 import numpy as np
@@ -95,10 +96,12 @@ def simulated_truths(
     places = _Places.of(counts)
     total = np.empty((2, cities, counts.pairs), dtype=np.int64)
     for city in range(cities):
-        random = generator((seed, city))
-        moving = _moving_speeds(counts, places, model, hour, random)
-        for part in stretches(np.minimum(counts.count, MOST_DRAWN), _AT_ONCE):
-            total[:, city, part] = _sums(counts.count[part], moving[part], bound, model, random)
+        moving = partial(_moving_speeds, counts, places, model, hour)
+        for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
+            drawn = np.minimum(counts.count[part], MOST_DRAWN)
+            start = np.cumsum(drawn) - drawn
+            total[0, city, part] = np.add.reduceat(value * times, start)
+            total[1, city, part] = np.add.reduceat(value * value * times, start)
     return SimulatedTruths(counts, bound, total[0], total[1])
 
 
@@ -107,11 +110,14 @@ def simulated_records(
 ) -> IntArray:
     """Return every record's speed in whole steps, pair by pair, shape (sum of counts,): one city.
 
-    For mechanisms that need more than sums. ``hour`` as in ``simulated_truths``.
+    For mechanisms that need more than sums: these are the records of the first of ``simulated_truths``.
     """
-    random = generator((seed, 0))
-    moving = _moving_speeds(counts, _Places.of(counts), model, hour, random)
-    return _drawn(np.repeat(moving, counts.count), bound, model, random)
+    moving = partial(_moving_speeds, counts, _Places.of(counts), model, hour)
+    found, end = np.empty(int(counts.count.sum()), dtype=np.int64), 0
+    for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, 0))):
+        start, end = end, end + int(counts.count[part].sum())
+        found[start:end] = np.repeat(value, times)
+    return found
 
 
 @dataclass(frozen=True)
@@ -201,18 +207,23 @@ def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterato
         yield from starmap(slice, pairwise([0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(size)]))
 
 
-def _sums(
-    count: IntArray, moving: FloatArray, bound: ContributionBound, model: CityModel, random: Generator
-) -> IntArray:
-    """Return sums and sums of squares of ``count`` records of every pair, shape (2, pairs)."""
-    drawn = np.minimum(count, MOST_DRAWN)
-    start = np.cumsum(drawn) - drawn
-    value = _drawn(np.repeat(moving, drawn), bound, model, random)
-    # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
-    position = np.arange(len(value)) - np.repeat(start, drawn)
-    times = np.repeat(count // drawn, drawn) + (position < np.repeat(count % drawn, drawn))
-    total = np.add.reduceat(value * times, start)
-    return np.stack([total, np.add.reduceat(value * value * times, start)])
+def _drawn_pairs(
+    counts: Counts,
+    moving_speeds: Callable[[Generator], FloatArray],
+    bound: ContributionBound,
+    model: CityModel,
+    random: Generator,
+) -> Iterator[tuple[slice, IntArray, IntArray]]:
+    """Yield stretches of pairs, what is drawn of them, pair by pair, and for how many records each."""
+    moving = moving_speeds(random)
+    for part in stretches(np.minimum(counts.count, MOST_DRAWN), _AT_ONCE):
+        count = counts.count[part]
+        drawn = np.minimum(count, MOST_DRAWN)
+        value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
+        # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
+        position = np.arange(len(value)) - np.repeat(np.cumsum(drawn) - drawn, drawn)
+        times = np.repeat(count // drawn, drawn) + (position < np.repeat(count % drawn, drawn))
+        yield part, value, times
 
 
 def _drawn(moving: FloatArray, bound: ContributionBound, model: CityModel, random: Generator) -> IntArray:

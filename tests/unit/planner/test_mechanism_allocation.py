@@ -1,5 +1,7 @@
 """Mechanisms get their epsilon from counts alone; no vehicle loses more than was asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,13 +10,15 @@ from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibra
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner import allocation
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.choose import BLURRED
 from trafficdp.planner.mechanism_allocation import shares
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import BinStatus
 
@@ -100,6 +104,30 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     # of those that would not be refused, where there are any
     rivals = [n for n, own in auto.considered.items() if own[MEAN].enough] or list(error)
     assert error[taken] <= min(error[name] for name in rivals) * (1 + BLURRED)
+
+
+@pytest.mark.parametrize("kind", LossKind)
+def test_of_very_many_records_auto_tries_only_maps_of_sums(kind, city, bound_of, monkeypatch):
+    monkeypatch.setattr(allocation, "MOST_RECORDS", 1)
+    loss = PureDP.of("2") if kind is LossKind.PURE else ZCDP.of("2")
+    request = replace(request_for(bound_of(60), {MEAN: "auto"}, "2", (MEAN,)), loss=loss)
+    considered = {"flat", "partial_pooling"} | ({"baseline"} if kind is LossKind.PURE else set())
+    assert set(allocate(city, request).considered) == considered
+    # nothing but noise on each bin and one number is left for vehicle means in rho, so all are tried
+    every = replace(request_for(bound_of(60), {VEHICLE: "auto"}, "2", (VEHICLE,)), loss=loss)
+    assert len(allocate(city, every).considered) == 2
+
+
+def test_of_very_many_records_some_cells_are_tried(city, bound_of, monkeypatch):
+    monkeypatch.setattr(trial, "MOST_RECORDS", int(city.count.sum()) // 4)
+    samples = []
+    monkeypatch.setattr(
+        trial, "absolute_errors", lambda _, tried, *rest: samples.append(tried) or np.zeros(1)
+    )
+    (mechanism,) = [m for m in mechanisms_of(LossKind.PURE) if m.name == "akmv"]
+    SimulatedCities(city, bound_of(60)).error(mechanism, MEAN, np.full(city.bins, 0.5))
+    assert 0 < len(samples[0].value) < city.count.sum()
+    assert set(samples[0].counts.cell) < set(city.cell)
 
 
 @pytest.mark.usefixtures("few_runs")

@@ -11,6 +11,7 @@ from trafficdp.errors import UsageError
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.simulation import speeds
 from trafficdp.simulation.city import CityModel, variations
 from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths, stretches
 
@@ -54,17 +55,17 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
     np.testing.assert_array_equal(found.total_of_squares[:, one], found.total[:, one] ** 2)
 
 
-def test_the_truth_of_a_bin_is_that_of_its_records():
-    few = counts_of(vehicles=5)
-    few = Counts(few.cell, few.slot, few.bin_index, few.user_index, np.minimum(few.count, 9), 5)
-    found = truths(counts=few, cities=1)
-    value = simulated_records(few, BOUND, variations()["usual"], seed=1) * 0.01
-    of = np.repeat(few.bin_index, few.count)
-    assert len(value) == few.count.sum()
-    # the same city: with few records a pair, all of them are drawn
-    mean = np.bincount(of, value) / few.samples_per_bin
+@pytest.mark.parametrize("at_once", [1 << 21, 500])
+def test_the_truth_of_a_bin_is_that_of_its_records(at_once, monkeypatch):
+    monkeypatch.setattr(speeds, "_AT_ONCE", at_once)
+    found = truths(cities=1)
+    value = simulated_records(COUNTS, BOUND, variations()["usual"], seed=1) * 0.01
+    of = np.repeat(COUNTS.bin_index, COUNTS.count)
+    assert len(value) == COUNTS.count.sum()
+    # the same city, also where not every record of a pair is drawn
+    mean = np.bincount(of, value) / COUNTS.samples_per_bin
     np.testing.assert_allclose(found.means()[0], mean, rtol=1e-12)
-    variance = np.bincount(of, value**2) / few.samples_per_bin - mean**2
+    variance = np.bincount(of, value**2) / COUNTS.samples_per_bin - mean**2
     np.testing.assert_allclose(found.variances()[0], variance, atol=1e-9)
 
 

@@ -7,9 +7,9 @@ Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,15 +23,17 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss
+from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
 from trafficdp.simulation.city import VARIATIONS, variations
-from trafficdp.simulation.speeds import simulated_records
+from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths
 
 if TYPE_CHECKING:
     from trafficdp.mechanisms.calibrated import Calibrated
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 SEED = 20
 DRAWS, MOST_DRAWS = 2, 4
 """Draws of the noise a city, where bins are many and where they are few."""
@@ -39,8 +41,8 @@ TRIED = 1_000
 """So many estimates of bins in all, where bins are few, tell maps apart."""
 LEAST_SKILL, MOST_WORSE = 0.1, 0.1
 """A map that is less near than this, or further off than one number in more draws, says too little."""
-MOST_RECORDS = 3_000_000
-"""So many records are drawn in all: of fewer cities where counts are large, of 2 at least."""
+MOST_DRAWN_IN_ALL = 3_000_000
+"""So many speeds are drawn in all: of fewer cities where counts are large, of 2 at least."""
 SURE = 0.05
 """The share of draws that may be worse than what is promised."""
 
@@ -111,16 +113,20 @@ def cities_of(
 
     ``hour`` is the hour of day of every bin, (G,), None where slots have none.
     """
-    models = list(variations().values())
+    models, vehicle = list(variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):
-        value = simulated_records(counts, bound, models[number], seed=SEED + number, hour=hour)
-        samples = Samples(counts, value, np.arange(counts.users, dtype=np.int64), bound)
-        yield City(number, Values(samples.contributions(), partial(_same, samples)))
+        law = {"model": models[number], "seed": SEED + number, "hour": hour}
+        made = simulated_truths(counts, bound, **law)
+        sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
+        # only some maps ask for records, then at every draw
+        records = cache(partial(simulated_records, counts, bound, **law))
+        yield City(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
 
 
 def _numbers(counts: Counts) -> range:
     models = len(VARIATIONS)
-    many = max(2, min(models, MOST_RECORDS // max(1, int(counts.count.sum()))))
+    drawn = int(np.minimum(counts.count, MOST_DRAWN).sum())
+    many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
     return range(0, models, -(-models // many))
 
 
@@ -159,8 +165,10 @@ def _error(
     return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
 
 
-def _same(samples: Samples) -> Samples:
-    return samples
+def _samples(
+    counts: Counts, records: Callable[[], IntArray], vehicle: IntArray, bound: ContributionBound
+) -> Samples:
+    return Samples(counts, records(), vehicle, bound)
 
 
 def _percent(share: float) -> str:

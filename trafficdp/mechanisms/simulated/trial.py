@@ -26,8 +26,8 @@ from trafficdp.simulation.speeds import simulated_records
 FloatArray = npt.NDArray[np.float64]
 CITIES = ("usual", "four_times_cell_spread")
 SEED = 1
-MOST_BINS = 1_000
-"""Of more bins, those of every k-th cell are tried: bins are independent, but for blocks within a cell."""
+MOST_BINS, MOST_RECORDS = 1_000, 1_000_000
+"""Of more, the bins of every k-th cell are tried: bins are independent, but for blocks within a cell."""
 ESTIMATES = 2_000
 """So many estimates in all, over bins and runs, where there are few bins."""
 
@@ -51,7 +51,8 @@ class SimulatedCities:
     @cached_property
     def _tried(self) -> npt.NDArray[np.bool_]:
         cells, which = np.unique(self.counts.cell, return_inverse=True)
-        stride = max(1, -(-self.counts.bins // MOST_BINS))
+        records = int(self.counts.count.sum())
+        stride = min(len(cells), max(1, -(-self.counts.bins // MOST_BINS), -(-records // MOST_RECORDS)))
         tried: npt.NDArray[np.bool_] = np.arange(len(cells))[which] % stride == 0
         return tried
 

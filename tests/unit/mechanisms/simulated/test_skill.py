@@ -57,7 +57,7 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
     for tried, draws in ((0, 2), (3, 3)):
         monkeypatch.setattr(skill, "TRIED", tried * len(VARIATIONS) * counts.bins)
         assert len(skills_of([pooled], counts, loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
-    monkeypatch.setattr(skill, "MOST_RECORDS", 1)
+    monkeypatch.setattr(skill, "MOST_DRAWN_IN_ALL", 1)
     monkeypatch.setattr(skill, "TRIED", 0)
     assert len(skills_of([pooled], counts, loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
 
