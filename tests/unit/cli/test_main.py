@@ -248,6 +248,18 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("step", ["accountings_for", "skills_of"])
+def test_control_c_in_any_step_of_a_plan_loses_nothing(step, filled, monkeypatch, refusal, command):
+    before = command("plan")
+    held = filled.dump()
+    with monkeypatch.context() as patched:
+        stopped = f"trafficdp.planner.allocation.{step}"
+        patched.setattr(stopped, lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        assert "interrupted" in refusal(130, "plan")
+    assert filled.dump() == held
+    assert command("plan") == before
+
+
 def test_control_c_while_reading_a_large_file_is_exit_130_and_keeps_nothing(empty, feed, script):
     rows = "\n".join(feed("2026-03-02"))
     large = gzip.compress("\n".join(["bus,at,lat,lng,v", *[rows] * 400, ""]).encode(), 1)
