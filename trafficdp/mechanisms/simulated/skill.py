@@ -115,11 +115,11 @@ def cities_of(
     """
     models, vehicle = list(variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):
-        law = {"model": models[number], "seed": SEED + number, "hour": hour}
-        made = simulated_truths(counts, bound, **law)
+        model, seed = models[number], SEED + number
+        made = simulated_truths(counts, bound, model, seed=seed, hour=hour)
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
-        records = cache(partial(simulated_records, counts, bound, **law))
+        records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
         yield City(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
 
 
