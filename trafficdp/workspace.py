@@ -90,7 +90,7 @@ class Workspace:
             "store": str(self.store),
             "period": f"{grid.period.first} to {grid.period.last}, {grid.period.time_zone}",
             "map": ", ".join(each.value.replace("_", " ") for each in self.config.map.statistics)
-            + f"; hexagons of resolution {', '.join(map(str, grid.resolutions))}; "
+            + f"; {grid.in_words()}; "
             f"slot {grid.slot_kind.value.replace('_', ' ')}",
             "budget": f"{loss}{policy.kind.quantity} {self.config.budget} a vehicle for all of them",
             "sources": ", ".join(source.name for source in self.config.sources),
@@ -118,7 +118,7 @@ class Workspace:
             self.config.require_public_counts("min_vehicles, mechanism or accounting")
         grid, settings = self.config.grid, self.config.map
         if resolution is not None:
-            grid, settings = replace(grid, resolution=resolution), replace(settings, adaptive=None)
+            grid, settings = grid.at(resolution), replace(settings, adaptive=None)
         if slot_kind is not None:
             grid = replace(grid, slot_kind=_slot_kind(slot_kind))
         if min_vehicles is not None:
@@ -283,7 +283,7 @@ class Workspace:
         from trafficdp.query.recognise import is_priced
 
         if not is_priced(text):
-            return of_released(self.store, text, type(self.config.budget)(0))
+            return of_released(self.store, text, type(self.config.budget)(0), self.config.grid.zones)
         asking = Asking.of(text, self.config, analyst)
         key = VehicleKey.load(self.key_file)
         there = Workspace(asking.there, self.store, self.key_file, wait=self._wait, progress=self._progress)

@@ -29,7 +29,7 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     if grid.mosaic is not None:
         raise UsageError("a grid whose bins are all listed has one resolution", got="several")
     slots, area = declared_slots(grid), _declared_area(grid)
-    likely = area.area * _SQUARE_DEGREE_KM2 / area_km2(grid.resolution) * len(slots)
+    likely = area.area * _SQUARE_DEGREE_KM2 / area_km2(grid.hexagon_resolution) * len(slots)
     if likely > MOST_BINS:
         raise UsageError(
             "the study area has too many hexagons",
@@ -37,7 +37,7 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
             expected=f"at most {MOST_BINS:,}",
             todo="choose a coarser resolution or a smaller study area",
         )
-    cells = cells_over(area, grid.resolution)
+    cells = cells_over(area, grid.hexagon_resolution)
     wanted = grid.selection.cells
     if wanted is not None and int(resolutions_of(np.array(wanted[:1], np.uint64))[0]) == grid.resolution:
         cells = np.intersect1d(cells, np.array(wanted, dtype=np.uint64))

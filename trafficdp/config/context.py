@@ -12,13 +12,14 @@ from trafficdp.config import table as t
 from trafficdp.model.context import ContextFile, ContextKind
 
 
-def _file(value: object, info: ValidationInfo[Path]) -> Path:
+def file_beside(value: object, info: ValidationInfo[Path]) -> Path:
+    """Return the path of a file that is named relative to the configuration."""
     name = t.line(value)
     if name is None or "://" in name:
         raise t.Refused
     path: Path = info.context / name
     if not path.exists():
-        raise t.Refused(what=" does not exist", got=str(path), todo="correct its name, or delete the table")
+        raise t.Refused(what=" does not exist", got=str(path), todo="correct its name, or leave it out")
     return path
 
 
@@ -27,7 +28,7 @@ class Context(t.Table):
 
     file: Annotated[
         Path,
-        PlainValidator(_file),
+        PlainValidator(file_beside),
         Field(
             description="a file beside the configuration, such as streets.gpkg, or a folder of static GTFS"
         ),

@@ -185,7 +185,7 @@ _OF = {
 _COUNTS_ALONE = (
     *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
     ("privacy", "rho"),
-    *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions")),
+    *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions", "zones")),
     ("stream",),
 )
 _AS_USUAL = {"accounting": "best"}
@@ -260,7 +260,10 @@ class Document(Places):
         with t.naming("city", "period"):
             period = Period(self.city.period.first, self.city.period.last, self.city.time_zone)
         with t.naming("map", "day_parts"):
-            return Grid(self.map.finest(), self.map.slot, self.city.study_area, period, self.map.day_parts)
+            zones = self.map.cut_into()
+            resolution = self.map.finest() if zones is None else None
+            declared = self.map.slot, self.city.study_area, period, self.map.day_parts
+            return Grid(resolution, *declared, zones=zones)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from trafficdp._validate import did_you_mean, one_of
 from trafficdp.config import table as t
-from trafficdp.config.context import TILES
+from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.names import BY_NAME
@@ -22,6 +23,7 @@ from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
+from trafficdp.model.zones import Zones
 from trafficdp.planner.request import (
     AUTO,
     BASELINE,
@@ -147,10 +149,24 @@ class Mechanisms(t.Table):
     vehicle_mean: object = None
 
 
+class ZonesFile(t.Table):
+    """A file of districts: its polygons instead of hexagons; ``name`` is the column with their names."""
+
+    file: Annotated[
+        Path,
+        PlainValidator(file_beside),
+        Field(description="a file beside the configuration, such as districts.gpkg"),
+    ]
+    name: Annotated[str | None, t.text("the name of a column with names")] = None
+
+
 class Map(t.Table):
     """The table as it is written."""
 
     resolution: Annotated[int | None, t.whole(0, 15)] = None
+    zones: Annotated[
+        ZonesFile | None, BeforeValidator(lambda each: {"file": each} if isinstance(each, str) else each)
+    ] = None
     resolutions: Annotated[
         tuple[Annotated[int, t.whole(0, 15)], ...],
         Field(min_length=1, description="a list of H3 resolutions from 0 to 15, such as [6, 7, 8]"),
@@ -207,6 +223,18 @@ class Map(t.Table):
         with t.naming("map", "speed_bound"):
             return ContributionBound(self.speed_bound, self.speed_step, self.speed_unit)
 
+    def cut_into(self) -> Zones | None:
+        """Return the zones, None where there are hexagons; raise Refused where both are asked for."""
+        if self.zones is None:
+            return None
+        for key in ("resolution", "resolutions", "max_half_width", "longer_slots", "detail"):
+            if key in self.model_fields_set:
+                raise t.Refused("map", key, expected="to be left out: it is about hexagons, beside zones")
+        # it takes a moment to load what reads maps: only who has zones waits for it
+        from trafficdp.context.zones import read_zones
+
+        return read_zones(self.zones.file, self.zones.name)
+
     def finest(self) -> int:
         """Return ``resolution``, or the finest of ``resolutions`` where there are several."""
         if not self.resolutions:
@@ -215,7 +243,8 @@ class Map(t.Table):
                     several = "resolutions = [...] beside it: it is about maps of several"
                     raise t.Refused("map", key, expected=several)
             if self.resolution is None:
-                raise t.Refused("map", "resolution", what=t.MISSING)
+                hexagons = "resolution, the size of the hexagons, or zones, a file of districts"
+                raise t.Refused("map", "resolution", what=t.MISSING, expected=hexagons)
             return self.resolution
         # a resolution beside them decides nothing, but must not contradict them
         if self.resolution is not None and self.resolution not in self.resolutions:

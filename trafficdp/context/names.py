@@ -15,6 +15,7 @@ import shapely
 
 from trafficdp.binning.cells import polygons_of
 from trafficdp.model.context import ContextKind, ContextLayer
+from trafficdp.model.zones import Zones
 
 FloatArray = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
@@ -23,13 +24,19 @@ _SECTORS = ("east", "north-east", "north", "north-west", "west", "south-west", "
 _STREETS, _BESIDE = (ContextKind.ROADS,), (ContextKind.WATER, ContextKind.PARK, ContextKind.TRANSIT)
 
 
-def place_names(cell: npt.NDArray[np.uint64], context: Sequence[ContextLayer]) -> Texts:
+def place_names(
+    cell: npt.NDArray[np.uint64], context: Sequence[ContextLayer], zones: Zones | None = None
+) -> Texts:
     """Return the name of every bin's hexagon, shape (G,); ``cell`` holds H3 indices, shape (G,).
+
+    With ``zones`` it holds their numbers, and these have names of their own.
 
     "Ring Road near Old City", or what else tells one from another: a second street, the way and the distance
     from the place, a number. With public layers that name a street or a place, different hexagons have
     different names. The same cells and layers give the same names.
     """
+    if zones is not None:
+        return np.array(zones.names, dtype=object)[cell.astype(np.int64) - 1]
     cells, position = np.unique(cell, return_inverse=True)
     if not len(cells):
         return np.zeros(0, dtype=object)
@@ -40,7 +47,7 @@ def place_names(cell: npt.NDArray[np.uint64], context: Sequence[ContextLayer]) -
     if not len(named):
         return plane.from_the_middle(hexagons)[position]
     named["shape"] = plane.flat(named["shape"].to_numpy(dtype=object))
-    return _told_apart(_choices(hexagons, named))[position]
+    return told_apart(_choices(hexagons, named))[position]
 
 
 class _Plane:
@@ -174,7 +181,7 @@ def _places(hexagons: Texts, places: pd.DataFrame) -> tuple[Texts, Texts]:
     return np.where(distance < 2 * size, "near " + name, way).astype(object), way.astype(object)
 
 
-def _told_apart(choices: list[Texts]) -> Texts:
+def told_apart(choices: list[Texts]) -> Texts:
     """Return for every hexagon the shortest choice that no other has; at last with a number."""
     names = choices[0].copy()
     for longer in choices[1:]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,43 +72,59 @@ def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
     return ContextLayer(file.kind, name, digest, file.attribution, tuple(names), tuple(shapes))
 
 
+def read_table(path: Path, name: str | None) -> tuple[Shapes, Names]:
+    """Return the shapes of the first layer of ``path`` in degrees, and what its column ``name`` calls each.
+
+    All of them in the file's order; what has no shape is None. Raises as ``read_context``.
+    """
+    if not path.exists():
+        raise ConfigError(f"the file {path.name} does not exist", got=str(path), todo="correct its name")
+    with _reading(path):
+        return _read_table(path, name, None, pyogrio.list_layers(path)[0, 0], None)
+
+
 def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes, Names]:
     extract = path.name.lower().endswith(".osm.pbf")
-    try:
+    with _reading(path):
         wanted: Any = _OPENSTREETMAP[file.kind] if extract else ((pyogrio.list_layers(path)[0, 0], None),)
         tables = [_read_table(path, file.name, area, table, where) for table, where in wanted]
+    shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
+    there = ~shapely.is_missing(shapes)
+    return shapes[there], names[there]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, IndexError) as error:
         raise ConfigError(
-            f"the context layer {path.name} cannot be read",
+            f"{path.name} cannot be read as a map",
             expected="GeoPackage, GeoJSON, Shapefile, FlatGeobuf, an OpenStreetMap extract or static GTFS",
         ) from error
-    return np.concatenate([shapes for shapes, _ in tables]), np.concatenate([names for _, names in tables])
 
 
 def _read_table(
-    path: Path, name: str | None, area: StudyArea, table: str, where: str | None
+    path: Path, name: str | None, area: StudyArea | None, table: str, where: str | None
 ) -> tuple[Shapes, Names]:
     about = pyogrio.read_info(path, layer=table)
     if about["crs"] is None:
         raise ConfigError(
-            f"the context layer {path.name} does not say in which coordinate system it is",
+            f"{path.name} does not say in which coordinate system it is",
             todo="write it anew with one, such as EPSG:4326",
         )
     known = list(about["fields"])
     column = name or ("name" if "name" in known else None)
     if column is not None and column not in known:
-        raise ConfigError(
-            f"the context layer {path.name} has no column {column}", expected=", ".join(known) or None
-        )
+        raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(known) or None)
     to_file = pyproj.Transformer.from_crs(WGS84, about["crs"], always_xy=True)
-    box = to_file.transform_bounds(*area.geometry.bounds)
+    box = None if area is None else to_file.transform_bounds(*area.geometry.bounds)
     _, _, packed, columns = pyogrio.raw.read(
         path, layer=table, columns=[column] if column else [], bbox=box, where=where, force_2d=True
     )
     shapes = _degrees(shapely.from_wkb(packed), to_file)
     names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)
-    there = ~shapely.is_missing(shapes)
-    return shapes[there], np.array([_text(each) for each in names[there]], dtype=object)
+    return shapes, np.array([_text(each) for each in names], dtype=object)
 
 
 def _degrees(shapes: Shapes, to_file: pyproj.Transformer) -> Shapes:

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.binning.cell_table import CellTable
+from trafficdp.binning.places import places_of
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
+from trafficdp.model.zones import NOWHERE
 from trafficdp.store.statements import connect
 
 IntArray = npt.NDArray[np.int64]
@@ -171,13 +172,17 @@ def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
 
 
 def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Binned]:
-    table = CellTable(grid.area.geometry.bounds, grid.resolution)
+    places = places_of(grid)
     for batch in _rebatched(fixes):
         if not grid.selection.everything:
             batch = _kept(batch, grid)
+        cell = places.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
+        if grid.zones is not None:
+            somewhere = cell != NOWHERE
+            cell, batch = cell[somewhere], batch.filter(pa.array(somewhere))
         time_us = batch.column("time_us").to_numpy()
         yield Binned(
-            cell=table.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy()),
+            cell=cell,
             slot=slots_of(time_us, grid.slot_kind, grid.period.time_zone, grid.day_parts),
             vehicle=batch.column("vehicle_id").to_numpy(),
             time_us=time_us,

@@ -145,5 +145,9 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
         return tuple(facts[name] for name in geojson_properties(release).columns)
     if kind == "csv":
         return (replace(facts.pop("h3"), name="hex_id"), *facts.values())
-    geometry = ColumnFacts("geometry", "degrees", "hexagon of the cell, WGS84, longitude first")
-    return (*facts.values(), geometry, ColumnFacts("bbox", "degrees", "bounding box of the hexagon"))
+    geometry = ColumnFacts("geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first")
+    return (
+        *facts.values(),
+        geometry,
+        ColumnFacts("bbox", "degrees", f"bounding box of the {release.grid.noun}"),
+    )

@@ -145,6 +145,12 @@ def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
             got=", ".join(each.value for each in config.map.statistics),
             expected=", ".join(each.value for each in SAID),
         )
+    if config.grid.zones is not None:
+        raise ConfigError(
+            "a stream has hexagons",
+            got="[map] zones",
+            todo="give [map] resolution instead, in a file of its own",
+        )
     if not config.grid.selection.everything:
         raise ConfigError("a stream covers the whole study area and period", got="a selection of them")
     if not config.sources:

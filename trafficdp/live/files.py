@@ -46,7 +46,9 @@ class Reader:
         self, specification: StreamSpecification, sources: tuple[SourceDeclaration, ...], key: VehicleKey
     ) -> None:
         self._specification, self._sources, self._key = specification, sources, key
-        self._cells = CellTable(specification.grid.area.geometry.bounds, specification.grid.resolution)
+        self._cells = CellTable(
+            specification.grid.area.geometry.bounds, specification.grid.hexagon_resolution
+        )
         self._clip = Clip(specification.bound)
 
     def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:

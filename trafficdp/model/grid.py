@@ -1,10 +1,11 @@
-"""The declared grid: cells of one H3 resolution times slots of one kind, within an area and a period."""
+"""The declared grid: hexagons or zones times slots of one kind, within an area and a period."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING, Selection
 from trafficdp.model.slot import SlotKind
+from trafficdp.model.zones import Zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,14 @@ DEFAULT_DAY_PARTS = (
 class Grid:
     """What is binned: declared, never inferred from data.
 
-    ``resolution`` is H3's, 0 to 15. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
+    ``resolution`` is H3's, 0 to 15, or None with ``zones``: places are then these, by number; a record that
+    lies in none does not count. ``day_parts`` counts only for SlotKind.DAY_PART and must cover
     each of the 24 clock hours exactly once. ``selection`` restricts which records count, by place and time.
     With a ``mosaic``, ``resolution`` is its finest one, and bins are of all its resolutions.
     ``context`` is what is drawn around the bins and names them; no bin depends on it.
     """
 
-    resolution: int
+    resolution: int | None
     slot_kind: SlotKind
     area: StudyArea
     period: Period
@@ -65,9 +68,13 @@ class Grid:
     selection: Selection = EVERYTHING
     mosaic: Mosaic | None = None
     context: tuple[ContextLayer, ...] = ()
+    zones: Zones | None = None
 
     def __post_init__(self) -> None:
-        integer_between(0, 15, resolution=self.resolution)
+        if self.zones is None:
+            integer_between(0, 15, resolution=self.resolution)
+        elif self.resolution is not None or self.mosaic is not None:
+            raise UsageError("a map of zones has no resolution", got=self.resolution)
         if self.mosaic is not None and self.mosaic.resolutions[0] != self.resolution:
             raise UsageError(
                 "the finest resolution of the mosaic is not that of the grid",
@@ -103,6 +110,8 @@ class Grid:
         }
         if not self.selection.everything:
             facts["selection"] = self.selection.key
+        if self.zones is not None:
+            facts["zones"] = self.zones.key
         if self.mosaic is not None:
             facts["mosaic"] = self.mosaic.to_facts()
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -110,7 +119,46 @@ class Grid:
     @property
     def resolutions(self) -> tuple[int, ...]:
         """The resolutions that bins may have, from the finest."""
-        return (self.resolution,) if self.mosaic is None else self.mosaic.resolutions
+        if self.zones is not None:
+            return ()
+        return (self.hexagon_resolution,) if self.mosaic is None else self.mosaic.resolutions
+
+    @property
+    def hexagon_resolution(self) -> int:
+        """The resolution of hexagons. Raises UsageError for a map of zones."""
+        if self.resolution is None:
+            raise UsageError(
+                "this needs hexagons",
+                got="a map of zones",
+                todo="give [map] resolution instead of [map] zones, or --resolution",
+            )
+        return self.resolution
+
+    def at(self, resolution: int) -> Grid:
+        """Return the same grid with hexagons of ``resolution``, in one size."""
+        return replace(self, resolution=resolution, zones=None, mosaic=None)
+
+    @property
+    def noun(self) -> str:
+        """What people call a place of the map."""
+        return "hexagon" if self.zones is None else "zone"
+
+    def in_words(self) -> str:
+        """What the places are."""
+        if self.zones is not None:
+            return f"{len(self.zones.names)} zones of {self.zones.file}"
+        coarsest, finest = min(self.resolutions), max(self.resolutions)
+        return f"H3 hexagons of resolution {finest if coarsest == finest else f'{coarsest} to {finest}'}"
+
+    def spelled(self, cells: npt.NDArray[np.uint64]) -> list[str]:
+        """Return the name in tables of every place: hexadecimal digits of H3, or the number of a zone."""
+        form = "x" if self.zones is None else "d"
+        return [format(cell, form) for cell in cells.tolist()]
+
+    def read_spelled(self, texts: Iterable[str]) -> npt.NDArray[np.uint64]:
+        """Return the places that ``spelled`` wrote. Raises ValueError for what it cannot have written."""
+        base = 16 if self.zones is None else 10
+        return np.array([int(text, base) for text in texts], dtype=np.uint64)
 
     def may_publish(self, cell: npt.NDArray[np.uint64], slot: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return for every bin whether the grid lets it be published: all, or those of the mosaic."""

@@ -65,6 +65,8 @@ def search(
     for kind in (grid.slot_kind, *grid.slot_kind.longer):
         here = replace(grid, slot_kind=kind)
         step = 1 if look(here) else -1
+        if here.resolution is None:
+            continue
         resolution = here.resolution + step
         while COARSEST <= resolution <= FINEST and look(replace(here, resolution=resolution)) == (step > 0):
             resolution += step
@@ -76,7 +78,7 @@ def finest(options: list[MapOption]) -> MapOption | None:
     fitting = [option for option in options if option.fits]
     wide = [option for option in fitting if option.records >= SHARE]
     if wide:
-        return max(wide, key=lambda option: (option.bins, option.records, option.grid.resolution))
+        return max(wide, key=lambda option: (option.bins, option.records, option.grid.resolution or 0))
     return max(fitting, key=lambda option: (option.records, option.bins), default=None)
 
 

@@ -77,7 +77,7 @@ def suggest(
     if not request.judged_by_error:
         return _by_skill(grid, request, counts_of, guess_of)
     here = counts_of(grid)
-    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1))
+    coarser = (grid.at(r) for r in _coarser(grid, 0))
     longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)
@@ -111,7 +111,7 @@ def suggest_of_anyone(
 
     loss = _least(lambda times: passes(here, more(times)))
     fleet = _least(lambda times: passes(here, larger(times)))
-    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, -1, -1)[:3])
+    coarser = (grid.at(r) for r in _coarser(grid, 0)[:3])
     by_resolution = next((each for each in coarser if passes(counts_of(each), request)), None)
     return Suggestions(
         epsilon=None if loss is None else _rounded_up(epsilon_of(more(loss).loss)),
@@ -120,6 +120,11 @@ def suggest_of_anyone(
         slot_kind=None,
         fleet=None if fleet is None else larger(fleet).fleet,
     )
+
+
+def _coarser(grid: Grid, coarsest: int) -> range:
+    """Return coarser resolutions, the next one first; none of zones."""
+    return range(0) if grid.resolution is None else range(grid.resolution - 1, coarsest - 1, -1)
 
 
 def _least(passes: Callable[[float], bool]) -> float | None:
@@ -150,7 +155,7 @@ def _by_skill(
             maps_of(of(candidate), candidate, request).passes(request.loss) for of in (guess_of, counts_of)
         )
 
-    coarser = (replace(grid, resolution=r) for r in range(grid.resolution - 1, COARSEST, -1))
+    coarser = (grid.at(r) for r in _coarser(grid, COARSEST + 1))
     longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
     by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
     by_slot = next((candidate for candidate in longer if passes(candidate)), None)

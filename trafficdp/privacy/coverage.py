@@ -145,6 +145,15 @@ class PublicLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CityZones:
+    """The file whose polygons the map is cut into; ``zones`` says how many there are."""
+
+    file: Text
+    sha256: Sha256
+    zones: Number
+
+
+@dataclass(frozen=True, kw_only=True)
 class BinNumbers:
     """How many bins there are in all and of each status."""
 
@@ -162,7 +171,7 @@ class Coverage:
     place: Text
     study_area: Polygon | MultiPolygon
     study_area_sha256: Sha256
-    resolution: Resolution
+    resolution: Resolution | None
     period: DeclaredPeriod
     slot_kind: Slots
     day_parts: tuple[NamedHours, ...]
@@ -172,3 +181,4 @@ class Coverage:
     selection: Selected | None = None
     mosaic: SeveralResolutions | None = None
     context: tuple[PublicLayer, ...] = ()
+    zones: CityZones | None = None

@@ -26,10 +26,10 @@ DECIMALS = 3
 def published_frame(release: Release) -> pd.DataFrame:
     """Return the table of ``release``: G rows, sorted by cell, then slot.
 
-    Columns: ``h3`` (hexadecimal text), ``place`` (its name), ``resolution``, ``slot``, ``slot_kind``,
-    ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``, ``records``, then for every
-    statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``, ``_high``, ``_noise_scale``,
-    ``_expected_error``; and by stem alone ``_status``.
+    Columns: ``h3`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none of
+    zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``,
+    ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``,
+    ``_high``, ``_noise_scale``, ``_expected_error``; and by stem alone ``_status``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -38,11 +38,9 @@ def published_frame(release: Release) -> pd.DataFrame:
 
     labels = [release.slots[int(slot)] for slot in release.slot]
     columns: dict[str, object] = {
-        "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
+        "h3": pd.Series(release.grid.spelled(release.cell), dtype="str"),
         "place": pd.Series(list(release.place), dtype="str"),
-        "resolution": resolution_of(release.cell)
-        if release.grid.mosaic is not None
-        else np.full(release.bins, release.grid.resolution, dtype=np.int64),
+        "resolution": _resolutions(release),
         "slot": release.slot,
         "slot_kind": pd.Series(_slot_kinds(release), dtype="str"),
         "slot_label": pd.Series([facts.label for facts in labels], dtype="str"),
@@ -69,7 +67,7 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, object] = {
-        "h3": pd.Series([format(int(cell), "x") for cell in release.cell], dtype="str"),
+        "h3": pd.Series(release.grid.spelled(release.cell), dtype="str"),
         "slot": release.slot,
     }
     for statistic in Statistic:
@@ -78,6 +76,17 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
             columns[f"{statistic.stem}_status"] = pd.Series(list(estimate.status), dtype="str")
             columns |= {f"{statistic.stem}_{name}": values for name, values in estimate.noise.items()}
     return pd.DataFrame(columns)
+
+
+def _resolutions(release: Release) -> pd.Series:
+    """The resolution of every hexagon, and none of zones."""
+    import pandas as pd
+
+    if release.grid.zones is not None:
+        return pd.Series([None] * release.bins, dtype="Int64")
+    if release.grid.mosaic is not None:
+        return pd.Series(resolution_of(release.cell))
+    return pd.Series(np.full(release.bins, release.grid.resolution, dtype=np.int64))
 
 
 def _slot_kinds(release: Release) -> list[str]:

@@ -23,6 +23,7 @@ from trafficdp.model.selection import EVERYTHING
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.model.zones import Zones
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
@@ -53,6 +54,8 @@ def grid_to_facts(grid: Grid) -> dict[str, Any]:
         facts["selection"] = selection_to_facts(grid.selection)
     if grid.mosaic is not None:
         facts["mosaic"] = grid.mosaic.to_facts()
+    if grid.zones is not None:
+        facts["zones"] = grid.zones.to_facts()
     if grid.context:
         facts["context"] = [layer.to_facts() for layer in grid.context]
     return facts
@@ -71,6 +74,7 @@ def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
         selection=selection_from_facts(facts["selection"]) if "selection" in facts else EVERYTHING,
         mosaic=Mosaic.from_facts(**facts["mosaic"]) if "mosaic" in facts else None,
         context=tuple(ContextLayer.from_facts(layer) for layer in facts.get("context", ())),
+        zones=Zones.from_facts(facts["zones"]) if "zones" in facts else None,
     )
 
 

@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trafficdp.binning.cells import cell_text
 from trafficdp.binning.slots import slot_facts
 from trafficdp.context.names import place_names
 from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model.zones import Zones
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.published import DECIMALS, published_frame
 from trafficdp.privacy.release import Release
@@ -39,7 +39,7 @@ class Answered:
 
     ``release`` is None when nothing noisy was asked. ``charged`` is the largest loss of any vehicle, 0 when
     nothing was charged; ``earlier`` says that an earlier release held the answer. ``notes`` are what a
-    reader must know.
+    reader must know. ``zones`` are those of the configured map.
     """
 
     rows: pa.Table
@@ -47,6 +47,7 @@ class Answered:
     charged: Loss
     earlier: bool
     notes: tuple[str, ...]
+    zones: Zones | None = None
 
     @property
     def release_id(self) -> str | None:
@@ -66,16 +67,17 @@ class Answered:
         # it takes longer to import than most commands to run
         import geopandas
 
-        return geopandas.read_file(BytesIO(result_bytes(self.rows, "geojson")))
+        return geopandas.read_file(BytesIO(result_bytes(self.rows, "geojson", self.zones)))
 
 
-def of_released(store: Path, text: str, nothing: Loss) -> Answered:
+def of_released(store: Path, text: str, nothing: Loss, zones: Zones | None) -> Answered:
     """Return what any SQL reads from the released maps of ``store``; it costs ``nothing``.
 
     Raises as ``AnalystSession``.
     """
     with AnalystSession.open(store / RELEASED_NAME) as session:
-        return Answered(session.run(text), None, nothing, False, ("asked of what is released: free",))
+        notes = ("asked of what is released: free",)
+        return Answered(session.run(text), None, nothing, False, notes, zones)
 
 
 def rows_of(
@@ -113,8 +115,8 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
     labels = [facts[slot] for slot in counts.slot.tolist()]
     return pd.DataFrame(
         {
-            "h3": pd.Series(cell_text(counts.cell), dtype="str"),
-            "place": pd.Series(place_names(counts.cell, grid.context), dtype="str"),
+            "h3": pd.Series(grid.spelled(counts.cell), dtype="str"),
+            "place": pd.Series(place_names(counts.cell, grid.context, grid.zones), dtype="str"),
             "slot": counts.slot,
             "slot_label": pd.Series([each.label for each in labels], dtype="str"),
             "slot_start": pd.Series([each.start for each in labels], dtype="str"),

@@ -162,7 +162,7 @@ class _Answering:
             return self._explained(counts, None, None)
         rows = rows_of(self.question, self.occasion.grid, counts, None, self.there.map.display_unit)
         notes = (*self.question.remarks, f"{COUNTS_NOTE}; nothing was charged")
-        return Answered(rows, None, NOTHING, False, notes)
+        return Answered(rows, None, NOTHING, False, notes, self.there.grid.zones)
 
     def _explained(self, counts: Counts, plan: Plan | None, earlier: str | None) -> Explanation:
         remaining: Loss | None = None
@@ -208,7 +208,7 @@ class _Answering:
             notes.append(f"{bins} withheld: fewer than {release.min_vehicles} vehicles")
         if any(column.kind.counts for column in self.question.columns):
             notes.append(NOISY_COUNTS if self.there.hides_presence else COUNTS_NOTE)
-        return Answered(rows, release, charged, not charged.pico, tuple(notes))
+        return Answered(rows, release, charged, not charged.pico, tuple(notes), self.there.grid.zones)
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
         """The refusal of an answer that would say too little, with the same question that would be answered.

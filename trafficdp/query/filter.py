@@ -47,7 +47,7 @@ class Filter:
             ),
         )
 
-    def to_sql(self, period: Period, resolution: int) -> list[str]:
+    def to_sql(self, period: Period, resolution: int | None) -> list[str]:
         """Return the predicates, in one spelling; ``period`` is the configured one."""
         parts = []
         if (self.first, self.last) != (period.first, period.last):
@@ -100,7 +100,7 @@ def _places_to_sql(clause: tuple[Place, ...]) -> str:
     return _one_of("area", [text_literal(place.name) for place in clause])
 
 
-def _cells_to_sql(cells: tuple[int, ...], resolution: int) -> str:
+def _cells_to_sql(cells: tuple[int, ...], resolution: int | None) -> str:
     own = int(resolutions_of(np.array(cells[:1], dtype=np.uint64))[0])
     texts = [f"'{cell:x}'" for cell in cells]
     return _one_of("cell" if own == resolution else f"h3({own})", texts)

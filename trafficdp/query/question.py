@@ -24,16 +24,16 @@ TABLE = "fixes"
 class Question:
     """One question in its normal form: however it was written, equal questions are equal here.
 
-    ``by_cell`` says whether it is grouped by hexagon; if not, ``resolution`` is that of one that holds the
-    whole study area. ``by_slot``: by slot; if not, ``slot_kind`` is WHOLE_PERIOD. ``order`` is (number of the
-    column, descending). Columns, ``having``, order and limit only arrange the answer; ``remarks`` say how
-    the text was read.
+    ``by_cell`` says whether it is grouped by place, which are zones for ``resolution`` None; if not,
+    ``resolution`` is that of a hexagon that holds the whole study area. ``by_slot``: by slot; if not,
+    ``slot_kind`` is WHOLE_PERIOD. ``order`` is (number of the column, descending). Columns, ``having``, order
+    and limit only arrange the answer; ``remarks`` say how the text was read.
     """
 
     explain: bool
     options: Options
     columns: tuple[Column, ...]
-    resolution: int
+    resolution: int | None
     slot_kind: SlotKind
     by_slot: bool
     filter: Filter
@@ -62,6 +62,7 @@ class Question:
         return replace(
             config.grid,
             resolution=self.resolution,
+            zones=config.grid.zones if self.resolution is None else None,
             slot_kind=self.slot_kind,
             period=period,
             selection=self.filter.selection,
@@ -135,7 +136,8 @@ class Question:
 
     def to_sql(self, config: Config) -> str:
         """Return the question in one spelling, which reads back as the same question."""
-        cell, slot = f"h3({self.resolution})", f"slot('{self.slot_kind.value}')"
+        cell = "cell" if self.resolution is None else f"h3({self.resolution})"
+        slot = f"slot('{self.slot_kind.value}')"
         shown = [_written(column, self, cell, slot, config.map.display_unit) for column in self.columns]
         where = self.filter.to_sql(config.grid.period, config.grid.resolution)
         keys = [*([cell] if self.by_cell else []), *([slot] if self.by_slot else [])]

@@ -124,15 +124,15 @@ def _options(clause: Clause, config: Config, columns: tuple[Column, ...], proble
     return options
 
 
-def _resolution(words: GridWords, config: Config, problems: Problems) -> int:
+def _resolution(words: GridWords, config: Config, problems: Problems) -> int | None:
     """Return the one resolution that is named, or the configured one."""
     configured = config.grid.resolution
     found = [*words.resolutions, *([configured] if words.bare_cell and not words.resolutions else [])]
     if len(set(found)) > 1:
         problems.add(
             "hexagons of one resolution at a time",
-            ", ".join(f"h3({each})" for each in found),
-            f"h3({found[0]})",
+            ", ".join("cell" if each is None else f"h3({each})" for each in found),
+            "cell" if found[0] is None else f"h3({found[0]})",
         )
     return found[0] if found else configured
 

@@ -67,7 +67,7 @@ def read_where(
     where: exp.Expr | None,
     period: Period,
     areas: Mapping[str, StudyArea],
-    resolution: int,
+    resolution: int | None,
     problems: Problems,
     remarks: list[str],
 ) -> Filter:
@@ -110,7 +110,7 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     return [node]
 
 
-def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolution: int) -> None:
+def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolution: int | None) -> None:
     names = {name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
@@ -275,7 +275,7 @@ def _h3(node: exp.Expr) -> bool:
     return call is not None and call[0] == "h3"
 
 
-def _cells(node: exp.Expr, resolution: int) -> frozenset[int]:
+def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
     expected = "hexagons such as cell = '861f8d567ffffff'"
     tested = unwrapped(node.this) if isinstance(node.this, exp.Expr) else node
     call = call_of(tested)
@@ -295,7 +295,8 @@ def _cells(node: exp.Expr, resolution: int) -> frozenset[int]:
         raise UnreadableError(
             "the hexagons are of another resolution",
             "resolution " + ", ".join(map(str, found)),
-            f"h3({found[0]}) IN (...), or hexagons of resolution {resolution}",
+            f"h3({found[0]}) IN (...)"
+            + ("" if resolution is None else f", or hexagons of resolution {resolution}"),
         )
     return frozenset(int(cell) for cell in cells)
 

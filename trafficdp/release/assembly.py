@@ -80,7 +80,7 @@ def assemble(
         cell=counts.cell,
         slot=counts.slot,
         status=status,
-        place=place_names(counts.cell, specification.grid.context),
+        place=place_names(counts.cell, specification.grid.context, specification.grid.zones),
         vehicles=vehicles if specification.publish_counts else None,
         records=records if specification.publish_counts else None,
         estimates=spread,

@@ -50,6 +50,10 @@ class Cluster:
         None: nothing was new. Raises UsageError where Spark is not installed or has nowhere to write to, and
         as ``engine.spark_job``.
         """
+        if self.config.grid.zones is not None:
+            raise UsageError(
+                "Spark puts records into hexagons", got="[map] zones", todo="ingest the files without it"
+            )
         try:
             from trafficdp.engine import spark_job, spark_session
         except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -91,7 +92,11 @@ def earlier_release(
 ) -> str | None:
     """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
     # specifications are long: a search for their words first
-    words = (version.name, f'"resolution":{grid.resolution},', f'"slot_kind":"{grid.slot_kind.value}"')
+    words = (
+        version.name,
+        f'"resolution":{json.dumps(grid.resolution)},',
+        f'"slot_kind":"{grid.slot_kind.value}"',
+    )
     for stored in reversed(vault_releases.all_releases(curator.vault)):
         if stored.withdrawn or not stored.published:
             continue

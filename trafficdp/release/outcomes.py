@@ -182,7 +182,7 @@ class Plan:
         counts, request = allocation.counts, allocation.request
         labels = slot_facts_of(self.grid, np.unique(counts.slot))
         columns: dict[str, object] = {
-            "h3": pd.Series([format(int(cell), "x") for cell in counts.cell], dtype="str"),
+            "h3": pd.Series(self.grid.spelled(counts.cell), dtype="str"),
             "slot": counts.slot,
             "slot_label": pd.Series([labels[int(slot)].label for slot in counts.slot], dtype="str"),
         }

@@ -362,7 +362,10 @@ class Planning:
 
     def _guess(self, grid: Grid) -> Counts:
         """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
-        here = self._counts(replace(grid, resolution=self._config.grid.resolution))
+        own = self._config.grid
+        if grid.resolution is None or own.resolution is None:
+            return self._counts(grid)
+        here = self._counts(replace(grid, resolution=own.resolution))
         return here.merged(parents_of(here.cell, grid.resolution), here.slot).counts
 
     def _shown(self, request: Request, width: float) -> str:
@@ -395,4 +398,5 @@ def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss]
 
 def _settings(option: MapOption) -> str:
     grid = option.grid
-    return f'resolution {grid.resolution}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'
+    places = grid.in_words() if grid.resolution is None else f"resolution {grid.resolution}"
+    return f'{places}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'

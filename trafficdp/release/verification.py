@@ -163,7 +163,7 @@ class _ExaminedRelease(Examined):
         counts = contributions.counts
         name = MEASUREMENTS if self._curator.hides_presence else MECHANISM
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
-        cells = np.array([int(text, 16) for text in published["h3"]], dtype=np.uint64)
+        cells = self._specification.grid.read_spelled(published["h3"])
         if not (
             np.array_equal(cells, counts.cell)
             and np.array_equal(published["slot"].to_numpy(dtype=np.int64), counts.slot)

@@ -77,7 +77,7 @@ def plan(
     with output.steps("planning from public counts") as step:
 
         def looked_at(grid: Grid) -> None:
-            step(f"looking at resolution {grid.resolution}, slot {grid.slot_kind.value}", 0, None)
+            step(f"looking at {grid.in_words()}, slot {grid.slot_kind.value}", 0, None)
 
         result = workspace.plan(
             loss,
@@ -124,8 +124,8 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     what = released if full is None else f"every accounting for means alone; planned: {released}"
     return LossChart(
         title=f"Privacy loss against error: {city}",
-        subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, resolution "
-        f"{result.grid.resolution}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
+        subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, "
+        f"{result.grid.in_words()}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
         f"{request.min_vehicles} vehicles",
         unit=statistic.unit(result.display_unit),
         lines=tuple(

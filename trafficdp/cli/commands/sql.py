@@ -19,7 +19,15 @@ from trafficdp.cli.words.settings import Settings
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
 from trafficdp.errors import UsageError
-from trafficdp.export.files.query_result import FORMATS, cell_texts, json_rows, result_bytes, write_result
+from trafficdp.export.files.query_result import (
+    FORMATS,
+    GEOJSON,
+    cell_texts,
+    json_rows,
+    result_bytes,
+    write_result,
+)
+from trafficdp.model.zones import Zones
 from trafficdp.query.explanation import Explanation
 from trafficdp.query.recognise import is_priced
 from trafficdp.release.store_setup import store_path
@@ -180,13 +188,19 @@ class _Asked:
     def _bytes(self, rows: pa.Table) -> bytes:
         if self.form == "parquet" and sys.stdout.isatty():
             raise UsageError("Parquet is not for the screen", todo="name a file, or pipe it into a program")
-        return result_bytes(rows, self.form)
+        return result_bytes(rows, self.form, self._zones())
+
+    def _zones(self) -> Zones | None:
+        """Return the zones that GeoJSON may have to draw."""
+        if self.form != GEOJSON or not self.settings.config.exists():
+            return None
+        return self.settings.places()[0].grid.zones
 
     def _write(self, rows: pa.Table, path: Path) -> None:
         released = self.path
         if path.exists() and released.exists() and path.samefile(released):
             raise UsageError("this would overwrite the released database", got=str(path))
-        size = write_result(rows, self.form, path)
+        size = write_result(rows, self.form, path, self._zones())
         self.output.say(f"wrote {shorten(path)}: {rows.num_rows:,} rows")
         self.output.result({"file": str(path), "format": self.form, "rows": rows.num_rows, "bytes": size})
 

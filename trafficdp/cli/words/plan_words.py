@@ -60,7 +60,7 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
             ["resolution", "slot", "vehicles", "bins", "records", "half width", "fits", "would take"],
             [
                 [
-                    option.grid.resolution,
+                    "zones" if option.grid.resolution is None else option.grid.resolution,
                     option.grid.slot_kind.value,
                     option.min_vehicles,
                     option.bins,
@@ -73,8 +73,10 @@ def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
             ],
         )
         chosen = answer.chosen
+        resolution = chosen.grid.resolution
+        places = "the zones" if resolution is None else f"resolution = {resolution}"
         output.say(
-            f"The finest that fits: resolution = {chosen.grid.resolution}, "
+            f"The finest that fits: {places}, "
             f'slot = "{chosen.grid.slot_kind.value}", min_vehicles = {chosen.min_vehicles}. '
             f"It holds {chosen.records:.0%} of the records. (Finest: most bins, among maps that hold half of "
             "the records.) Write it into [map] to release it."
@@ -171,8 +173,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     errors = allocation.errors()[statistic]
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     output.say(
-        f"In plain words: on average, noise puts the published {name} of a bin (a hexagon in a time slot) "
-        f"{typical} {unit} off"
+        f"In plain words: on average, noise puts the published {name} of a bin (a {result.grid.noun} in a "
+        f"time slot) {typical} {unit} off"
         + ("" if worst == typical else f", {worst} in the worst bin")
         + f", on a scale from 0 to {result.shown(statistic.largest(request.bound.upper)):.4g}."
     )

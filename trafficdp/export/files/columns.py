@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
+from trafficdp.model.zones import Zones
 from trafficdp.privacy.coverage import Counted, Sha256, Text
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import BinStatus, Release
@@ -61,9 +62,7 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
     noisy = "noisy number of " if relation == NeighbouringRelation.ADD_OR_REMOVE_USER else ""
     level = format(100 * release.interval_level, ".6g")
     columns = [
-        ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
-        ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
-        ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
+        *_of_places(release.grid.zones),
         ColumnFacts("slot", None, "number of the time slot within its kind"),
         ColumnFacts("slot_kind", None, "how time is cut into slots"),
         ColumnFacts("slot_label", None, f"the slot in words, local time of {zone}"),
@@ -93,6 +92,20 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
         ]
     return {facts.name: facts for facts in columns}
+
+
+def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:
+    if zones is not None:
+        return (
+            ColumnFacts("h3", None, f"number of the zone: its place in {zones.file}, from 1"),
+            ColumnFacts("place", None, f"name of the zone in {zones.file}"),
+            ColumnFacts("resolution", None, "empty: zones have none"),
+        )
+    return (
+        ColumnFacts("h3", None, "H3 index of the cell, hexadecimal text"),
+        ColumnFacts("place", None, "where the hexagon lies, in words, by public layers alone"),
+        ColumnFacts("resolution", None, "H3 resolution of the cell, 0 to 15"),
+    )
 
 
 def mechanism_facts(release: Release) -> tuple[ColumnFacts, ...]:

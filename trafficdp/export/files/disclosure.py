@@ -28,6 +28,7 @@ from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.coverage import (
     BinNumbers,
     BinsOfLevel,
+    CityZones,
     Coverage,
     DeclaredPeriod,
     MultiPolygon,
@@ -222,6 +223,9 @@ def coverage_of(
         bin_list=BIN_LIST[relation],
         min_vehicles=min_vehicles,
         bins=bin_numbers(status),
+        zones=None
+        if grid.zones is None
+        else CityZones(file=grid.zones.file, sha256=grid.zones.sha256, zones=len(grid.zones.names)),
         context=tuple(
             PublicLayer(
                 kind=layer.kind.value, file=layer.file, sha256=layer.sha256, attribution=layer.attribution

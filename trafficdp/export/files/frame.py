@@ -1,4 +1,4 @@
-"""The published table with its hexagons."""
+"""The published table with the shapes of its places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.binning.cells import polygons_of
+from trafficdp.binning.places import shapes_of
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 
@@ -21,7 +21,7 @@ def unique_polygons(release: Release) -> tuple[npt.NDArray[np.object_], npt.NDAr
     Polygons are in degrees, longitude first, counter-clockwise, cut at the antimeridian.
     """
     cells, position = np.unique(release.cell, return_inverse=True)
-    return np.asarray(polygons_of(cells), dtype=object), position.astype(np.int64)
+    return np.asarray(shapes_of(cells, release.grid.zones), dtype=object), position.astype(np.int64)
 
 
 def to_geodataframe(release: Release) -> Any:  # noqa: ANN401 - geopandas carries no types

@@ -132,6 +132,8 @@ def _check_release(manifest: Manifest, release: Release) -> None:
         "$.identity.created_at": manifest.identity.created_at == rfc3339(release.created_at),
         "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
         "$.coverage.resolution": coverage.resolution == release.grid.resolution,
+        "$.coverage.zones": (coverage.zones and coverage.zones.sha256)
+        == (release.grid.zones and release.grid.zones.sha256),
         "$.coverage.slot_kind": coverage.slot_kind == release.grid.slot_kind.value,
         "$.coverage.min_vehicles": coverage.min_vehicles == release.min_vehicles,
         "$.coverage.bins": coverage.bins == bin_numbers(release.status),

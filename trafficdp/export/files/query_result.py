@@ -22,31 +22,38 @@ import pyarrow.parquet as pq
 import shapely
 
 from trafficdp._validate import one_of
-from trafficdp.binning.cells import CellArray, cell_text, cells_from_text, polygons_of
+from trafficdp.binning.cells import CellArray, cell_text, cells_from_text
+from trafficdp.binning.places import shapes_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.file import replace_file
 from trafficdp.export.files.geojson import COORDINATE_DECIMALS, bounding_box, geometry_members
+from trafficdp.model.zones import Zones
 
 CELL_COLUMNS = ("h3", "hex_id", "cell")
 """Columns that GeoJSON takes its hexagons from, the first of them that is there."""
 _EXACT_IN_JSON = 1 << 53
+GEOJSON = "geojson"
 
 
-def result_bytes(table: pa.Table, format: str) -> bytes:
+def result_bytes(table: pa.Table, format: str, zones: Zones | None = None) -> bytes:
     """Return the rows of ``table`` as one of FORMATS.
+
+    ``zones`` are those of the configured map, which GeoJSON draws where numbers of them are given.
 
     Raises UsageError for an unknown format and for GeoJSON without a column of cells, DataError for
     values that the format cannot hold.
     """
-    return _RENDER[one_of(FORMATS, format=format)](table)
+    if one_of(FORMATS, format=format) == GEOJSON:
+        return _geojson(table, zones)
+    return _RENDER[format](table)
 
 
-def write_result(table: pa.Table, format: str, path: Path) -> int:
+def write_result(table: pa.Table, format: str, path: Path, zones: Zones | None = None) -> int:
     """Write the rows of ``table`` to ``path``, whole or not at all, and return the bytes written.
 
     Raises what ``result_bytes`` and ``replace_file`` raise.
     """
-    content = result_bytes(table, format)
+    content = result_bytes(table, format, zones)
     replace_file(path, content)
     return len(content)
 
@@ -134,8 +141,8 @@ def _json(table: pa.Table) -> bytes:
     return ("[" + ",\n".join(_dump(row) for row in json_rows(table)) + "]\n").encode("utf-8", "replace")
 
 
-def _geojson(table: pa.Table) -> bytes:
-    """Return one feature a row (RFC 7946): the hexagon of its cell, all columns as properties.
+def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
+    """Return one feature a row (RFC 7946): the hexagon or zone of its cell, all columns as properties.
 
     ``h3`` is among them, as text. A row without a cell has no geometry. ``id`` is the cell, or "cell/slot";
     rows that these do not tell apart have none.
@@ -148,17 +155,26 @@ def _geojson(table: pa.Table) -> bytes:
             expected="one called " + " or ".join(CELL_COLUMNS),
             todo="select h3 too, or write CSV",
         )
-    cells, present = _cells(table.column(name).to_pylist())
+    values = table.column(name).to_pylist()
+    given = [value for value in values if value is not None]
+    # no H3 index is so small a number
+    numbers = zones is not None and all(
+        str(value).isdecimal() and int(value) <= len(zones.names) for value in given
+    )
+    cells = np.array([int(value) for value in given], np.uint64) if numbers else _cells(given)
+    spelled = [str(cell) for cell in cells.tolist()] if numbers else cell_text(cells)
     unique, place = np.unique(cells, return_inverse=True)
     shapes = np.asarray(
-        shapely.transform(polygons_of(unique), lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0),
+        shapely.transform(
+            shapes_of(unique, zones if numbers else None), lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0
+        ),
         dtype=object,
     )
     geometries = [geometry_members(shape) for shape in shapes]
-    drawn = iter(zip(cell_text(cells), place.tolist(), strict=True))
+    drawn = iter(zip(spelled, place.tolist(), strict=True))
     texts: list[str | None] = []
     members: list[str] = []
-    for there in present:
+    for there in (value is not None for value in values):
         text, index = next(drawn) if there else (None, -1)
         texts.append(text)
         members.append(geometries[index] if there else '"geometry":null')
@@ -175,12 +191,9 @@ def _geojson(table: pa.Table) -> bytes:
     return f'{{{head},"features":[\n{body}\n]}}\n'.encode("utf-8", "replace")
 
 
-def _cells(values: list[Any]) -> tuple[CellArray, list[bool]]:
-    """Return the cells that are there, and for every value whether it is one."""
-    texts = [
-        value if isinstance(value, str) else _hexadecimal(value) for value in values if value is not None
-    ]
-    return cells_from_text(texts), [value is not None for value in values]
+def _cells(values: list[Any]) -> CellArray:
+    """Return the cells that are spelled, or given as numbers."""
+    return cells_from_text([value if isinstance(value, str) else _hexadecimal(value) for value in values])
 
 
 def _hexadecimal(value: object) -> str:
@@ -212,7 +225,6 @@ _RENDER: Mapping[str, Callable[[pa.Table], bytes]] = {
     "csv": _csv,
     "parquet": _parquet,
     "json": _json,
-    "geojson": _geojson,
 }
-FORMATS = tuple(_RENDER)
+FORMATS = (*_RENDER, GEOJSON)
 """What a result can be written as."""

@@ -32,8 +32,7 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
                 "data_product_type": "Summary statistics",
                 "data_product_region": coverage.place,
                 "data_product_sector": "Government",
-                "description": f"A map of hexagonal cells (H3 resolution {_resolution(coverage)}), "
-                f"{period.first} to {period.last}: {published}.",
+                "description": f"A map of {_places(coverage)}, {period.first} to {period.last}: {published}.",
                 "publication_date": identity.created_at[:10],
             },
             "dp_variant": {
@@ -87,11 +86,13 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
     }
 
 
-def _resolution(coverage: Coverage) -> str:
+def _places(coverage: Coverage) -> str:
+    if coverage.zones is not None:
+        return f"{coverage.zones.zones} zones of the city ({coverage.zones.file})"
     if coverage.mosaic is None:
-        return str(coverage.resolution)
+        return f"hexagonal cells (H3 resolution {coverage.resolution})"
     every = sorted(coverage.mosaic.resolutions)
-    return f"{every[0]} to {every[-1]}"
+    return f"hexagonal cells (H3 resolution {every[0]} to {every[-1]})"
 
 
 def _slug(text: str) -> str:

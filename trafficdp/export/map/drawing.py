@@ -13,7 +13,7 @@ from shapely.geometry.base import BaseGeometry
 
 from trafficdp.export.files.geojson import bounding_box
 
-_CELL_UNITS = 60.0
+_CELL_UNITS, _ZONE_UNITS = 60.0, 2_000.0
 _LARGEST_WIDTH = 100_000.0
 _KILOMETRES_PER_DEGREE = 111.195
 
@@ -64,8 +64,8 @@ class Drawing:
     margin: int
 
     @classmethod
-    def of(cls, polygons: npt.NDArray[np.object_]) -> Drawing:
-        """Return the drawing that holds ``polygons`` (at least one) with a margin."""
+    def of(cls, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Drawing:
+        """Return the drawing that holds ``polygons`` (at least one) with a margin; finer for what bends."""
         west, south, east, north = bounding_box(polygons)
         cut = -180.0 if west <= east else (west + east) / 2
         east = east if west <= east else east + 360.0
@@ -73,8 +73,9 @@ class Drawing:
         boxes = shapely.bounds(shapely.get_parts(polygons))
         cell = float(np.median(boxes[:, 3] - boxes[:, 1]))
         span = max((east - west) * squeeze, north - south)
-        scale = min(_CELL_UNITS / cell, _LARGEST_WIDTH / span)
-        margin = round(max(0.03 * span * scale, 0.2 * _CELL_UNITS))
+        units = _CELL_UNITS if hexagons else _ZONE_UNITS
+        scale = min(units / cell, _LARGEST_WIDTH / span)
+        margin = round(max(0.03 * span * scale, 0.2 * units))
         width = round((east - west) * squeeze * scale) + 2 * margin
         height = round((north - south) * scale) + 2 * margin
         return cls(west, north, cut, scale, squeeze, width, height, margin)
@@ -109,6 +110,13 @@ class Drawing:
         power = 10.0 ** math.floor(math.log10(kilometres))
         nice = max(step * power for step in (1, 2, 5) if step * power <= kilometres)
         return ScaleBar(nice, round(nice / _KILOMETRES_PER_DEGREE * self.units_per_degree))
+
+    def flat(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+        """Return ``polygons`` in drawing units."""
+        drawn: npt.NDArray[np.object_] = shapely.transform(
+            polygons, lambda at: self._corners(at).astype(float)
+        )
+        return drawn
 
     def _moved(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         longitude, latitude = positions[:, 0], positions[:, 1]

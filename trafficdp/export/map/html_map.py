@@ -106,7 +106,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
     polygons, position = unique_polygons(release)
-    drawing = Drawing.of(polygons)
+    drawing = Drawing.of(polygons, hexagons=release.grid.zones is None)
     table = published_frame(release)
     views = [
         _statistic_view(release, number, each) for number, each in enumerate(published_statistics(release))
@@ -120,8 +120,11 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         | _numbers(release, slots, table, position)
     )
     level = format(100 * release.interval_level, ".6g")
+    number = "H3" if release.grid.zones is None else "Number"
     looks = {letter: asdict(look) for letter, look in LOOKS.items()}
     data = {
+        "noun": release.grid.noun,
+        "number": number,
         "statuses": [status.value for status in BinStatus],
         "reasons": [reasons(release)[status.value] for status in BinStatus],
         "level": level,
@@ -162,6 +165,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         data["tiles"] = tiles.url
     text = fill_template(
         "map.html",
+        noun=release.grid.noun,
+        number=number,
         withheld=withheld_because(release),
         groups=release.disclosure,
         library=LIBRARY,
@@ -187,8 +192,9 @@ def _shapes(
     return {
         "h3_high": ("u4", cell >> np.uint64(32)),
         "h3_low": ("u4", cell & np.uint64(0xFFFFFFFF)),
-        "rings": ("u1", rings.a_polygon),
-        "corners": ("u1", rings.corners),
+        # a hexagon has few corners, a district may have thousands
+        "rings": ("u1" if rings.a_polygon.max() < 256 else "u4", rings.a_polygon),
+        "corners": ("u1" if rings.corners.max() < 256 else "u4", rings.corners),
         "dx": ("i4", step[:, 0]),
         "dy": ("i4", step[:, 1]),
     }
@@ -246,7 +252,7 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
     statistic = published_statistics(release)[view.number]
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
     numbers = np.column_stack(shown_numbers(table, statistic, release.display_unit))[rows]
-    lines = []
+    lines, spelled = [], release.grid.spelled(release.cell)
     for row, (value, low, high) in zip(rows.tolist(), numbers.tolist(), strict=True):
         read = read_number(value, low, high, view.most)
         lines.append(
@@ -255,7 +261,7 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
                 "value": f"{read.value} {view.unit}" if read.low else read.value,
                 "interval": f"{read.low} to {read.high} {view.unit}" if read.low else "",
                 "status": str(release.status[row]),
-                "h3": format(int(release.cell[row]), "x"),
+                "h3": spelled[row],
             }
         )
     return lines

@@ -23,11 +23,19 @@ class Centres:
     radius: FloatArray
 
 
-def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_]) -> Centres:
-    """Return the middles of ``polygons`` (shape (C,)); of one that is cut, that of its larger part."""
+def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons: bool = True) -> Centres:
+    """Return the middles of ``polygons`` (shape (C,)); of one that is cut, that of its larger part.
+
+    The middle of what is no hexagon is that of its largest circle.
+    """
     parts, owner = shapely.get_parts(polygons, return_index=True)
     order = np.lexsort((-shapely.area(parts), owner))
     largest = order[np.unique(owner[order], return_index=True)[1]]
+    if not hexagons:
+        flat = drawing.flat(parts[largest])
+        radii = shapely.maximum_inscribed_circle(flat)
+        ends = shapely.get_coordinates(radii).reshape(-1, 2, 2)
+        return Centres(ends[:, 0, 0], ends[:, 0, 1], shapely.length(radii))
     points = shapely.get_coordinates(shapely.centroid(parts[largest]))
     longitude = np.where(points[:, 0] < drawing.cut, points[:, 0] + 360.0, points[:, 0])
     x = (longitude - drawing.west) * drawing.squeeze * drawing.units_per_degree + drawing.margin

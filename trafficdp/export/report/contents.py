@@ -71,7 +71,12 @@ class Contents:
             others=tuple(self._other(each) for each in rest),
             change=change,
             reading=sentences.reading(
-                self.lists.level, words, limit, unit, f"{bound:.3g} {release.display_unit.label}"
+                self.lists.level,
+                words,
+                limit,
+                unit,
+                f"{bound:.3g} {release.display_unit.label}",
+                release.grid.noun,
             ),
             promise=promise_of(release),
             facts=facts_of(release),

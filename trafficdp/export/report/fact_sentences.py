@@ -40,9 +40,9 @@ def clipping_in_words(bound: str, step: str, unit: str) -> str:
     )
 
 
-def grid_in_words(resolution: int | str, slots: str, time_zone: str) -> str:
-    """What the bins are."""
-    return f"H3 hexagons of resolution {resolution}; slots: {slots}; time zone {time_zone}"
+def grid_in_words(places: str, slots: str, time_zone: str) -> str:
+    """What the bins are; ``places`` is such as "H3 hexagons of resolution 7"."""
+    return f"{places}; slots: {slots}; time zone {time_zone}"
 
 
 def guarantee_in_short(definition: str, loss: str, relation: str) -> str:

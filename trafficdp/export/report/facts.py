@@ -34,7 +34,7 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
         "made": f"{rfc3339(release.created_at)}, {software.name} {software.version}",
         "data": listed([each.name for each in disclosed.data.sources] or ["-"]),
         "grid": sentences.grid_in_words(
-            grid.resolution if grid.mosaic is None else f"{min(grid.resolutions)} to {max(grid.resolutions)}",
+            grid.in_words(),
             grid.slot_kind.value.replace("_", " "),
             grid.period.time_zone,
         ),

@@ -113,7 +113,7 @@ class Lists:
                 sentences.value_and_unit(words, unit),
                 sentences.COLUMNS["interval"],
                 sentences.told_from(words, lowest),
-                sentences.COLUMNS["cell"],
+                self._cell_heading,
             )
             caption = sentences.list_caption(words, self.things, lowest, len(rows), len(told))
             instead = sentences.none_told(words, self.things, lowest)
@@ -143,7 +143,7 @@ class Lists:
             for row, name in zip(rows, LONGEST_NAMES, strict=False)
         )
         value = sentences.value_and_unit(WORDS[each.statistic], self.unit)
-        columns = (*self._where_columns(), value, sentences.COLUMNS["interval"], sentences.COLUMNS["cell"])
+        columns = (*self._where_columns(), value, sentences.COLUMNS["interval"], self._cell_heading)
         return Table(sentences.all_caption(self.things, len(lines)), columns, lines, "")
 
     def _number(self, statistic: Statistic, certain: Certain, at: int, digits: int) -> tuple[str, str]:
@@ -157,8 +157,12 @@ class Lists:
         place = self.atlas.place(row)
         return (place, self.release.slots[int(self.release.slot[row])].label) if self.several else (place,)
 
+    @property
+    def _cell_heading(self) -> str:
+        return sentences.COLUMNS["cell" if self.release.grid.zones is None else "zone"]
+
     def _cell(self, row: int) -> str:
-        return format(int(self.release.cell[row]), "x")
+        return self.release.grid.spelled(self.release.cell[row : row + 1])[0]
 
     def _where_columns(self) -> tuple[str, ...]:
         names = ("mark", "where", "when") if self.several else ("mark", "where")
@@ -179,7 +183,7 @@ class Lists:
             )
             for row in rows[:LONGEST_LIST]
         )
-        ends = (sentences.change_by(unit), sentences.COLUMNS["interval"], sentences.COLUMNS["cell"])
+        ends = (sentences.change_by(unit), sentences.COLUMNS["interval"], self._cell_heading)
         columns = (*self._where_columns()[1:], *ends)
         caption = sentences.change_caption(words, fell, len(lines), len(rows))
         return Table(caption, columns, lines, sentences.none_changed(words, self.things, fell))

@@ -59,13 +59,14 @@ class Atlas:
     def of(cls, release: Release) -> Atlas:
         """Return the atlas of ``release``, which has at least one bin."""
         polygons, position = unique_polygons(release)
-        drawing = Drawing.of(polygons)
+        hexagons = release.grid.zones is None
+        drawing = Drawing.of(polygons, hexagons=hexagons)
         return cls(
             release,
             drawing,
             drawing.paths(polygons),
             drawing.outline(release.grid.area.geometry),
-            centres_of(drawing, polygons),
+            centres_of(drawing, polygons, hexagons=hexagons),
             position,
             tuple(int(slot) for slot in np.unique(release.slot)),
             published_frame(release),
@@ -90,7 +91,7 @@ class Atlas:
     def figure(self, statistic: Statistic, slot: int, caption: str, marks: Marks, *, small: bool) -> Figure:
         """Return the map of ``statistic`` at ``slot``."""
         words, letters = WORDS[statistic], self.letters(statistic, slot)
-        title = sentences.map_title(words, self.release.disclosure.coverage.place)
+        title = sentences.map_title(words, self.release.disclosure.coverage.place, self.release.grid.noun)
         several = len(self.slots) > 1
         title = f"{title}, {self.release.slots[slot].label}" if several else title
         return Figure(self._drawn(letters, marks, small=small), title, described(letters), caption)

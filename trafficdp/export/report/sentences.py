@@ -51,6 +51,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "where": "Where",
         "when": "When",
         "cell": "Cell (H3)",
+        "zone": "Zone",
         "interval": "Interval",
     }
 )
@@ -243,25 +244,25 @@ def meaning(level: str) -> str:
     )
 
 
-def reading(level: str, words: Words, limit: str, unit: str, bound: str) -> tuple[str, ...]:
-    """How to read the page, point by point."""
+def reading(level: str, words: Words, limit: str, unit: str, bound: str, noun: str) -> tuple[str, ...]:
+    """How to read the page, point by point; the map is of hexagons, or whatever ``noun`` says."""
     return (
         meaning(level),
         "It does not cover how well the recorded vehicles stand for all traffic: the numbers are about the "
         f"records of these vehicles, with speeds above {bound} counted as {bound}.",
         "Where two intervals overlap, or the interval of a change holds 0, nothing is claimed: the truth may "
         "lie either way.",
-        f"Map: darker is lower. Hatched hexagons have a {level} % interval of their own wider than {limit} "
-        f"{unit}. Two hexagons of different colours need not differ in {words.noun}.",
+        f"Map: darker is lower. Hatched {noun}s have a {level} % interval of their own wider than {limit} "
+        f"{unit}. Two {noun}s of different colours need not differ in {words.noun}.",
         "The limits of the colours are fixed and do not depend on the data.",
         "Intervals here are wider than those on the interactive map and in the files: those hold one by one, "
         "these all at once.",
     )
 
 
-def map_title(words: Words, place: str) -> str:
-    """Name of the map."""
-    return f"Map of {place}: {words.noun} by hexagon"
+def map_title(words: Words, place: str, noun: str) -> str:
+    """Name of the map, of hexagons or whatever ``noun`` says."""
+    return f"Map of {place}: {words.noun} by {noun}"
 
 
 def map_caption(words: Words, unit: str, when: str | None) -> str:

@@ -25,6 +25,7 @@
   function start(unpacked, shapes) {
     columns = unpacked;
     names = Array.prototype.map.call(columns.h3_high, function (high, cell) {
+      if (data.noun === "zone") { return String(columns.h3_low[cell]); }
       return (high.toString(16) + columns.h3_low[cell].toString(16).padStart(8, "0")).replace(/^0+/, "");
     });
     places = texts(columns.places);
@@ -128,7 +129,7 @@
     var counts = data.statuses.map(function () { return 0; });
     columns["status_" + slot() + "_" + statistic()].forEach(function (status) { counts[status] += 1; });
     var parts = data.statuses.map(function (status, code) { return counts[code] + " " + status; });
-    document.getElementById("summary").textContent = rows[slot()].size + " hexagons: " + parts.filter(function (part) {
+    document.getElementById("summary").textContent = rows[slot()].size + " " + data.noun + "s: " + parts.filter(function (part) {
       return part.charAt(0) !== "0";
     }).join(", ") + ".";
   }
@@ -179,7 +180,7 @@
       var counts = columns[name + "_" + slot()];
       if (one && counts) { facts.push([name.charAt(0).toUpperCase() + name.slice(1), String(counts[one.row])]); }
     });
-    facts.push(["Time slot", slotRange ? data.slots[slot()] : ""], ["H3", names[cell]]);
+    facts.push(["Time slot", slotRange ? data.slots[slot()] : ""], [data.number, names[cell]]);
     facts.forEach(function (pair) {
       if (pair[1]) { lines.append(element("dt", pair[0]), element("dd", pair[1])); }
     });

@@ -7,7 +7,7 @@ CREATE TABLE releases (
     status          VARCHAR     NOT NULL,
     epsilon         DECIMAL(24, 12) NOT NULL,
     relation        VARCHAR     NOT NULL,
-    resolution      INTEGER     NOT NULL,
+    resolution      INTEGER,
     slot_kind       VARCHAR     NOT NULL,
     period_from     DATE        NOT NULL,
     period_to       DATE        NOT NULL,
@@ -26,7 +26,7 @@ COMMENT ON COLUMN releases.created_at IS 'When its charge was made.';
 COMMENT ON COLUMN releases.status IS 'published or withdrawn.';
 COMMENT ON COLUMN releases.epsilon IS 'Privacy loss of the release: the largest over vehicles. Where disclosure names rho and delta: the epsilon that rho implies at delta.';
 COMMENT ON COLUMN releases.relation IS 'Neighbouring relation of the guarantee.';
-COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells; the finest one of a map of several.';
+COMMENT ON COLUMN releases.resolution IS 'H3 resolution of the cells; the finest one of a map of several; null: zones.';
 COMMENT ON COLUMN releases.slot_kind IS 'How time is cut.';
 COMMENT ON COLUMN releases.period_from IS 'First local day.';
 COMMENT ON COLUMN releases.period_to IS 'Last local day, included.';
@@ -57,7 +57,7 @@ CREATE TABLE cells (
     h3                                VARCHAR NOT NULL,
     place                             VARCHAR NOT NULL,
     cell                              UBIGINT NOT NULL,
-    resolution                        INTEGER NOT NULL,
+    resolution                        INTEGER,
     slot                              BIGINT  NOT NULL,
     slot_label                        VARCHAR NOT NULL,
     slot_start                        TIMESTAMPTZ,
@@ -90,10 +90,10 @@ CREATE TABLE cells (
 COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
 COMMENT ON COLUMN cells.release_id IS 'The release.';
 COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
-COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text.';
+COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text; the number of a zone.';
 COMMENT ON COLUMN cells.place IS 'Where the hexagon lies, in words, by public layers alone.';
-COMMENT ON COLUMN cells.cell IS 'H3 cell as a number.';
-COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell: (cell >> 52) & 15.';
+COMMENT ON COLUMN cells.cell IS 'H3 cell as a number; that of a zone.';
+COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell, (cell >> 52) & 15; null: a zone.';
 COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';
 COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
 COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
