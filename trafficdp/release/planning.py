@@ -362,8 +362,7 @@ class Planning:
 
     def _guess(self, grid: Grid) -> Counts:
         """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
-        own = self._config.grid
-        if grid.resolution is None or own.resolution is None:
+        if (own := self._config.grid).resolution is None or grid.resolution is None:
             return self._counts(grid)
         here = self._counts(replace(grid, resolution=own.resolution))
         return here.merged(parents_of(here.cell, grid.resolution), here.slot).counts
@@ -397,6 +396,5 @@ def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss]
 
 
 def _settings(option: MapOption) -> str:
-    grid = option.grid
-    places = grid.in_words() if grid.resolution is None else f"resolution {grid.resolution}"
-    return f'{places}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'
+    grid, least = option.grid, option.min_vehicles
+    return f'{grid.in_words()}, slot "{grid.slot_kind.value}", min_vehicles {least}'
