@@ -362,10 +362,9 @@ class Planning:
 
     def _guess(self, grid: Grid) -> Counts:
         """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
-        if (own := self._config.grid).resolution is None or grid.resolution is None:
-            return self._counts(grid)
-        here = self._counts(replace(grid, resolution=own.resolution))
-        return here.merged(parents_of(here.cell, grid.resolution), here.slot).counts
+        here = self._counts(replace(grid, resolution=self._config.grid.resolution))
+        cell = here.cell if grid.resolution is None else parents_of(here.cell, grid.resolution)
+        return here.merged(cell, here.slot).counts
 
     def _shown(self, request: Request, width: float) -> str:
         """Return ``width`` with its unit, as people are told it."""
@@ -396,5 +395,5 @@ def _allocating(grid: Grid, counts: Counts, request: Request) -> Callable[[Loss]
 
 
 def _settings(option: MapOption) -> str:
-    grid, least = option.grid, option.min_vehicles
-    return f'{grid.in_words()}, slot "{grid.slot_kind.value}", min_vehicles {least}'
+    grid = option.grid
+    return f'{grid.in_words()}, slot "{grid.slot_kind.value}", min_vehicles {option.min_vehicles}'
