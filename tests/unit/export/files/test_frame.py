@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from trafficdp.binning.cells import polygons_of
+from trafficdp.binning.places import shapes_of
 from trafficdp.export.files import frame
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.privacy.published import published_frame
@@ -24,10 +25,10 @@ def test_every_row_has_the_polygon_of_its_own_cell(rush_hours):
 def test_polygons_are_computed_once_a_cell(rush_hours, monkeypatch):
     asked = []
 
-    def counting(cells):
+    def counting(cells, zones):
         asked.append(len(cells))
-        return polygons_of(cells)
+        return shapes_of(cells, zones)
 
-    monkeypatch.setattr(frame, "polygons_of", counting)
+    monkeypatch.setattr(frame, "shapes_of", counting)
     to_geodataframe(rush_hours)
     assert asked == [len(np.unique(rush_hours.cell))]

@@ -202,7 +202,16 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             optional |= {"rho", "delta", "epsilon_of_sum", "conversion"}
             # what only a map of one piece says
             optional |= {"loss_kind", "pico", "statistics", "fleet", "apart", "counts"}
-            optional |= {"mean", "variance", "vehicle_mean", "question", "selection", "mosaic", "context"}
+            optional |= {
+                "mean",
+                "variance",
+                "vehicle_mean",
+                "question",
+                "selection",
+                "mosaic",
+                "context",
+                "zones",
+            }
             assert set(schema["required"]) >= set(schema["properties"]) - optional
         if schema.get("type") == "string":
             assert schema.keys() & {"pattern", "enum", "const"}

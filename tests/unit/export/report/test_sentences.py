@@ -114,7 +114,7 @@ CASES = {
     sentences.what_it_is: [(each, "km/h") for each in Statistic],
     fact_sentences.sum_of_releases: [("8", "12")],
     fact_sentences.clipping_in_words: [("65", "0.01", "km/h")],
-    fact_sentences.grid_in_words: [(7, "hour of day", "Asia/Kolkata")],
+    fact_sentences.grid_in_words: [("H3 hexagons of resolution 7", "hour of day", "Asia/Kolkata")],
     fact_sentences.noise_in_words: [([""],), (["", "; unenforced: Theorem 3"],)],
     fact_sentences.guarantee_in_short: [
         ("pure epsilon-differential privacy, user level", "epsilon 4", "replace_user_values")
