@@ -18,15 +18,21 @@ TABLE = Path(__file__).parents[1] / "data" / "audit" / "table.md"
 CONFIDENCE = 0.999
 HEAD = """# Claimed epsilon, and what draws prove it to be at least
 
-Written by `make audit`. Two simulated data sets that differ in one vehicle are drawn from as often as
-the table says ({draws:,} times; a zCDP mechanism runs whole for every draw, so at most
-1,000 times); the bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound above the
-claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP
+Written by `make audit`, every row from the same seed, whatever the others are. Two simulated data sets that
+differ in one vehicle are drawn from as often as the table says: {draws:,} times, four times as often what
+chooses in pure epsilon, for what tells most is seldom chosen, and at most 1,000 times a zCDP mechanism, which
+runs whole for every draw. The bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound
+above the claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP
 mechanisms are given the rho that epsilon 1 implies, and are held to the epsilon at delta that follows from
-it. `release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in
-rho, of a stream, and of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle
-is in the data or not), attacked by the likelihood ratio of all that they measure; what they claim is what
-the vehicle is charged.
+it.
+
+Mechanisms and releases are attacked by the likelihood ratio of all that they measure, with the exact
+probabilities of noise and of choices; no event tells two data sets apart better. Of a mechanism's pairs of
+data sets those two are drawn from that promise most, by draws of their own. A bound stays below a sharp claim
+where what would show it is rare, and a variance is no vehicle's worst case for both of its moments at once.
+`release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in rho, of
+a stream, and of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle is in the
+data or not); what they claim is what the vehicle is charged.
 
 | mechanism | statistic | claimed | delta | at least | draws | verdict |
 |---|---|---:|---:|---:|---:|---|

@@ -122,12 +122,21 @@ with tempfile.TemporaryDirectory() as scratch:
     for age, source in enumerate((wrong.source, sound, sound + " def")):
         rings = [["tests/unit/mechanisms/clipping/test_akmv.py"]]
         print(mutants.examine(tree, replace(wrong, source=source), rings, 100, age))
+    mutants.require_sound(tree, {rings[0][0]}, 100)
+    (tree / wrong.file).write_text(wrong.source, encoding="utf-8")
+    try:
+        mutants.require_sound(tree, {rings[0][0]}, 100)
+    except SystemExit as refused:
+        print(refused)
+    (tree / wrong.file).write_text(sound, encoding="utf-8")
     assert (tree / wrong.file).read_text(encoding="utf-8") == sound
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "pipelines", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    noticed, sound, unreadable = done.stdout.splitlines()
+    noticed, sound, unreadable, refused = done.stdout.splitlines()
+    # a test that fails on the code as it is notices nothing
+    assert refused.startswith(f"{noticed} fails on sound code")
     assert noticed.startswith("tests/unit/mechanisms/clipping/test_akmv.py::test_")
     assert (sound, unreadable) == ("", "import of tests/unit/mechanisms/clipping/test_akmv.py")

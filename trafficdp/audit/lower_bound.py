@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import in_range
-from trafficdp.audit.neighbours import Neighbours, extreme_neighbours
+from trafficdp.audit.likelihood import Likelihoods
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours
+from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
@@ -35,6 +37,10 @@ Draws = Callable[[Samples, int, NoiseSource], FloatArray]
 THRESHOLDS = 512
 FEWEST = 20
 """Events rarer than this many of the choosing draws on both sides are not considered."""
+MOST_TRIALS = 2_000
+"""A tenth as many draws a side choose among pairs, FEWEST at least and so many at most."""
+SURE = 3.5
+"""Standard deviations that are kept from an estimate."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +65,67 @@ def audit_mechanism(
     draws: int = 20_000,
     confidence: float = 0.999,
 ) -> LowerBound:
-    """Return the largest lower bound on epsilon at ``delta`` that the extreme neighbours give at ``loss``.
+    """Return the largest lower bound on epsilon at ``delta`` that the two best neighbours give at ``loss``.
 
-    ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``.
+    ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``. All that is
+    measured is attacked (``likelihood``); where that has no probability, being idealised noise, the estimate.
     """
-    pairs = extreme_neighbours(bound, few=mechanism.kind is LossKind.ZCDP)
-    outputs = draws_of(mechanism, statistic, loss)
+    few = mechanism.kind is LossKind.ZCDP
+    pairs = [*extreme_neighbours(bound, few=few), *ranked_neighbours(bound, few=few)]
+    outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
+    if measures(mechanism, statistic, loss, pairs, ClaimedNoise):
+        outputs = draws_of(mechanism, statistic, loss)
+    else:
+        pairs = _best(outputs, pairs, noise, draws, delta)
     return audit_draws(outputs, pairs, noise, draws=draws, confidence=confidence, delta=delta)
 
 
-def draws_of(mechanism: Mechanism, statistic: Statistic, loss: float) -> Draws:
-    """Return draws of the first bin's estimate at ``loss``.
+def measures(
+    mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[Neighbours], *what: type
+) -> bool:
+    """Return whether it costs anybody of ``pairs`` anything that a step is one of ``what``."""
+    given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)
+    return any(
+        isinstance(step, what) and bool(step.loss().any())
+        for pair in pairs
+        for step in mechanism.steps(pair.left.counts, pair.left.bound, statistic, given)
+    )
 
-    Of pure epsilon by one estimate of as many copies of the bin, each at ``loss``. What counts in rho looks
-    at all vehicles together, so that copies side by side would not be independent: it runs once a draw.
+
+def _best(
+    ratios: Draws, pairs: Sequence[Neighbours], noise: NoiseSource, draws: int, delta: float
+) -> Sequence[Neighbours]:
+    """The two pairs that promise the largest bounds, by log likelihood ratios that are not used again."""
+    trials = min(max(draws // 10, FEWEST), MOST_TRIALS)
+
+    def most(pair: Neighbours) -> float:
+        both = ratios(pair.left, trials, noise), -ratios(pair.right, trials, noise)
+        return max(promised(side, draws // 2, delta) for side in both)
+
+    return sorted(pairs, key=most, reverse=True)[:2]
+
+
+def promised(ratio: FloatArray, draws: int, delta: float) -> float:
+    """Return about what ``draws`` would prove, from log likelihood ratios drawn on the likelier data set.
+
+    Of an event that the ratio is at least t, the probability p there is the share of such draws, and that on
+    the other data set the mean of exp(-ratio) over them.
     """
+    ordered = np.sort(np.maximum(ratio, -50.0))[::-1]
+    p = np.arange(1, len(ordered) + 1) / len(ordered)
+    q = np.cumsum(np.exp(-ordered)) / len(ordered)
+    sure = p - SURE * np.sqrt(p / draws) - delta
+    found = np.log(np.maximum(sure, 1e-300) / (q + SURE * np.sqrt(q / draws)))
+    return float(found[min(FEWEST, len(found)) - 1 :].max())
+
+
+def draws_of(mechanism: Mechanism, statistic: Statistic, epsilon: float) -> Draws:
+    """Return draws of the first bin's estimate: one estimate of as many copies, each at ``epsilon``."""
 
     def estimate(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        if mechanism.kind is LossKind.ZCDP:
-            return np.concatenate([once(samples, np.array(loss), source)[:1] for _ in range(times)])
         many = repeated(samples, times)
-        return once(many, np.full(many.counts.bins, loss), source)
-
-    def once(samples: Samples, given: FloatArray, source: NoiseSource) -> FloatArray:
-        measure = unmetered(source, samples.counts.users, mechanism.kind)
-        return mechanism.estimate(samples, statistic, given, measure)
+        measure = unmetered(source, many.counts.users, mechanism.kind)
+        return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
 
     return estimate
 

@@ -67,6 +67,25 @@ def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[N
     return pairs
 
 
+def ranked_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
+    """Return pairs that betray a choice by ranks: most of what can be drawn gets likelier, little unlikelier.
+
+    All vehicles but the first stand at one speed near 0, and the first, which was below it, goes above. All
+    below that speed is a rank further from the target then, all above it a rank nearer: so little as lies
+    below gets rarer by nearly all that the choice may cost. A target of rank 1 needs vehicles enough: the
+    numbers are those at which the target ranks of AKMV and both quantiles are between the two. Up to U, the
+    mean's ranks tell most; up to 5/8 of U, the ranks of squared distances from U/2 tell as well.
+    """
+    pairs = []
+    for users in (4, 12) if few else (4, 6, 12):
+        for place in (bound.steps // 8,) if few else (bound.steps // 16, bound.steps // 8, bound.steps // 4):
+            for end in (bound.steps, bound.steps * 5 // 8):
+                sides = [one_bin([[own]] + [[place]] * (users - 1), bound) for own in (0, end)]
+                label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"
+                pairs.append(Neighbours(label, *sides))
+    return pairs
+
+
 def agreeing_neighbours(bound: ContributionBound, users: int = 120) -> list[Neighbours]:
     """Return pairs in which all of many vehicles agree but one, with one record each.
 

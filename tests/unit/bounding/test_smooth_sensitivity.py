@@ -166,6 +166,22 @@ def test_grid_distance_equals_all_subsets():
         assert found[0] == brute
 
 
+@pytest.mark.parametrize(("slack", "value"), [(0.0625, [2, 4, 6]), (0.25, [18, 20, 22])])
+def test_a_vehicle_exactly_at_its_radius_is_good_on_grids_finer_and_coarser_than_a_unit(slack, value):
+    weight, threshold = np.full(3, 1 / 3), np.full(3, 4.0)
+    found = centre_grid_distance(
+        np.array(value, dtype=float),
+        weight,
+        threshold,
+        np.array([0]),
+        np.array([0.5]),
+        slack,
+        40.0,
+        np.array([3]),
+    )
+    assert found.tolist() == [0]
+
+
 def test_lemma_1_is_attained():
     value, weight, threshold = np.array([9, 10, 10, 10, 10, 10, 10, 11.0]), np.full(8, 1 / 8), np.full(8, 4.0)
     spread = np.abs(value - value.mean()).max()

@@ -1,5 +1,7 @@
 """What was measured is kept, and gives the noise back beside the exact sums."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,10 @@ def test_what_was_not_kept_cannot_be_asked_for():
     again.uniform_below(numbers(5, 5))
     with pytest.raises(VerificationError, match="something else was measured"):
         again.uniform_below(numbers(5, 5))
+
+
+def test_what_was_kept_is_numbers_and_nothing_that_is_executed():
+    sink = io.BytesIO()
+    np.savez(sink, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        Replayed(sink.getvalue())

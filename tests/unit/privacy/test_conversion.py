@@ -1,4 +1,4 @@
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from trafficdp.errors import UsageError
+from trafficdp.privacy import conversion
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import (
     approx_to_zcdp_budget,
@@ -17,7 +18,7 @@ from trafficdp.privacy.conversion import (
     zcdp_to_approx_simple,
 )
 from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.normal_tail import density, upper_tail
+from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
 
 MILLIONTH = Fraction(1, 10**6)
 
@@ -101,6 +102,20 @@ def test_tails_of_the_normal_law_lie_between_their_bounds(x):
     # as wide as the roundings of the smaller tail need
     assert min(low, 1 - low) * Decimal("3e-60") <= high - low <= low * Decimal("1e-45")
     assert float(density(Decimal(x))) == pytest.approx(norm.pdf(float(x)), rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", ["0", "0.25", "4"])
+def test_the_delta_of_a_gaussian_is_bounded_from_above(epsilon):
+    """Off by less than what every later digit is rounded by, but never below what is certain."""
+    mu, epsilon = Decimal(1), Decimal(epsilon)
+    with localcontext(CONTEXT):
+        near = epsilon / mu - mu / 2
+        certain = upper_tail(near)[0] - density(near) * mills_ratio(near + mu)[1]
+        assert certain < conversion._gaussian_delta(mu, epsilon) < certain + Decimal("1e-39")
+
+
+def test_an_epsilon_of_nothing_is_rounded_up():
+    assert conversion._approx(Decimal(0), MILLIONTH).pico == 1
 
 
 def test_no_loss_costs_nothing():

@@ -192,6 +192,24 @@ def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
     )
 
 
+def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
+    apart = np.array([2, 5])
+    design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, apart)
+    assert design.size == 6
+    cell = np.array([7, 7, 8, 8, 7, 7, 40], dtype=np.uint64)
+    at, there = design.where(cell, np.array([2, 5, 2, 5, 3, 9, 2]))
+    assert at[there].tolist() == [0, 1, 2, 3]
+    assert there.tolist() == [True] * 4 + [False] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound_of, kind):
+    bound = bound_of(30)
+    design = HiddenDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
+    found = asked(design, town(bound, users=9), metered(design)).counts
+    assert (len(found.lengths), len(found.reach)) == (2, 2)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("places", [PLACES[:1], PLACES[:2]])
 def test_an_empty_store_gives_a_map_too(bound_of, kind, places):

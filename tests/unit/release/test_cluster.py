@@ -1,0 +1,17 @@
+"""A cluster's jobs: what Spark has not is refused, jobs that are there are named as they are."""
+
+from pathlib import Path
+
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.release.cluster import Cluster
+
+
+def test_jobs_that_were_reduced_elsewhere_are_imported_from_where_they_are():
+    cluster = Cluster(None, Path("key"), Path("store"))
+    assert cluster.jobs("reduced", "there/jobs", None, more=False) == Path("there/jobs")
+    with pytest.raises(UsageError, match="no dry run"):
+        cluster.jobs("reduced", "there/jobs", None, more=True)
+    with pytest.raises(UsageError, match="unknown engine"):
+        cluster.jobs("pandas", "there", None, more=False)

@@ -1,0 +1,111 @@
+"""What a store holds, asked without one: who answered the same question, what a fleet is taken for."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import DataError, UsageError
+from trafficdp.model.area import StudyArea
+from trafficdp.model.grid import Grid
+from trafficdp.model.period import Period
+from trafficdp.model.selection import EVERYTHING, Selection
+from trafficdp.model.slot import SlotKind
+from trafficdp.model.statistic import Statistic
+from trafficdp.release import holdings
+
+GRID = SimpleNamespace(resolution=7, slot_kind=SimpleNamespace(value="day"))
+CONFIG = SimpleNamespace(map=SimpleNamespace(display_unit="km/h", publish_counts=True))
+
+
+def stored(name, **facts):
+    return SimpleNamespace(**{"release_id": name, "withdrawn": False, "published": True} | facts)
+
+
+def given(monkeypatch, *releases, text="", specification=None, same=True):
+    """A vault that holds ``releases``, each with the same frozen ``specification``."""
+    vault = SimpleNamespace(all_releases=lambda _: releases, allocation_of=lambda *_: text)
+    monkeypatch.setattr(holdings, "vault_releases", vault)
+    monkeypatch.setattr(holdings, "Specification", SimpleNamespace(from_json=lambda _: specification))
+    monkeypatch.setattr(holdings, "same_question", lambda *_: same)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({}, True),
+        ({}, False),
+        ({"data_version": "i2"}, True),
+        ({"display_unit": "mph"}, True),
+        ({"publish_counts": False}, True),
+    ],
+)
+def test_an_earlier_release_answers_only_the_same_question_as_it_would_be_shown_now(monkeypatch, other, same):
+    frozen = {"data_version": "i1", "display_unit": "km/h", "publish_counts": True}
+    text = 'i1 "resolution":7, "slot_kind":"day"'
+    specification = SimpleNamespace(**frozen | other)
+    given(monkeypatch, stored("r1"), stored("r2"), text=text, specification=specification, same=same)
+    found = holdings.earlier_release(
+        SimpleNamespace(vault=None), CONFIG, SimpleNamespace(name="i1"), GRID, None
+    )
+    assert found == (None if other or not same else "r2")
+
+
+@pytest.mark.parametrize(("noisy", "fleet"), [(-3.0, 1), (1.4, 1), (2.6, 3)])
+def test_a_released_fleet_is_a_whole_number_of_at_least_one(monkeypatch, noisy, fleet):
+    given(monkeypatch, stored("r1"), stored("r2", withdrawn=True))
+    mean = SimpleNamespace(noise={"city_vehicles": np.array([noisy])})
+    grid = SimpleNamespace(selection=EVERYTHING)
+    curator = SimpleNamespace(
+        vault=None, load=lambda name: SimpleNamespace(id=name, estimates={Statistic.MEAN: mean}, grid=grid)
+    )
+    assert holdings.fleet_released(curator) == ("r1", fleet)
+
+
+def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
+    period = Period(date(2026, 3, 2), date(2026, 3, 3), "Europe/Vienna")
+    whole = Grid(7, SlotKind.WHOLE_PERIOD, StudyArea.from_bbox(16, 48, 16.2, 48.2), period)
+    part = replace(whole, selection=Selection(hours_of_week=tuple(range(84))))
+    assert holdings.share_of_fleet(part) == pytest.approx(1 - 0.5**8)
+    assert holdings.share_of_fleet(whole) == 1
+
+
+def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
+    facts = {}
+    vault = SimpleNamespace(fact=facts.get, set_fact=facts.__setitem__)
+    versions = {"ingest_id": 1}
+    monkeypatch.setattr(holdings.vault_fixes, "data_version", lambda _: SimpleNamespace(**versions))
+    config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")))
+    holdings.version_to_plan(vault, config)
+    assert facts == {}
+    holdings.pin_area(vault, "b", dry_run=False)
+    assert facts == {"area_hash": "b"}
+    with pytest.raises(DataError):
+        holdings.version_to_plan(vault, config)
+    versions["ingest_id"] = 0
+    with pytest.raises(UsageError, match="empty"):
+        holdings.version_to_plan(vault, config)
+
+
+def test_a_release_is_made_at_a_whole_second(monkeypatch):
+    nothing = SimpleNamespace(
+        unit_checks=lambda *_: {}, speed_provenance=lambda *_: {}, declarations=lambda *_: []
+    )
+    monkeypatch.setattr(holdings, "vault_fixes", nothing)
+    monkeypatch.setattr(holdings, "replace", lambda grid, **_: grid)
+    monkeypatch.setattr(holdings, "read_context", lambda *_: None)
+    monkeypatch.setattr(holdings, "Occasion", SimpleNamespace)
+    map_ = SimpleNamespace(display_unit=None, publish_counts=True)
+    config = SimpleNamespace(
+        hides_presence=False,
+        city=SimpleNamespace(publisher="p", name="n"),
+        map=map_,
+        context=None,
+        policy=None,
+    )
+    at = datetime(2026, 3, 5, 12, 0, 1, 999_999, tzinfo=UTC)
+    grid = SimpleNamespace(area=None)
+    found = holdings.occasion_of(config, None, SimpleNamespace(ingest_id=1), grid, at)
+    assert found.created_at == datetime(2026, 3, 5, 12, 0, 1, tzinfo=UTC)

@@ -1,0 +1,36 @@
+"""Folders of releases: which are left behind by a command that was killed, and which are read."""
+
+import json
+
+import pytest
+
+from trafficdp.errors import StoreDamagedError
+from trafficdp.release.diagnosis import _listed
+from trafficdp.release.examination import differing, names_differing
+from trafficdp.release.publication import manifests, sweep
+
+
+def test_only_half_made_and_outdated_folders_are_swept(tmp_path):
+    folder = tmp_path / "releases"
+    for name in (".r1.new", ".r1.old", ".mine", "r1.old", "r1"):
+        (folder / name).mkdir(parents=True)
+    sweep(tmp_path)
+    assert sorted(each.name for each in folder.iterdir()) == [".mine", "r1", "r1.old"]
+
+
+def test_manifests_are_those_of_all_releases_but_the_named(tmp_path):
+    for name in ("r1", "r2", "r3"):
+        (tmp_path / "releases" / name).mkdir(parents=True)
+        text = json.dumps({"release": name})
+        (tmp_path / "releases" / name / "manifest.json").write_text(text, encoding="utf-8")
+    assert sorted(manifests(tmp_path, {"r2"})) == ["r1", "r3"]
+    assert manifests(tmp_path)["r2"] == {"release": "r2"}
+
+
+def test_files_that_differ_are_named_and_a_manifest_must_list_them():
+    found = differing({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"})
+    assert names_differing(found) == "changed, missing or foreign: b, c, d"
+    assert names_differing(set()) is None
+    assert _listed({"files": [{"name": "a", "sha256": "1", "bytes": 2}]}) == {"a": "1"}
+    with pytest.raises(StoreDamagedError):
+        _listed({"files": {}})
