@@ -71,7 +71,10 @@ def audit_mechanism(
     measured is attacked (``likelihood``); where that has no probability, being idealised noise, the estimate.
     """
     few = mechanism.kind is LossKind.ZCDP
-    pairs = [*extreme_neighbours(bound, few=few), *ranked_neighbours(bound, few=few)]
+    pairs: Sequence[Neighbours] = [
+        *extreme_neighbours(bound, few=few),
+        *ranked_neighbours(bound, few=few),
+    ]
     outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
     if measures(mechanism, statistic, loss, pairs, ClaimedNoise):
         outputs = draws_of(mechanism, statistic, loss)

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import trafficdp
@@ -22,6 +24,7 @@ from trafficdp.errors import (
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.privacy.ledger import GENESIS
+from trafficdp.release import curator
 from trafficdp.release.publishing_facts import COMPOSITION
 
 PICO = 10**12
@@ -266,3 +269,33 @@ def test_a_folder_in_the_way_of_the_next_release_is_refused_before_the_charge(re
 def test_an_empty_ledger_has_the_start_for_a_head(filled):
     head = json.loads(filled.head().read_text(encoding="ascii"))
     assert (head["sequence"], head["head_hash"]) == (0, GENESIS)
+
+
+def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_of):
+    counts, priced = counts_of([[1, 1, 0], [1, 0, 0], [1, 1, 1]]), []
+    frozen = SimpleNamespace(
+        min_vehicles=2,
+        grid=SimpleNamespace(may_publish=lambda cell, slot: np.array([True, True, True])),
+        calibrated=SimpleNamespace(steps=lambda kept, bound: kept.users_per_bin.tolist()),
+        bound=None,
+    )
+    monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
+    monkeypatch.setattr(curator, "check_steps", lambda steps, loss: priced.append((steps, loss)))
+    curator._require_covered("frozen", counts, "loss")
+    assert priced == [([2, 3], "loss")]
+
+
+@pytest.mark.parametrize(("whole", "first"), [(False, 5), (True, 0)])
+def test_the_ledger_is_checked_from_what_the_head_remembers_or_from_its_beginning(monkeypatch, whole, first):
+    asked = []
+    ledger = SimpleNamespace(
+        Entries=lambda vault: "entries",
+        rows=lambda vault, after: asked.append(after),
+        check_accounts=lambda vault, rows, after: asked.append(after),
+    )
+    monkeypatch.setattr(curator, "vault_ledger", ledger)
+    monkeypatch.setattr(curator, "vault_releases", SimpleNamespace(all_releases=lambda vault: []))
+    monkeypatch.setattr(curator, "manifests", lambda store, known: {})
+    behind = SimpleNamespace(store=None, vault=None, head=SimpleNamespace(checked=lambda entries: 5))
+    curator.Curator.check_not_behind(behind, whole=whole)
+    assert asked == [first, first]
