@@ -48,7 +48,7 @@ FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
 LEAST_BINS = 2
 """A map of one bin is no nearer to the truth than one number for the city: it is that number."""
-MOST_RECORDS = 10_000_000
+MOST_RECORDS = 3_000_000
 """Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
