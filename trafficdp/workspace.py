@@ -284,7 +284,7 @@ class Workspace:
 
         if not is_priced(text):
             return of_released(self.store, text, type(self.config.budget)(0), self.config.grid.zones)
-        asking = Asking.of(text, self.config, analyst)
+        asking = Asking.of(text, self.config, analyst, self.store)
         key = VehicleKey.load(self.key_file)
         there = Workspace(asking.there, self.store, self.key_file, wait=self._wait, progress=self._progress)
         with there._curator("sql") as curator:

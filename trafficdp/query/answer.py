@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -14,16 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.binning.slots import slot_facts
+from trafficdp.config.file import Config
 from trafficdp.context.names import place_names
+from trafficdp.errors import UsageError
 from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
+from trafficdp.model.selection import Place
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.zones import Zones
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.published import DECIMALS, published_frame
 from trafficdp.privacy.release import Release
 from trafficdp.query.columns import Column, End, Kind
+from trafficdp.query.filter import zones_of
 from trafficdp.query.question import Question
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.released import RELEASED_NAME
@@ -78,6 +83,29 @@ def of_released(store: Path, text: str, nothing: Loss, zones: Zones | None) -> A
     with AnalystSession.open(store / RELEASED_NAME) as session:
         notes = ("asked of what is released: free",)
         return Answered(session.run(text), None, nothing, False, notes, zones)
+
+
+def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
+    """Return the zone, or the H3 cell, of every name in lower case. Public: names are of maps alone.
+
+    Raises UsageError where an area of the configuration is called as a zone is.
+    """
+    if config.grid.zones is not None:
+        places = {place.name.casefold(): place for place in zones_of(config.grid)}
+        twice = sorted(name for name in config.areas if name.casefold() in places)
+        if twice:
+            raise UsageError(
+                "an area and a zone have one name",
+                got=twice[0],
+                todo="give the area of [[areas]] another name",
+            )
+        return places
+    if not (store / RELEASED_NAME).exists():
+        return {}
+    with AnalystSession.open(store / RELEASED_NAME) as session:
+        rows = session.run("SELECT DISTINCT place, cell FROM latest_cells WHERE resolution IS NOT NULL")
+    columns = rows.column("place").to_pylist(), rows.column("cell").to_pylist()
+    return {place.casefold(): int(cell) for place, cell in zip(*columns, strict=True)}
 
 
 def rows_of(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
-from trafficdp.query.answer import Answered, rows_of
+from trafficdp.query.answer import Answered, names_of_places, rows_of
 from trafficdp.query.explanation import Explanation, explained
 from trafficdp.query.problems import WORKS
 from trafficdp.query.question import Question
@@ -75,9 +77,12 @@ class Asking:
     analyst: Analyst | None
 
     @classmethod
-    def of(cls, text: str, config: Config, analyst: str | None) -> Asking:
-        """Return what ``text`` asks; raises as ``read_question`` and ``role_of`` do."""
-        question = read_question(text, config)
+    def of(cls, text: str, config: Config, analyst: str | None, store: Path) -> Asking:
+        """Return what ``text`` asks, with names of places from the map of ``store``.
+
+        Raises as ``read_question`` and ``role_of`` do.
+        """
+        question = read_question(text, config, partial(names_of_places, config, store))
         spends = (config.hides_presence or bool(question.statistics)) and not question.explain
         role = role_of(config, analyst, needed=spends)
         return cls(question, config, question.configured(config), role)

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import resolutions_of
+from trafficdp.model.area import StudyArea
+from trafficdp.model.grid import Grid
 from trafficdp.model.period import Period
 from trafficdp.model.selection import DAYS, HOURS_A_WEEK, Place, Selection, by_day
 
@@ -59,6 +61,14 @@ class Filter:
         if self.selection.cells is not None:
             parts.append(_cells_to_sql(self.selection.cells, resolution))
         return parts
+
+
+def zones_of(grid: Grid) -> tuple[Place, ...]:
+    """Return the zones of the configured map as places; none where it has hexagons."""
+    zones = grid.zones
+    if zones is None:
+        return ()
+    return tuple(Place(*each) for each in zip(zones.names, map(StudyArea, zones.shapes), strict=True))
 
 
 def _sorted(clause: tuple[Place, ...]) -> tuple[Place, ...]:

@@ -19,6 +19,7 @@ from trafficdp.privacy.loss import PureDP
 from trafficdp.query.clause import Clause, cut
 from trafficdp.query.columns import SLOTS_BY_CLOCK, Column, Kind
 from trafficdp.query.expressions import GridWords
+from trafficdp.query.filter import zones_of
 from trafficdp.query.having import read_having
 from trafficdp.query.options import Options, read_options
 from trafficdp.query.plain_form import plain_form
@@ -34,28 +35,29 @@ from trafficdp.query.select_list import (
     read_limit,
     read_order,
 )
-from trafficdp.query.where import read_where
+from trafficdp.query.where import Named, read_where
 
 
-def read_question(text: str, config: Config) -> Question:
+def read_question(text: str, config: Config, names: Named = dict) -> Question:
     """Return what ``text`` asks, under the city of ``config``.
 
     Raises UsageError, whose "what to do" holds a line that would work, for anything that is not a question
-    of this dialect. Nothing is read but the text and the configuration.
+    of this dialect. Nothing is read but the text, the configuration and, where the text has ``place``, what
+    ``names`` gives.
     """
     problems = Problems()
     clause = cut(text, problems)
     try:
-        question = _read(clause, config, problems)
+        question = _read(clause, config, names, problems)
     except RecursionError:
         problems.add("the question is nested too deeply", None, "fewer brackets")
-        question = _read(Clause(clause.explain, clause.options, None), config, problems)
+        question = _read(Clause(clause.explain, clause.options, None), config, names, problems)
     if problems.found:
         raise problems.refusal(question.without_names(config).to_sql(config))
     return question
 
 
-def _read(clause: Clause, config: Config, problems: Problems) -> Question:
+def _read(clause: Clause, config: Config, names: Named, problems: Problems) -> Question:
     select, words = clause.select, GridWords()
     columns, keys = DEFAULTS, frozenset({Kind.CELL})
     if select is not None:
@@ -86,7 +88,8 @@ def _read(clause: Clause, config: Config, problems: Problems) -> Question:
         filter=read_where(
             where.this if isinstance(where, exp.Where) else None,
             config.grid.period,
-            config.areas,
+            {**{place.name: place.area for place in zones_of(config.grid)}, **config.areas},
+            names,
             configured,
             problems,
             remarks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 
@@ -30,8 +30,11 @@ from trafficdp.query.problems import Problems, UnreadableError
 from trafficdp.query.week import TurnedError, week_of
 
 ALLOWED = (
-    "predicates on time, date, weekday, hour, area, cell, h3(resolution) and in_box(west, south, east, north)"
+    "predicates on time, date, weekday, hour, area, place, cell, h3(resolution) and "
+    "in_box(west, south, east, north)"
 )
+Named = Callable[[], Mapping[str, int | Place]]
+"""Gives the hexagon or zone of every name of a place, in lower case."""
 _VALUES = {
     "speed": "speeds are what is protected, and cannot be a condition",
     "vehicle": "no vehicle can be singled out",
@@ -40,7 +43,6 @@ _VALUES = {
     "latitude": "places are chosen by area, hexagon or box",
     "longitude": "places are chosen by area, hexagon or box",
     "timestamp": "times are chosen by date, weekday and hour",
-    "place": "hexagons are chosen by cell: `SELECT DISTINCT h3, place FROM latest_cells` names each",
     "slot": "times are chosen by date, weekday and hour",
 }
 _TIMES = (
@@ -67,20 +69,21 @@ def read_where(
     where: exp.Expr | None,
     period: Period,
     areas: Mapping[str, StudyArea],
+    named: Named,
     resolution: int | None,
     problems: Problems,
     remarks: list[str],
 ) -> Filter:
     """Return what ``where`` selects; predicates that are refused are problems, and left out.
 
-    ``areas`` are the named places, ``resolution`` that of the question's ``cell``. How a time was read
-    that is not what it says to the second is added to ``remarks``.
+    ``areas`` and ``named`` are what may be called by name, ``resolution`` that of the question's ``cell``.
+    How a time was read that is not what it says to the second is added to ``remarks``.
     """
     found = _Found(period.first, period.last, remarks=remarks)
     predicates = [] if where is None else _conjuncts(where)
     for predicate in predicates:
         try:
-            _read(predicate, found, areas, resolution)
+            _read(predicate, found, areas, named, resolution)
         except TurnedError as error:
             problems.found.append(replace(error.problem, same=True))
             found.week = found.week & error.instead
@@ -110,7 +113,9 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     return [node]
 
 
-def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolution: int | None) -> None:
+def _read(
+    node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], named: Named, resolution: int | None
+) -> None:
     names = {name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
@@ -125,6 +130,8 @@ def _read(node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], resolut
         _read_time(node, found)
     elif names == {"area"}:
         found.places.append(_areas(node, areas))
+    elif names == {"place"}:
+        _read_places(node, named, found)
     elif call is not None and call[0] == "in_box":
         found.places.append((_box(call[1], node),))
     elif names == {"cell"} or (not names and any(_h3(each) for each in node.find_all(exp.Anonymous))):
@@ -256,6 +263,27 @@ def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
             raise UnreadableError("there is no such area", None, expected)
         places.append(Place(name, areas[name]))
     return tuple(places)
+
+
+def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
+    """Narrow to hexagons by what the newest map calls them, or to zones by their names."""
+    expected = "a name such as `SELECT DISTINCT place FROM latest_cells` lists"
+    texts = [text.strip().casefold() for text in _listed(node, "a place", expected)]
+    known = named()
+    if not set(texts) <= known.keys():
+        what = "no map calls a place so" if known else "no map was released that names places"
+        todo = expected if known else "hexagons such as cell = '861f8d567ffffff'"
+        raise UnreadableError(what, text_of(node), todo)
+    places = [place for each in texts if isinstance(place := known[each], Place)]
+    cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
+    if places:
+        found.places.append(tuple(places))
+    else:
+        if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
+            raise UnreadableError(
+                "only one list of hexagons can be given", text_of(node), "places of one resolution"
+            )
+        found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
 def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:

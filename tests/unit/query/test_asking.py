@@ -292,3 +292,19 @@ def test_what_is_released_is_asked_for_nothing_and_shown_with_its_hexagons(relea
     with pytest.raises(UsageError, match="may not use files"):
         workspace.ask(f"FROM read_text('{released.config}')")
     assert len(workspace.ledger()) == before
+
+
+def test_a_place_is_the_hexagon_that_the_newest_map_calls_so(city, clause):
+    workspace = city.open()
+    asked = clause + "cell, AVG(speed) FROM fixes WHERE place IN ({}) GROUP BY cell"
+    with pytest.raises(UsageError, match="no map was released that names places"):
+        workspace.ask(asked.format("'anywhere'"), analyst="planning")
+    table = workspace.release().to_frame()
+    first, last = table["place"].iloc[0], table["place"].iloc[-1]
+    by_name = workspace.ask(asked.format(f"'{first.upper()}', '{last}'"), analyst="planning")
+    assert by_name.to_frame()["cell"].tolist() == table["h3"].iloc[[0, -1]].tolist()
+    by_cell = f"cell IN ('{table['h3'].iloc[0]}', '{table['h3'].iloc[-1]}')"
+    again = workspace.ask(asked.format("").replace("place IN ()", by_cell), analyst="planning")
+    assert again.earlier
+    with pytest.raises(UsageError, match=r"no map calls a place so.*SELECT DISTINCT place FROM latest_cells"):
+        workspace.ask(asked.format("'nowhere'"), analyst="planning")

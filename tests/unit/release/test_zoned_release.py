@@ -110,6 +110,10 @@ def test_sql_reads_districts_and_asks_about_them(opened):
     answer = opened.ask(priced.format("cell, place, AVG(speed)", "cell"))
     assert answer.to_frame()["cell"].tolist() == ["1", "3", "4"]
     assert answer.to_frame()["place"].tolist() == ["South", "Middle", "Hill"]
+    one = opened.ask(
+        priced.format("place, AVG(speed)", "place").replace("GROUP", "WHERE place = 'hill' GROUP")
+    )
+    assert one.to_frame()["place"].tolist() == ["Hill"]
     # hexagons may be asked for in the same city
     counted = opened.ask(priced.format("h3(7), COUNT(*)", "h3(7)")).to_frame()
     assert counted.iloc[:, 0].str.fullmatch("87[0-9a-f]{13}").all()
