@@ -201,7 +201,7 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE time > 'noon' GROUP BY cell", "not a time"),
         ("cell, AVG(speed) FROM fixes WHERE time > '2026-03-03T07:00Z' GROUP BY cell", "without an offset"),
         ("cell, AVG(speed) FROM fixes WHERE time > '2027-03-03' GROUP BY cell", "no day"),
-        ("cell, AVG(speed) FROM fixes WHERE place = 'Old City' GROUP BY cell", "FROM latest_cells"),
+        ("cell, AVG(speed) FROM fixes WHERE place = 'Old City' GROUP BY cell", "no map was released"),
         ("f.cell, AVG(g.speed) FROM fixes f GROUP BY cell", "those of speed"),
         ("AVG(speed) FROM fixes AS f(speed)", "FROM fixes alone"),
         ("AVG(speed) FROM fixes HAVING VAR_POP(speed) > 3", "does not show"),
@@ -234,10 +234,7 @@ def test_counts_need_no_epsilon(read):
         ("cell, AVG(speed) FROM fixes WHERE cell = 'ffff' GROUP BY cell", "no hexagon"),
         ("cell, AVG(speed) FROM fixes WHERE cell = '85428e8bfffffff' GROUP BY cell", "another resolution"),
         ("cell, AVG(speed) FROM fixes WHERE TRUE GROUP BY cell", "cannot be read"),
-        (
-            "cell, AVG(speed) FROM fixes WHERE place = 'Mill Road' GROUP BY cell",
-            "h3, place FROM latest_cells",
-        ),
+        ("cell, AVG(speed) FROM fixes WHERE place <> 'Mill Road' GROUP BY cell", "= or IN"),
     ],
 )
 def test_everything_else_is_refused_and_a_line_is_offered_only_if_it_asks_the_same(refused, text, what):
