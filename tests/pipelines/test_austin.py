@@ -88,17 +88,18 @@ def test_without_the_real_data_the_script_says_what_to_set_and_makes_nothing(tmp
 
 @pytest.mark.real
 @pytest.mark.xdist_group("austin")
-def test_austin_is_refused_at_resolution_7_and_released_where_suggested(three_runs):
+def test_austin_is_released_at_resolution_7_by_what_auto_chooses(three_runs):
     store, (first, _, _) = three_runs
     assert first.code == 0, first.err
-    refused, followed, released = (
-        first.out.index(word) for word in ("refused:", "following the suggestion:", "released and verified")
-    )
-    assert refused < followed < released
-    suggested = re.search(r"any one of these would pass: resolution (\d+)", first.out).group(1)
+    promised = int(re.search(r"the mean: expected (\d+) % nearer to the truth", first.out).group(1))
+    assert first.out.index("the mean:") < first.out.index("released and verified")
     manifest = json.loads((store / "releases" / "r0001" / "manifest.json").read_text())
-    assert manifest["coverage"]["resolution"] == int(suggested) < 7
+    assert manifest["coverage"]["resolution"] == 7
     assert manifest["guarantee"]["epsilon"] == "4"
+    (mean,) = manifest["mechanisms"]
+    assert mean["mechanism"] == "partial_pooling"
+    assert mean["interval_kind"] == "calibrated"
+    assert round(100 * mean["skill"]["skill"]) == promised > 50
     assert manifest["honesty"]["forced"] is False
     refusal = manifest["honesty"]["refusal"]
     assert refusal["value"] <= refusal["threshold"]

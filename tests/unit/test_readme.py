@@ -183,7 +183,7 @@ def test_what_is_not_protected_is_what_every_manifest_says(pages):
 
 
 class _Austin:
-    """The real city at three resolutions, as `trafficdp plan` sees it."""
+    """The real city's baseline at three resolutions, as `trafficdp plan` sees it."""
 
     def __init__(self, city):
         self.city = city
@@ -215,7 +215,7 @@ def austin(tmp_path_factory):
     store = tmp_path_factory.mktemp("austin") / "store"
     city = trafficdp.open(ROOT / "pipelines" / "austin.toml", store=store, create=True)
     city.ingest([Path(folder) / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25, 26, 27)])
-    return _Austin(city)
+    return _Austin(city.with_map(mechanism="baseline"))
 
 
 def _text(number):

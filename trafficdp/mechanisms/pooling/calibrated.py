@@ -15,7 +15,14 @@ from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
-from trafficdp.mechanisms.pooling.estimates import VARIANCE_UNIT, expected_error, flat_error, pooled
+from trafficdp.mechanisms.pooling.estimates import (
+    VARIANCE_UNIT,
+    expected_error,
+    flat_error,
+    foreseen_reach,
+    foreseen_variance_reach,
+    pooled,
+)
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias, status_of
@@ -84,8 +91,8 @@ class CalibratedPooling(CalibratedWhole):
         column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
         numbers = {Statistic.MEAN: (found.mean, found.low, found.high)}
         if found.variance is not None:
-            whole = np.full(counts.bins, Statistic.VARIANCE.largest(bound.upper))
-            numbers[Statistic.VARIANCE] = (found.variance, np.zeros(counts.bins), whole)
+            variance, high = found.variance
+            numbers[Statistic.VARIANCE] = (variance, np.zeros(counts.bins), high)
         return {
             each: estimate_without_scale(
                 each,
@@ -102,9 +109,12 @@ class CalibratedPooling(CalibratedWhole):
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
     ) -> dict[Statistic, FloatArray]:
-        """Return about 2.2 expected root mean squares: the intervals themselves follow the level found."""
-        errors = self.expected_errors(counts, bound)
-        return {each: 2.2 * np.sqrt(np.pi / 2) * errors[each] for each in self.statistics}
+        """Return the longer sides at the usual level: the intervals themselves follow the level found."""
+        design = self.design(counts, bound)
+        found = {Statistic.MEAN: foreseen_reach(design)}
+        if design.variance:
+            found[Statistic.VARIANCE] = np.full(counts.bins, foreseen_variance_reach(design))
+        return {each: found[each] for each in self.statistics}
 
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return that they are calibrated."""

@@ -13,6 +13,8 @@ chose nothing), not a theorem: counts cannot bound what clipping and shrinking d
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
 for the city, posterior mean under N(1, 1/4): the variance is a base_g. Where data is thick, cells as in C.
+Its interval is 0 to (2.5 a + 2.2 posterior deviations of a) base_g, calibrated likewise: on a motorway all
+may drive alike, so nothing holds from below.
 """
 
 from __future__ import annotations
@@ -39,22 +41,25 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 WIDE = (1.5, 4.0)
-"""How much more than guessed cells may differ, downwards and upwards."""
+"""How much more than guessed cells may differ, downwards and upwards; with REACH chosen on days of Austin."""
 REACH = 2.2
 VARIANCE_UNIT = 1 / 30
 """Of U^2, at the level U/5: 30 (m/s)^2 at 6 m/s."""
+VARIANCE_SPREAD, VARIANCE_WIDE = 0.5, 2.5
+"""The prior deviation of a, and how many times what is found a bin may vary: chosen by looking at 2015-03-07,
+2016-11-24 to -27, 2017-03-16 and -21 in Austin."""
 VARIANCE_POWER = 4.6 / 30
 """What a unit of relative variance counts for in the cells' vector."""
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Numbers over G bins, in the bound's unit: means with both ends, and a variance if one was asked for."""
+    """Numbers over G bins: means with both ends, and a variance and its high end if one was asked for."""
 
     mean: FloatArray
     low: FloatArray
     high: FloatArray
-    variance: FloatArray | None
+    variance: tuple[FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,28 @@ def expected_error(design: Design) -> FloatArray:
 
     The mean absolute value of a normal error of mean square reach(1)^2 at the level U/5.
     """
+    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, 1.0))
+
+
+def foreseen_reach(design: Design) -> FloatArray:
+    """Return how far intervals of means will go upwards, the longer side, at the level U/5; shape (G,)."""
+    return np.minimum(REACH * _foreseen(design, max(WIDE)), design.upper)
+
+
+def foreseen_variance_reach(design: Design) -> float:
+    """Return the same of variances."""
+    reach = VARIANCE_WIDE - 1 + REACH * np.sqrt(_variance_doubt(design))
+    return float(min(reach * VARIANCE_UNIT, 1 / 4) * design.upper**2)
+
+
+def _foreseen(design: Design, wide: float) -> FloatArray:
     noise = (design.asked_sd(design.reach, design.parts[2]) / design.cell_weight) ** 2
     prior = design.cell_sd**2
     pull = prior / (prior + noise + design.sampling)
     around = np.full(
         design.counts.bins, (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
     )
-    cells = Cells(np.zeros(design.cells), pull, noise)
-    return np.asarray(np.sqrt(2 / np.pi) * _reach(design, cells, 1.0, around, 1.0))
+    return _reach(design, Cells(np.zeros(design.cells), pull, noise), 1.0, around, wide)
 
 
 def flat_error(design: Design) -> FloatArray:
@@ -198,8 +217,8 @@ def _left_by_clipping(design: Design, wide: float) -> FloatArray:
 
 def _variance(
     design: Design, contributions: Contributions, mean: FloatArray, level: float, measure: Measure
-) -> FloatArray:
-    """The variance of every bin, a function of its mean; shape (G,)."""
+) -> tuple[FloatArray, FloatArray]:
+    """The variance of every bin, a function of its mean, and its high end; shape (G,) each."""
     counts, upper = design.counts, design.upper
     place, step, part = counts.bin_index, float(design.bound.step), design.parts[3]
     level = max(level, LEAST_UNIT)
@@ -211,12 +230,18 @@ def _variance(
     ask = design.step(design.everyone(1), 1.0, ends, ends, part)
     one = np.bincount(design.row, design.share * own, design.vehicles) - 1
     answer = float(measure.measure(ask, one)[0]) / GRAINS / design.vehicles
-    noise, prior = (design.asked_sd(1.0, part) / design.vehicles) ** 2, 0.25
-    city = max(1 + answer * prior / (prior + noise), 0.0)
-    found = city * base
+    doubt = _variance_doubt(design)
+    city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), 0.0)
     if design.thick:
-        found = found * (1 + _variance_cells(design, own / max(city, 0.1) - 1, measure)[design.cell])
-    return np.clip(found, 0.0, np.minimum(upper**2 / 4, mean * (upper - mean)))
+        base = base * (1 + _variance_cells(design, own / max(city, 0.1) - 1, measure)[design.cell])
+    found = np.clip(city * base, 0.0, np.minimum(upper**2 / 4, mean * (upper - mean)))
+    return found, np.clip((VARIANCE_WIDE * city + REACH * np.sqrt(doubt)) * base, found, upper**2 / 4)
+
+
+def _variance_doubt(design: Design) -> float:
+    """The posterior variance of the city's number a."""
+    noise = (design.asked_sd(1.0, design.parts[3]) / design.vehicles) ** 2
+    return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
 
 
 def _variance_cells(design: Design, own: FloatArray, measure: Measure) -> FloatArray:

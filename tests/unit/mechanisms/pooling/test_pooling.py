@@ -10,6 +10,8 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.skill import cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -154,3 +156,24 @@ def test_other_statistics_are_refused(bound_of):
     nothing = town(bound).counts.select(np.zeros(12, dtype=np.bool_))
     with pytest.raises(UsageError, match="nothing to pool"):
         CalibratedPooling((MEAN,), LossKind.PURE, PICO).steps(nothing, bound)
+
+
+def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bound_of):
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=300, cells=25).counts
+    calibrated = CalibratedPooling(BOTH, LossKind.PURE, 8 * PICO)
+    foreseen = calibrated.half_widths(counts, bound, 0.95)
+    held, longer = {each: [] for each in BOTH}, {each: [] for each in BOTH}
+    for city in cities_of(counts, bound):
+        found = calibrated.estimates(
+            city.values, SimulatedNoise(city.number), interval_level=0.95, uninformative_above=1.0
+        )
+        for each, own in found.items():
+            truth = true_statistic(city.values.contributions, each)
+            held[each].append(np.mean((own.low <= truth) & (truth <= own.high)))
+            longer[each].append(np.median(own.high - own.value) / np.median(foreseen[each]))
+    for each in BOTH:
+        assert np.mean(held[each]) > 0.95
+        # the level found may be half or twice the usual one
+        assert 0.4 < min(longer[each]) < np.median(longer[each]) < 1.6
+        assert foreseen[each].max() < each.largest(bound.upper) / 2
