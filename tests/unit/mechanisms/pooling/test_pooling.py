@@ -159,7 +159,7 @@ def test_other_statistics_are_refused(bound_of):
 
 
 def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bound_of):
-    bound = bound_of(30, step="0.1")
+    bound = bound_of(108, step="0.1")  # km/h: simulated cities lie near a fifth of it
     counts = town(bound, users=300, cells=25).counts
     calibrated = CalibratedPooling(BOTH, LossKind.PURE, 8 * PICO)
     foreseen = calibrated.half_widths(counts, bound, 0.95)
@@ -174,6 +174,6 @@ def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bou
             longer[each].append(np.median(own.high - own.value) / np.median(foreseen[each]))
     for each in BOTH:
         assert np.mean(held[each]) > 0.95
-        # the level found may be half or twice the usual one
-        assert 0.4 < min(longer[each]) < np.median(longer[each]) < 1.6
+        # speeds found may be half the usual ones, or twice
+        assert 0.6 < np.median(longer[each]) < 1.4
         assert foreseen[each].max() < each.largest(bound.upper) / 2
