@@ -29,7 +29,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     Columns: ``h3`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none of
     zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``,
     ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``,
-    ``_high``, ``_noise_scale``, ``_expected_error``; and by stem alone ``_status``.
+    ``_high``, ``_noise_scale``, ``_expected_error``; and by stem alone ``_status`` and ``_interval_kind``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -54,6 +54,8 @@ def published_frame(release: Release) -> pd.DataFrame:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.bound.unit, release.display_unit)
+            kind = np.where(np.isnan(estimate.low), None, release.interval_kind(statistic).value)
+            columns[f"{statistic.stem}_interval_kind"] = pd.Series(list(kind), dtype="str")
     return pd.DataFrame(columns)
 
 

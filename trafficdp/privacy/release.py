@@ -120,3 +120,9 @@ class Release:
     def bins(self) -> int:
         """Number of bins, withheld ones included."""
         return len(self.cell)
+
+    def interval_kind(self, statistic: Statistic) -> IntervalKind:
+        """Return what the intervals of ``statistic`` are."""
+        names = {statistic.column(unit) for unit in SpeedUnit}
+        stated = next(each for each in self.disclosure.mechanisms if each.statistic in names)
+        return IntervalKind(stated.interval_kind)

@@ -282,7 +282,8 @@ def _cells_table(release: Release) -> pa.Table:
         name = statistic.column(release.display_unit)
         for part in _PARTS:
             rows[statistic.stem + part] = published[name + part] if present else np.nan
-        rows[f"{statistic.stem}_status"] = published[f"{statistic.stem}_status"] if present else None
+        for part in ("_status", "_interval_kind"):
+            rows[statistic.stem + part] = published[statistic.stem + part] if present else None
         noise = release.estimates[statistic].noise if present else {}
         rows[f"{statistic.stem}_epsilon"] = noise.get("epsilon", np.nan)
     # NaN means null here: withheld numbers are absent, not not-a-numbers

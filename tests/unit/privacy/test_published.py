@@ -42,6 +42,9 @@ def test_withheld_bins_have_no_numbers(release_with):
         assert np.isnan(mechanism_frame(release_with())[f"{statistic.stem}_lattice_scale"][2])
         assert f"{statistic.stem}_lattice_scale" not in frame
         assert frame[f"{statistic.stem}_status"].tolist() == ["released", "constant", "withheld"]
+        kind = frame[f"{statistic.stem}_interval_kind"]
+        assert kind.dropna().tolist() == ["guaranteed"] * 2
+        assert kind.isna().tolist() == [False, False, True]
 
 
 def test_the_lattice_is_published_to_the_last_bit(release_with):

@@ -90,6 +90,12 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
+            ColumnFacts(
+                f"{stem}_interval_kind",
+                None,
+                "guaranteed (a theorem for every bin) or calibrated (at least 95 % of bins on average, on "
+                "other days); empty where there is no interval",
+            ),
         ]
     return {facts.name: facts for facts in columns}
 

@@ -65,12 +65,13 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 def geojson_properties(release: Release) -> pd.DataFrame:
     """Return the published columns that GeoJSON carries, ``place`` as ``name``, ``reason`` after ``status``.
 
-    Left out: counts that are not published.
+    Left out: counts that are not published, and the kind of interval, which ``metadata`` says once.
     """
     import pandas as pd
 
     table = published_frame(release)
     left_out = [name for name in ("vehicles", "records") if table[name].isna().all()]
+    left_out += [f"{statistic.stem}_interval_kind" for statistic in release.estimates]
     table = table.drop(columns=left_out).rename(columns={"place": "name"})
     reason = [reasons(release)[status] for status in table["status"]]
     table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
@@ -104,6 +105,7 @@ def metadata(release: Release) -> dict[str, object]:
             statistic.column(release.display_unit): {
                 "description": statistic.description,
                 "unit": statistic.unit(release.display_unit),
+                "interval_kind": release.interval_kind(statistic).value,
             }
             for statistic in published_statistics(release)
         },

@@ -81,6 +81,7 @@ class StatisticView:
     root: bool
     most: float
     limit: float
+    kind: str
     breaks: tuple[float, ...]
     width_breaks: tuple[float, ...]
     classes: tuple[LegendClass, ...]
@@ -139,6 +140,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
                 "root": view.root,
                 "most": view.most,
                 "limit": view.limit,
+                "kind": view.kind,
                 "breaks": view.breaks,
                 "widths": view.width_breaks,
             }
@@ -235,6 +237,7 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         root=statistic.power == 2,
         most=shown_largest(statistic, release.bound, unit),
         limit=shown_hatch_limit(statistic, release.bound, unit),
+        kind=release.interval_kind(statistic).value,
         breaks=breaks,
         width_breaks=widths,
         classes=_legend(PLAIN, breaks),

@@ -171,7 +171,7 @@
   function describe(cell) {
     if (cell < 0) { return; }
     var which = statistic(), own = words(cell, which), lines = document.createElement("dl"), one = told(cell, which);
-    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %)"], ["Most speeds", spread(cell)], ["Status", own.status]];
+    var facts = [["Interval", own.interval && own.interval + " (" + data.level + " %, " + data.statistics[which].kind + ")"], ["Most speeds", spread(cell)], ["Status", own.status]];
     data.statistics.forEach(function (other, number) {
       var said = words(cell, number);
       if (number !== which && said.interval) { facts.push([other.brief, said.value + ", interval " + said.interval]); }

@@ -102,6 +102,7 @@ def test_metadata_says_what_was_promised(city):
     assert metadata["release"] == "R0001"
     assert metadata["manifest"] == "manifest.json"
     assert metadata["interval_level"] == 0.95
+    assert {each["interval_kind"] for each in metadata["statistics"].values()} == {"guaranteed"}
     assert metadata["privacy"]["epsilon"] == "3.999999999999"
     assert metadata["privacy"]["neighbouring_relation"] == "replace_user_values"
     assert metadata["statistics"]["speed_variance_kmh2"]["unit"] == "(km/h)²"

@@ -129,7 +129,7 @@ def test_hovering_tells_mean_interval_variance_and_public_counts(calendar, drawn
         numbers[statistic] = read_number(value[0], low[0], high[0], largest)
     mean, deviation = numbers[Statistic.MEAN], numbers[Statistic.VARIANCE]
     assert f"{mean.value} km/h" in card
-    assert f"{mean.low} to {mean.high} km/h (95 %)" in card
+    assert f"{mean.low} to {mean.high} km/h (95 %, guaranteed)" in card
     assert f"Standard deviation\n{deviation.value} km/h" in card
     assert "Most speeds\nbetween " in card
     assert f"Vehicles\n{row['vehicles']}" in card

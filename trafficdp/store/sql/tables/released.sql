@@ -71,6 +71,7 @@ CREATE TABLE cells (
     speed_mean_noise_scale            DOUBLE,
     speed_mean_expected_error         DOUBLE,
     speed_mean_status                 VARCHAR,
+    speed_mean_interval_kind          VARCHAR,
     speed_mean_epsilon                DOUBLE,
     speed_variance                    DOUBLE,
     speed_variance_low                DOUBLE,
@@ -78,6 +79,7 @@ CREATE TABLE cells (
     speed_variance_noise_scale        DOUBLE,
     speed_variance_expected_error     DOUBLE,
     speed_variance_status             VARCHAR,
+    speed_variance_interval_kind      VARCHAR,
     speed_variance_epsilon            DOUBLE,
     speed_vehicle_mean                DOUBLE,
     speed_vehicle_mean_low            DOUBLE,
@@ -85,6 +87,7 @@ CREATE TABLE cells (
     speed_vehicle_mean_noise_scale    DOUBLE,
     speed_vehicle_mean_expected_error DOUBLE,
     speed_vehicle_mean_status         VARCHAR,
+    speed_vehicle_mean_interval_kind  VARCHAR,
     speed_vehicle_mean_epsilon        DOUBLE
 );
 COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
@@ -107,6 +110,7 @@ COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over records, noisy.';
 COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
@@ -114,6 +118,7 @@ COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_variance_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_variance_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
 COMMENT ON COLUMN cells.speed_vehicle_mean IS 'Mean over vehicles of each vehicle''s own mean speed, noisy.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_low IS 'Lower end of its interval.';
@@ -121,4 +126,5 @@ COMMENT ON COLUMN cells.speed_vehicle_mean_high IS 'Upper end of its interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
 COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
+COMMENT ON COLUMN cells.speed_vehicle_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
