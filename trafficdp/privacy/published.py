@@ -54,8 +54,8 @@ def published_frame(release: Release) -> pd.DataFrame:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.bound.unit, release.display_unit)
-            kind = np.where(np.isnan(estimate.low), None, release.interval_kind(statistic).value)
-            columns[f"{statistic.stem}_interval_kind"] = pd.Series(list(kind), dtype="str")
+            kind = pd.Series([release.interval_kind(statistic).value] * release.bins, dtype="str")
+            columns[f"{statistic.stem}_interval_kind"] = kind.mask(np.isnan(estimate.low))
     return pd.DataFrame(columns)
 
 
