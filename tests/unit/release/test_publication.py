@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from trafficdp.errors import StoreDamagedError
+from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
 from trafficdp.release.examination import differing, names_differing
 from trafficdp.release.publication import manifests, sweep
+from trafficdp.release.store_setup import create_store
+from trafficdp.store.vault import VAULT_NAME, Vault
 
 
 def test_only_half_made_and_outdated_folders_are_swept(tmp_path):
@@ -34,3 +36,20 @@ def test_files_that_differ_are_named_and_a_manifest_must_list_them():
     assert _listed({"files": [{"name": "a", "sha256": "1", "bytes": 2}]}) == {"a": "1"}
     with pytest.raises(StoreDamagedError):
         _listed({"files": {}})
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_store_that_could_not_be_made_leaves_nothing_and_one_that_is_there_stays(
+    tmp_path, monkeypatch, made
+):
+    def create(store, **_):
+        if made:
+            (store / VAULT_NAME).write_text("", encoding="utf-8")
+        raise StoreUnavailableError("no room")
+
+    monkeypatch.setattr(Vault, "create", create)
+    with pytest.raises(StoreUnavailableError, match="no room"):
+        create_store(tmp_path / "store", tmp_path / "keys" / "store.key")
+    assert sorted(
+        each.name for each in (tmp_path / "store").iterdir() if made == (each.name == VAULT_NAME)
+    ) == ([VAULT_NAME] if made else [])
