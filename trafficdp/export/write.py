@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from trafficdp._validate import one_of
@@ -140,11 +139,10 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
     if kind == "mechanism":
         return mechanism_facts(release)
     if kind == "geojson":
-        facts["name"] = replace(facts["place"], name="name")
         facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
         return tuple(facts[name] for name in geojson_properties(release).columns)
     if kind == "csv":
-        return (replace(facts.pop("h3"), name="hex_id"), *facts.values())
+        return tuple(facts.values())
     geometry = ColumnFacts("geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first")
     return (
         *facts.values(),

@@ -52,6 +52,14 @@ def test_listed_columns_are_those_of_the_files(any_release, tmp_path):
     assert names["map.geojson"] == list(features[0]["properties"])
     read = geopandas.read_parquet(tmp_path / "cells.parquet")
     assert names["cells.parquet"][:-1] == list(read.columns)
+    # a column has one name, whatever holds it
+    shared = [
+        name
+        for name in names["cells.csv"]
+        if name not in ("vehicles", "records") and not name.endswith("_interval_kind")
+    ]
+    assert set(shared) <= set(names["map.geojson"])
+    assert [*names["cells.csv"], "geometry", "bbox"] == names["cells.parquet"]
     mechanism = geopandas.pd.read_parquet(tmp_path / "mechanism.parquet")
     assert names["mechanism.parquet"] == list(mechanism.columns)
 

@@ -63,7 +63,7 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 
 
 def geojson_properties(release: Release) -> pd.DataFrame:
-    """Return the published columns that GeoJSON carries, ``place`` as ``name``, ``reason`` after ``status``.
+    """Return the published columns that GeoJSON carries, ``reason`` after ``status``.
 
     Left out: counts that are not published, and the kind of interval, which ``metadata`` says once.
     """
@@ -72,7 +72,7 @@ def geojson_properties(release: Release) -> pd.DataFrame:
     table = published_frame(release)
     left_out = [name for name in ("vehicles", "records") if table[name].isna().all()]
     left_out += [f"{statistic.stem}_interval_kind" for statistic in release.estimates]
-    table = table.drop(columns=left_out).rename(columns={"place": "name"})
+    table = table.drop(columns=left_out)
     reason = [reasons(release)[status] for status in table["status"]]
     table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
     return table

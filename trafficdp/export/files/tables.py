@@ -18,7 +18,7 @@ LAYER = "trafficdp"
 
 def csv_bytes(release: Release) -> bytes:
     """Return the CSV of ``release``."""
-    table = published_frame(release).rename(columns={"h3": "hex_id"})
+    table = published_frame(release)
     text: str = table.to_csv(index=False, lineterminator="\r\n")
     return text.encode()
 

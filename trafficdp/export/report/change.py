@@ -72,12 +72,14 @@ def refuse_incomparable(release: Release, earlier: Release) -> None:
             got=f"slots of kind {release.grid.slot_kind.value}",
             expected="a whole period, or slots that recur",
         )
-    facts = [_facts(each) for each in (release, earlier)]
-    for name, (ours, theirs) in {name: (facts[0][name], facts[1][name]) for name in facts[0]}.items():
+    facts, others = _facts(release), _facts(earlier)
+    for name, (ours, said) in facts.items():
+        theirs, told = others[name]
         if ours != theirs:
+            alike = "another " if said == told else ""
             raise UsageError(
                 f"the releases differ in their {name}, so their numbers cannot be compared",
-                got=f"{ours} in {release.id} and {theirs} in {earlier.id}",
+                got=f"{said} in {release.id} and {alike}{told} in {earlier.id}",
                 expected="two releases that measure the same thing",
             )
     if earlier.grid.period.first > release.grid.period.first:
@@ -156,18 +158,24 @@ def _root(least: FloatArray, both: FloatArray) -> FloatArray:
     return np.where(least > 0, least / np.where(both > 0, both, 1.0), -np.sqrt(np.maximum(-least, 0.0)))
 
 
-def _facts(release: Release) -> dict[str, object]:
+def _facts(release: Release) -> dict[str, tuple[object, object]]:
+    """Return what both releases must share, by name: what is compared, and how it is said."""
     grid, bound = release.grid, release.bound
-    return {
-        "study area": grid.area.hash[:12],
-        "resolution": list(grid.resolutions) if grid.mosaic is not None else grid.resolution,
+    west, south, east, north = grid.area.geometry.bounds
+    box = f"the area within [{west:g}, {south:g}, {east:g}, {north:g}]"
+    plain = {
         "slots": grid.slot_kind.value,
         "day parts": [part.name for part in grid.day_parts] if grid.slot_kind is SlotKind.DAY_PART else None,
         "longer slots": None if grid.mosaic is None else sorted(grid.mosaic.longer),
-        "selection of records": grid.selection.key,
         "time zone": grid.period.time_zone,
         "display unit": release.display_unit.label,
         "speed bound": f"{float(bound.upper * bound.unit.metres_per_second):.6g} m/s",
+    }
+    return {
+        "study area": (grid.area.hash, box),
+        "places": (grid.resolutions if grid.zones is None else grid.zones.key, grid.in_words()),
+        "selection of records": (grid.selection.key, grid.selection.in_words()),
+        **{name: (each, each) for name, each in plain.items()},
     }
 
 

@@ -20,7 +20,7 @@
     Object.keys(own).forEach(function (name) {
       own[name] = /^(value|low|high)_/.test(name) ? Float64Array.from(own[name]) : Uint32Array.from(own[name]);
     });
-    own.places = new TextEncoder().encode(features.map(function (feature) { return feature.properties.name; }).join("\n"));
+    own.places = new TextEncoder().encode(features.map(function (feature) { return feature.properties.place; }).join("\n"));
     return own;
   }
 

@@ -18,7 +18,7 @@ MEANS = "SELECT h3, speed_mean FROM latest_cells ORDER BY h3"
 def cells(released):
     """The rows of the release, from its own file."""
     with (released.store / "releases" / "r0001" / "cells.csv").open(encoding="utf-8", newline="") as file:
-        return sorted(csv.DictReader(file), key=lambda row: row["hex_id"])
+        return sorted(csv.DictReader(file), key=lambda row: row["h3"])
 
 
 def test_a_table_shows_every_digit(cells, command):
@@ -26,7 +26,7 @@ def test_a_table_shows_every_digit(cells, command):
     assert result.code == 0
     assert result.err == ""
     for row in cells:
-        assert row["hex_id"] in result.out
+        assert row["h3"] in result.out
         assert row["speed_mean_ms"] in result.out
     assert f"{len(cells)} rows" in result.out
 
@@ -34,14 +34,14 @@ def test_a_table_shows_every_digit(cells, command):
 def test_json_has_columns_and_rows(cells, command):
     found = command("--json", "sql", MEANS).json
     assert found["columns"] == [{"name": "h3", "type": "string"}, {"name": "speed_mean", "type": "double"}]
-    assert [row["h3"] for row in found["rows"]] == [row["hex_id"] for row in cells]
+    assert [row["h3"] for row in found["rows"]] == [row["h3"] for row in cells]
 
 
 def test_csv_and_json_go_to_standard_output(cells, command):
     rows = list(csv.DictReader(io.StringIO(command("sql", MEANS, "--to", "csv").out, newline="")))
-    assert [row["h3"] for row in rows] == [row["hex_id"] for row in cells]
+    assert [row["h3"] for row in rows] == [row["h3"] for row in cells]
     assert [row["h3"] for row in json.loads(command("sql", MEANS, "--to", "json").out)] == [
-        row["hex_id"] for row in cells
+        row["h3"] for row in cells
     ]
 
 
@@ -62,7 +62,7 @@ def test_a_file_has_the_format_of_its_name(cells, released, command, name):
 def test_geojson_can_be_asked_for_whatever_the_name(cells, released, command):
     assert command("sql", MEANS, "map.txt", "--to", "geojson").code == 0
     found = json.loads((released.folder / "map.txt").read_text(encoding="utf-8"))
-    assert [feature["id"] for feature in found["features"]] == [row["hex_id"] for row in cells]
+    assert [feature["id"] for feature in found["features"]] == [row["h3"] for row in cells]
 
 
 def test_the_file_alone_is_enough(released, tmp_path, command, monkeypatch):

@@ -19,6 +19,7 @@ from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WIT
 from trafficdp.export.report import sentences
 from trafficdp.export.report.findings import findings
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
+from trafficdp.model.area import StudyArea
 from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
@@ -145,6 +146,24 @@ def test_changes_are_listed_with_their_intervals(sharp, sharp_earlier):
     assert f"+{changed.low[rose]:.1f} to +{changed.high[rose]:.1f}" in section
     assert "R0000 of 17 to 20 November 2016" in section
     assert sentences.CHANGE_OF_RECORDS in section
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"area": StudyArea.from_bbox(10, 50, 11, 51)}, r"study area.*got the area within \[.*\] in R0001"),
+        ({"resolution": 6}, r"differ in their places.*H3 hexagons of resolution 6 in R0000"),
+        (
+            {"selection": Selection((3,))},
+            r"differ in their selection of records.*got all of the area and period",
+        ),
+    ],
+)
+def test_what_makes_two_releases_incomparable_is_said_in_words(sharp, change, says):
+    earlier = replace(sharp, id="R0000", grid=replace(sharp.grid, **change))
+    with pytest.raises(UsageError, match=says) as caught:
+        page_of(sharp, earlier)
+    assert not re.search("[0-9a-f]{12}", str(caught.value))
 
 
 def test_wide_noise_leaves_nothing_to_claim(city):
