@@ -7,6 +7,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.pooling import estimates
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
@@ -177,3 +178,18 @@ def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bou
         # speeds found may be half the usual ones, or twice
         assert 0.6 < np.median(longer[each]) < 1.4
         assert foreseen[each].max() < each.largest(bound.upper) / 2
+
+
+def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of, monkeypatch):
+    bound = bound_of(60)
+    data = town(bound)
+    design = Design(data.counts, bound, LossKind.ZCDP, 50 * PICO, variance=True)
+    assert design.thick
+    mean = np.full(design.counts.bins, 20.0)
+
+    def found(share):
+        monkeypatch.setattr(estimates, "_variance_cells", lambda design, *_: np.full(design.cells, share))
+        return estimates._variance(design, data, mean, 0.25, SimulatedNoise(1))[0]
+
+    assert found(0.0).min() > 0
+    np.testing.assert_allclose(found(-0.5), found(0.0) / 2, rtol=1e-12)
