@@ -147,8 +147,8 @@ HEAD = """# One line changed at a time, and the test that notices
 
 Written by `make mutants`: changes of lines sampled by a seed ({rooms}),
 and {named} mistakes that once passed every test or draw other noise than was priced, which are among them.
-{killed} of {all} are noticed, each by a test that passes on the code as it is; {survived} survive, each with the
-reason why that costs no privacy and nothing that is promised (`open` where that is not settled).
+{killed} of {all} are noticed, each by a test that passes on the code as it is; {survived} survive, each
+with the reason why that costs no privacy and nothing that is promised (`open` where that is not settled).
 
 | file | line | becomes | noticed by, or why not |
 |---|---|---|---|
