@@ -25,8 +25,11 @@ import pytest
 
 import trafficdp
 from trafficdp.cli.main import run
+from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.nodes import SignedCounterBank
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.release.curator import Curator
+from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 
 CONFIG = """\
@@ -531,3 +534,54 @@ def test_a_leak_is_seen(two_worlds, monkeypatch, leak, seen):
     leak(monkeypatch)
     one, other = two_worlds(short_story, other_speeds)
     assert any(name.startswith(seen) for name in differing(one, other))
+
+
+def _exact(asking):
+    """One asking of every release is answered without noise: the fleet, or the weights."""
+
+    def leak(patch):
+        sound = Metered.measure
+
+        def leaking(measure, step, values):
+            drawn, number = sound(measure, step, values), getattr(measure, "number", 0)
+            measure.number = number + 1
+            return step.exact(values) if number == asking else drawn
+
+        patch.setattr(Metered, "measure", leaking)
+
+    return leak
+
+
+def _hexagons_that_were_visited(patch):
+    """No row where nobody was."""
+
+    def leaking(curator, grid, bound, version):
+        there = curator._recorded(grid, bound, version).counts
+        return Contributions.of_anyone(there.cell, there.slot, bound)
+
+    patch.setattr(Curator, "contributions", leaking)
+
+
+@pytest.mark.prove(cheap="test_a_leak_is_seen")
+@pytest.mark.parametrize(
+    "leak",
+    [
+        pytest.param(_exact(0), id="scale from the data's fleet"),
+        pytest.param(_exact(1), id="exact count in the ratio"),
+        pytest.param(_hexagons_that_were_visited, id="hexagon list from the data"),
+    ],
+)
+def test_a_leak_of_presence_is_seen(two_worlds, monkeypatch, leak):
+    leak(monkeypatch)
+    told = []
+
+    def shorter(world):
+        told.append(short_story(world))
+        return world
+
+    with pytest.raises(AssertionError):  # noqa: PT012  # bytes that differ, or the second map's hexagons
+        one, other = two_worlds(shorter, with_vehicle("alone"), HIDDEN)
+        assert differing(one, other) == []
+    # the leaking city itself is a city like any other
+    assert told
+    assert told[0].left["city.store/releases/r0001/manifest.json"]

@@ -5,6 +5,7 @@ rows of one vehicle. Seeded; the confidence is 1 - 10^-9, so a failure is not ch
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.entries import Entries
 
+TESTS = Path(__file__).parents[1]
 CERTAIN_ERROR = 1e-9
 DRAWS = 50_000
 DELTA = 0.01
@@ -160,6 +162,13 @@ def test_a_mistake_is_caught(mistake):
         two = np.abs(source.discrete_laplace(rows * wrong.noise_of_the_other))
         found = distinguish(one.astype(float), two.astype(float), CERTAIN_ERROR)[0]
     assert found > claim(wrong.kind, part), found
+
+
+def test_every_mistake_is_listed_beside_the_test_that_keeps_it_out(pages):
+    said = pages.rows(pages.section("docs/guides/which-mechanism.md", "Evidence"))[2:]
+    assert [row[0].strip("`") for row in said] == [each.__name__ for each in MISTAKES]
+    tests = "".join(path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py"))
+    assert all(f"def {row[2].strip('`')}(" in tests for row in said)
 
 
 def city(bound, *, with_it):
