@@ -38,9 +38,7 @@ def discrete_laplace(
     big integers and saturates at 64 bits afterwards, which is post-processing.
     Raises UsageError for a negative, infinite or missing scale, or one above LARGEST_SCALE.
     """
-    valid = np.isfinite(scale) & (scale >= 0) & (scale <= LARGEST_SCALE)
-    if not bool(valid.all()):
-        raise UsageError("noise scale is out of range", expected="0 <= scale <= 2^55")
+    require_scales(scale)
     noise = np.zeros(scale.shape, dtype=np.int64) if sums is None else sums.astype(np.int64)
     distinct, which = np.unique(scale, return_inverse=True)
     order = np.argsort(which, kind="stable")
@@ -51,6 +49,13 @@ def discrete_laplace(
             here = order[start:end]
             noise[here] = _noisy(float(value), noise[here])
     return noise
+
+
+def require_scales(scale: npt.NDArray[np.float64]) -> None:
+    """Raise UsageError for a negative, infinite or missing scale, or one above LARGEST_SCALE."""
+    valid = np.isfinite(scale) & (scale >= 0) & (scale <= LARGEST_SCALE)
+    if not bool(valid.all()):
+        raise UsageError("noise scale is out of range", expected="0 <= scale <= 2^55")
 
 
 def group_scales(scale: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -5,6 +5,7 @@ Every file and `released.duckdb` are written from this table and nothing else, s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,17 +37,18 @@ def published_frame(release: Release) -> pd.DataFrame:
     """
     import pandas as pd
 
-    labels = [release.slots[int(slot)] for slot in release.slot]
+    slots, slot = np.unique(release.slot, return_inverse=True)
+    labels = [release.slots[int(each)] for each in slots]
     columns: dict[str, object] = {
-        "h3": pd.Series(release.grid.spelled(release.cell), dtype="str"),
-        "place": pd.Series(list(release.place), dtype="str"),
+        "h3": _spelled(release),
+        "place": _repeating(release.place),
         "resolution": _resolutions(release),
         "slot": release.slot,
-        "slot_kind": pd.Series(_slot_kinds(release), dtype="str"),
-        "slot_label": pd.Series([facts.label for facts in labels], dtype="str"),
-        "slot_start": pd.Series([facts.start for facts in labels], dtype="str"),
-        "slot_end": pd.Series([facts.end for facts in labels], dtype="str"),
-        "status": pd.Series(list(release.status), dtype="str"),
+        "slot_kind": _slot_kinds(release),
+        "slot_label": _texts([facts.label for facts in labels], slot),
+        "slot_start": _texts([facts.start for facts in labels], slot),
+        "slot_end": _texts([facts.end for facts in labels], slot),
+        "status": _repeating(release.status),
         "vehicles": _counts(release.vehicles, release.bins),
         "records": _counts(release.records, release.bins),
     }
@@ -54,8 +56,9 @@ def published_frame(release: Release) -> pd.DataFrame:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
             columns |= statistic_columns(estimate, release.bound.unit, release.display_unit)
-            kind = pd.Series([release.interval_kind(statistic).value] * release.bins, dtype="str")
-            columns[f"{statistic.stem}_interval_kind"] = kind.mask(np.isnan(estimate.low))
+            there = np.where(np.isnan(estimate.low), -1, 0)
+            kind = _texts([release.interval_kind(statistic).value], there)
+            columns[f"{statistic.stem}_interval_kind"] = kind
     return pd.DataFrame(columns)
 
 
@@ -69,13 +72,13 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, object] = {
-        "h3": pd.Series(release.grid.spelled(release.cell), dtype="str"),
+        "h3": _spelled(release),
         "slot": release.slot,
     }
     for statistic in Statistic:
         if statistic in release.estimates:
             estimate = release.estimates[statistic]
-            columns[f"{statistic.stem}_status"] = pd.Series(list(estimate.status), dtype="str")
+            columns[f"{statistic.stem}_status"] = _repeating(estimate.status)
             columns |= {f"{statistic.stem}_{name}": values for name, values in estimate.noise.items()}
     return pd.DataFrame(columns)
 
@@ -91,10 +94,31 @@ def _resolutions(release: Release) -> pd.Series:
     return pd.Series(np.full(release.bins, release.grid.resolution, dtype=np.int64))
 
 
-def _slot_kinds(release: Release) -> list[str]:
+def _texts(different: Sequence[str | None], place: npt.NDArray[np.int64]) -> pd.Series:
+    """The texts ``different[place]``: a column of millions of rows says few of them."""
+    import pandas as pd
+
+    return pd.Series(pd.Series(different, dtype="str").array.take(place, allow_fill=True))
+
+
+def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:
+    import pandas as pd
+
+    place, different = pd.factorize(texts)
+    return _texts(different.tolist(), place)
+
+
+def _spelled(release: Release) -> pd.Series:
+    cells, place = np.unique(release.cell, return_inverse=True)
+    return _texts(release.grid.spelled(cells), place)
+
+
+def _slot_kinds(release: Release) -> pd.Series:
     if release.grid.mosaic is None:
-        return [release.grid.slot_kind.value] * release.bins
-    return [kind.value for kind in kinds_of(release.slot, release.grid.slot_kind)]
+        return _texts([release.grid.slot_kind.value], np.zeros(release.bins, dtype=np.int64))
+    return _repeating(
+        np.array([kind.value for kind in kinds_of(release.slot, release.grid.slot_kind)], dtype=object)
+    )
 
 
 def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
@@ -107,8 +131,6 @@ def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
 
 def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: SpeedUnit) -> dict[str, object]:
     """Return the published columns of one statistic by name, G rows each, in the unit ``display``."""
-    import pandas as pd
-
     factor = estimate.statistic.factor(unit_of_bound, display)
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
     unit = 10.0**DECIMALS
@@ -120,5 +142,5 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
         f"{name}_high": np.maximum(np.ceil(estimate.high * factor * unit) / unit, value),
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
-        f"{stem}_status": pd.Series(list(estimate.status), dtype="str"),
+        f"{stem}_status": _repeating(estimate.status),
     }

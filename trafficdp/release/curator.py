@@ -36,7 +36,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.noise.source import SecureNoise
+from trafficdp.noise.protocol import NoiseSource
+from trafficdp.noise.source import RehearsedNoise, SecureNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.pricing.steps import check_steps
@@ -299,7 +300,9 @@ class Curator:
         specification = self.specification_of(stored.release_id)
         charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
         everything = self.values(specification)
-        measure = Recorded(self._metered(self._paid(stored.sequence, everything.contributions.vehicle)))
+        measure = Recorded(
+            self._metered(self._paid(stored.sequence, everything.contributions.vehicle), SecureNoise())
+        )
         ledger = LedgerReference(charge.sequence, charge.head_hash)
         release = carry_out(specification, everything, measure, ledger)
         reached("values drawn")
@@ -342,9 +345,9 @@ class Curator:
         paid[np.searchsorted(vehicle, charged)] = loss
         return paid
 
-    def _metered(self, charge: npt.NDArray[np.int64]) -> Metered:
-        """Return the way to noise of a release that every vehicle was charged ``charge`` for."""
-        return Metered(SecureNoise(), charge, loss_kind.kind_of(self.vault) or LossKind.PURE)
+    def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> Metered:
+        """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
+        return Metered(source, charge, loss_kind.kind_of(self.vault) or LossKind.PURE)
 
     def _rehearse(
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
@@ -353,7 +356,8 @@ class Curator:
         silent = Values(contributions, unread, unread if self.hides_presence else None).silenced()
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
-        release = carry_out(specification, silent, self._metered(loss), LedgerReference(1, GENESIS))
+        measure = self._metered(loss, RehearsedNoise())
+        release = carry_out(specification, silent, measure, LedgerReference(1, GENESIS))
         build_manifest(release, {MANIFEST: FileFacts(MANIFEST, GENESIS, 1, ())})
 
 

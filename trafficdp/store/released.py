@@ -271,7 +271,7 @@ def _cells_table(release: Release) -> pa.Table:
     published = published_frame(release)
     rows = pd.DataFrame(
         {
-            "release_id": pd.Series([release.id] * len(published), dtype="str"),
+            "release_id": release.id,
             "cell": release.cell,
             **{name: published[name] for name in _PLAIN},
             **{name: pd.to_datetime(published[name], utc=True) for name in ("slot_start", "slot_end")},

@@ -9,7 +9,7 @@ from trafficdp.noise.gaussian import (
     simulated_discrete_gaussian,
 )
 from trafficdp.noise.simulate import generator
-from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.noise.source import RehearsedNoise, SecureNoise, SimulatedNoise
 
 SDS = [0.05, 0.2, 0.21, 0.3, 0.5, 1.0, 1.7, 5.0, 50.0]
 
@@ -72,3 +72,12 @@ def test_scales_that_cannot_be_drawn_are_rejected(sd):
         discrete_gaussian(np.array([sd]))
     with pytest.raises(UsageError, match="noise scale"):
         simulated_discrete_gaussian(generator(1), np.array([sd]))
+
+
+@pytest.mark.parametrize("scale", [-1.0, np.inf, np.nan, 2.0**55 * (1 + 2.0**-52)])
+def test_a_rehearsal_refuses_what_a_release_refuses(scale):
+    for source in (SecureNoise(), RehearsedNoise()):
+        for draw in (source.discrete_laplace, source.discrete_gaussian):
+            assert abs(int(draw(np.array([3.0]))[0])) < 1_000
+            with pytest.raises(UsageError, match="out of range"):
+                draw(np.array([1.0, scale]))

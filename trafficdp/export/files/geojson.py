@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from shapely.geometry.base import BaseGeometry
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import unique_polygons
+from trafficdp.export.files.texts import texts_of
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
@@ -38,12 +40,11 @@ def geojson_bytes(release: Release) -> bytes:
     )
     shapes = [geometry_members(shape) for shape in rounded]
     table = geojson_properties(release)
-    names = list(table.columns)
     ids = feature_ids(release, table)
-    columns = [_json_values(table[name]) for name in names]
-    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    columns = [texts_of(table[name], partial(_member, name)) for name in table.columns]
+    rows = map(",".join, zip(*columns, strict=True))
     features = [
-        f'{{"type":"Feature","id":{_dump(identifier)},{shapes[place]},"properties":{_dump(row)}}}'
+        f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
         for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
     ]
     head = [
@@ -73,8 +74,9 @@ def geojson_properties(release: Release) -> pd.DataFrame:
     left_out = [name for name in ("vehicles", "records") if table[name].isna().all()]
     left_out += [f"{statistic.stem}_interval_kind" for statistic in release.estimates]
     table = table.drop(columns=left_out)
-    reason = [reasons(release)[status] for status in table["status"]]
-    table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(reason, dtype="object"))
+    place, different = pd.factorize(table["status"])
+    told = np.array([reasons(release)[status] for status in different.tolist()], dtype=object)
+    table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(told[place], dtype="object"))
     return table
 
 
@@ -149,14 +151,8 @@ def geometry_members(shape: BaseGeometry) -> str:
     return geometry
 
 
-def _json_values(column: pd.Series) -> list[object]:
-    import pandas as pd
-
-    if pd.api.types.is_float_dtype(column.dtype) and not pd.api.types.is_extension_array_dtype(column.dtype):
-        # + 0.0 turns a negative zero into zero
-        return [value if value == value else None for value in (column.to_numpy() + 0.0).tolist()]
-    missing = column.isna().to_numpy()
-    return [None if gone else value for value, gone in zip(column.tolist(), missing, strict=True)]
+def _member(name: str, value: object) -> str:
+    return f"{_dump(name)}:{_dump(value)}"
 
 
 def _dump(value: object) -> str:

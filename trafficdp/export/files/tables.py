@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.export.files.qgis_style import with_styles
+from trafficdp.export.files.texts import texts_of
 from trafficdp.privacy.published import mechanism_frame, published_frame
 from trafficdp.privacy.release import Release
 
@@ -19,8 +20,15 @@ LAYER = "trafficdp"
 def csv_bytes(release: Release) -> bytes:
     """Return the CSV of ``release``."""
     table = published_frame(release)
-    text: str = table.to_csv(index=False, lineterminator="\r\n")
-    return text.encode()
+    columns = [texts_of(table[name], _cell) for name in table.columns]
+    rows = map(",".join, zip(*columns, strict=True))
+    return "\r\n".join([",".join(map(_cell, table.columns)), *rows, ""]).encode()
+
+
+def _cell(value: object) -> str:
+    """Return a field of a CSV line, as RFC 4180 has it; what is missing is empty."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
 
 
 def geoparquet_bytes(release: Release) -> bytes:

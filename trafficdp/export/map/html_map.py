@@ -206,7 +206,13 @@ def _numbers(
     release: Release, slots: list[int], table: pd.DataFrame, position: npt.NDArray[np.int64]
 ) -> dict[str, Column]:
     """The columns of every slot: ``cell_s``, counts where they are public, and every statistic's numbers."""
-    codes = {status.value: number for number, status in enumerate(BinStatus)}
+    import pandas as pd
+
+    statuses = [status.value for status in BinStatus]
+    codes = {
+        each: pd.Index(statuses).get_indexer(table[f"{each.stem}_status"])
+        for each in published_statistics(release)
+    }
     columns: dict[str, Column] = {}
     shown = {each: shown_numbers(table, each, release.display_unit) for each in published_statistics(release)}
     for place, slot in enumerate(slots):
@@ -219,8 +225,7 @@ def _numbers(
             stem = f"_{place}_{number}"
             for name, numbers in zip(("value", "low", "high"), shown[statistic], strict=True):
                 columns[name + stem] = thousandths(numbers[rows])
-            status = table[f"{statistic.stem}_status"].to_numpy(dtype=object)[rows]
-            columns["status" + stem] = ("u1", np.array([codes[each] for each in status], dtype=np.int64))
+            columns["status" + stem] = ("u1", codes[statistic][rows])
     return columns
 
 
