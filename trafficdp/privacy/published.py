@@ -6,7 +6,7 @@ Every file and `released.duckdb` are written from this table and nothing else, s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,7 @@ def _resolutions(release: Release) -> pd.Series:
     return pd.Series(np.full(release.bins, release.grid.resolution, dtype=np.int64))
 
 
-def _texts(different: Sequence[str | None], place: npt.NDArray[np.int64]) -> pd.Series:
+def _texts(different: Sequence[Any], place: npt.NDArray[np.int64]) -> pd.Series:
     """The texts ``different[place]``: a column of millions of rows says few of them."""
     import pandas as pd
 

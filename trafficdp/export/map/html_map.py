@@ -210,7 +210,7 @@ def _numbers(
 
     statuses = [status.value for status in BinStatus]
     codes = {
-        each: pd.Index(statuses).get_indexer(table[f"{each.stem}_status"])
+        each: pd.Index(statuses).get_indexer(pd.Index(table[f"{each.stem}_status"]))
         for each in published_statistics(release)
     }
     columns: dict[str, Column] = {}
