@@ -8,9 +8,11 @@ there with null numbers, its ``status`` and a ``reason``. Metadata is the one fo
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COORDINATE_DECIMALS = 7
+FEATURES_AT_ONCE = 10_000
 
 
 def geojson_bytes(release: Release) -> bytes:
@@ -43,17 +46,24 @@ def geojson_bytes(release: Release) -> bytes:
     ids = feature_ids(release, table)
     columns = [texts_of(table[name], partial(_member, name)) for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
-    features = [
+    features = (
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
         for identifier, place, row in zip(ids, position.tolist(), rows, strict=True)
-    ]
+    )
     head = [
         '"type":"FeatureCollection"',
         *([f'"bbox":{_dump(bounding_box(rounded))}'] if len(rounded) else []),
         f'"trafficdp":{_dump(metadata(release))}',
     ]
-    body = ",\n".join(features)
-    return f'{{{",".join(head)},"features":[\n{body}\n]}}\n'.encode()
+    text = io.BytesIO()
+    text.write(f'{{{",".join(head)},"features":[\n'.encode())
+    between = b""
+    # the text is as large as all else together, so it is there once
+    for some in iter(lambda: list(islice(features, FEATURES_AT_ONCE)), []):
+        text.write(between + ",\n".join(some).encode())
+        between = b",\n"
+    text.write(b"\n]}\n")
+    return text.getvalue()
 
 
 def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
