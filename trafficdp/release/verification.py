@@ -34,7 +34,7 @@ from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release
-from trafficdp.privacy.release_codec import encode
+from trafficdp.privacy.release_codec import encode, same_arrays
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.curator import Curator
 from trafficdp.release.examination import (
@@ -240,7 +240,8 @@ class _ExaminedRelease(Examined):
         again, release = self._replayed
         facts, bins = encode(release)
         committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
-        same = again.over and (json.dumps(facts, allow_nan=False), bins) == committed
+        same = again.over and committed is not None
+        same = same and json.dumps(facts, allow_nan=False) == committed[0] and same_arrays(bins, committed[1])
         return None if same else "other numbers than were measured"
 
     def _law(self) -> str | None:

@@ -1,9 +1,10 @@
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import shapely
 
@@ -21,6 +22,7 @@ from trafficdp.privacy.release_codec import (
     encode,
     grid_from_facts,
     grid_to_facts,
+    same_arrays,
 )
 
 
@@ -79,6 +81,23 @@ def test_encoding_twice_gives_the_same_bytes(release_with):
     again_facts, again = encode(decode(through_json(facts), arrays))
     assert arrays == again
     assert json.dumps(facts) == json.dumps(again_facts)
+
+
+def test_arrays_are_compared_to_the_bit_however_they_are_packed(release_with):
+    release = release_with()
+    arrays = encode(release)[1]
+    table = pa.ipc.open_stream(arrays).read_all()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    plain = sink.getvalue().to_pybytes()
+    assert plain != arrays
+    assert same_arrays(arrays, plain)
+    value = release.estimates[Statistic.MEAN].value.copy()
+    value[0] = np.nextafter(value[0], np.inf)
+    other = replace(release.estimates[Statistic.MEAN], value=value)
+    changed = replace(release, estimates={**release.estimates, Statistic.MEAN: other})
+    assert not same_arrays(arrays, encode(changed)[1])
 
 
 @pytest.mark.parametrize("kind", list(SlotKind))
