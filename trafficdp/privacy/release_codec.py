@@ -132,7 +132,7 @@ def _written(table: pa.Table, compression: str | None) -> bytes:
     sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:

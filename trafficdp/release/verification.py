@@ -240,9 +240,9 @@ class _ExaminedRelease(Examined):
         again, release = self._replayed
         facts, bins = encode(release)
         committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
-        same = again.over and committed is not None
-        same = same and json.dumps(facts, allow_nan=False) == committed[0] and same_arrays(bins, committed[1])
-        return None if same else "other numbers than were measured"
+        if committed is None or not again.over or json.dumps(facts, allow_nan=False) != committed[0]:
+            return "other numbers than were measured"
+        return None if same_arrays(bins, committed[1]) else "other numbers than were measured"
 
     def _law(self) -> str | None:
         forgotten = self._forgotten()
