@@ -57,6 +57,7 @@ bench: $(VENV)/.ready $(VENV)-peers/.ready
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
 accuracy: $(VENV)/.ready
 	$(RUN)/python pipelines/accuracy.py
+	$(RUN)/python pipelines/maps.py
 	$(RUN)/python pipelines/presence.py
 
 # What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.

@@ -287,8 +287,9 @@ def report(city: trafficdp.Workspace) -> Iterator[str]:
         "against the true ones of the clipped speeds, over the bins with at least "
         f"{MIN_VEHICLES} vehicles; four days, {DAYS[0]} to {DAYS[-1]}; speeds clipped to 30 m/s; noise "
         "simulated. Every figure spends its whole epsilon on the one statistic; no vehicle loses more, over "
-        "all bins together. **Bold**: what `auto` takes for the statistic alone, by public counts and "
-        "simulated cities; it is not told these errors."
+        "all bins together. **Bold**: the one of these that simulated cities on the public counts "
+        "prefer for the statistic alone; they are not told these errors. What `auto` takes of these, partial "
+        "pooling and one number, on days that chose nothing: `maps.md`."
     )
     yield ""
     for resolution in RESOLUTIONS:

@@ -17,6 +17,11 @@ range, r_i <= 0 where v_i = 0, r_i >= v_i where v_i is at its upper limit. An en
 that would need an unknown r_i falls back on the average of the simultaneous intervals. Block noise, whose
 items are independent only given their block, has a bound of its own there.
 
+**Calibrated intervals** follow from no law, and from no theorem. Where counts are public they are compared as
+they are: of all pairs of bins whose intervals are disjoint at most 5 % may stand the wrong way round, in each
+variation of simulated cities (``simulation.city.VARIATIONS``), which a test measures. Nothing is told of
+their average, nor of changes.
+
 A variance is shown as standard deviation: the root of an interval's ends holds the root of what it holds, and
 keeps the order. Its average is the root of the average variance.
 
@@ -33,9 +38,10 @@ import numpy.typing as npt
 
 from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
 from trafficdp.mechanisms.publish import largest_variance
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import BinStatus, IntervalKind, Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -65,25 +71,32 @@ def compared_rows(release: Release, statistic: Statistic) -> IntArray:
     return np.flatnonzero(release.estimates[statistic].status == BinStatus.RELEASED.value)
 
 
+def is_calibrated(release: Release, statistic: Statistic) -> bool:
+    """Return whether intervals are compared for what they are in trials, without a theorem."""
+    relation = release.disclosure.unit.neighbouring_relation
+    public = relation == NeighbouringRelation.REPLACE_USER_VALUES
+    return public and release.interval_kind(statistic) is IntervalKind.CALIBRATED
+
+
 def simultaneous(release: Release, statistic: Statistic, error: float) -> Certain | None:
     """Return the intervals of all compared bins, each missing its truth with at most ``error``.
 
     None when the release does not say how its noise is distributed. ``error`` must not exceed that of the
-    release's own intervals; else those are returned.
+    release's own intervals; else those are returned. Calibrated intervals are returned as they are.
     """
-    law = law_of(release, statistic)
-    if law is None:
+    law, rows = law_of(release, statistic), compared_rows(release, statistic)
+    if law is None and not is_calibrated(release, statistic):
         return None
-    rows = compared_rows(release, statistic)
-    law = law.at(rows)
-    own = 1 - release.interval_level
-    half = law.half_width(min(error, own))
     estimate, factor = release.estimates[statistic], _factor(release, statistic)
     value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
-    wider = np.maximum(half - law.half_width(own), 0.0)
-    if isinstance(law, CombinedLaw):
-        # published intervals may lie around other numbers
-        low, high, wider = value, value, half
+    wider = np.zeros(len(rows))
+    if law is not None:
+        law, own = law.at(rows), 1 - release.interval_level
+        half = law.half_width(min(error, own))
+        wider = np.maximum(half - law.half_width(own), 0.0)
+        if isinstance(law, CombinedLaw):
+            # published intervals may lie around other numbers
+            low, high, wider = value, value, half
     largest = statistic.largest(release.bound.upper) * factor
     digits = decimals(release.display_unit)
     return Certain(

@@ -8,7 +8,7 @@ from trafficdp.errors import DataError
 from trafficdp.export.files.disclosure import bin_numbers
 from trafficdp.export.files.shown import shown_hatch_limit
 from trafficdp.export.report import sentences
-from trafficdp.export.report.certainty import decimals
+from trafficdp.export.report.certainty import decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
 from trafficdp.export.report.facts import facts_of, promise_of
 from trafficdp.export.report.findings import (
@@ -77,6 +77,7 @@ class Contents:
                 unit,
                 f"{bound:.3g} {release.display_unit.label}",
                 release.grid.noun,
+                calibrated=is_calibrated(release, first.statistic),
             ),
             promise=promise_of(release),
             facts=facts_of(release),

@@ -96,6 +96,7 @@ CASES = {
     sentences.nothing_in_common: [(EARLIER,)],
     sentences.earlier_release: [("r0001", date(2026, 3, 3), date(2026, 3, 5))],
     sentences.meaning: [("95",)],
+    sentences.meaning_of_calibrated: [()],
     sentences.reading: [("95", MEAN, "16.2", "km/h", "65 km/h", "hexagon")],
     sentences.map_title: [(MEAN, "Austin", "hexagon"), (VARIANCE, "Austin", "zone")],
     sentences.map_caption: [(MEAN, "km/h", None), (VARIANCE, "km/h", "08:00-09:00")],
