@@ -34,11 +34,11 @@ def audited(command, tmp_path, monkeypatch):
 
 
 def test_one_mechanism_gives_a_finding_a_statistic(audited):
-    found = audited("baseline", "--draws", "4000")
+    found = audited("baseline", "--draws", "20000")
     assert [finding["statistic"] for finding in found] == ["mean", "variance", "vehicle_mean"]
     for finding in found:
         assert 0.4 < finding["lower_bound"] <= finding["claim"] == 1
-        assert (finding["draws"], finding["confidence"], finding["verdict"]) == (4000, 0.999, "keeps")
+        assert (finding["draws"], finding["confidence"], finding["verdict"]) == (20_000, 0.999, "keeps")
 
 
 def test_the_claim_the_confidence_and_the_seed_are_those_given(audited):
