@@ -22,7 +22,6 @@ import pyarrow as pa
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.json_codec import as_json
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame
@@ -249,7 +248,7 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
         release.created_at,
         "withdrawn" if withdrawn else "published",
         epsilon,
-        NeighbouringRelation.REPLACE_USER_VALUES.value,
+        release.disclosure.unit.neighbouring_relation,
         release.grid.resolution,
         release.grid.slot_kind.value,
         release.grid.period.first,

@@ -118,6 +118,8 @@ def test_there_is_one_account_and_it_is_nobodys(hidden):
     assert 0 <= loss.pico - charged[0][1] <= 10**6
     manifest = json.loads((hidden.released_map.folder / "manifest.json").read_text())
     assert manifest["unit"]["neighbouring_relation"] == "add_or_remove_user"
+    told = hidden.sql("SELECT relation FROM releases", database="released")
+    assert told == [("add_or_remove_user",)]
     assert {each["code"] for each in manifest["honesty"]["assumptions"]} >= {"nothing_public"}
     assert "counts_public" not in json.dumps(manifest)
     assert manifest["bounds"]["bins_per_vehicle"] is None
