@@ -6,6 +6,7 @@ unit with three decimals. The truth is the statistic of the speeds as they were 
 
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,6 +79,9 @@ def published(kind, step, scale, level, shift=0, mean_scale=None):
     estimates = calibrated.estimates(
         Values(city, lambda: None), SimulatedNoise(0), interval_level=level, uninformative_above=0.125
     )
+    stated = [
+        SimpleNamespace(statistic=each.column(DISPLAY), interval_kind="guaranteed") for each in Statistic
+    ]
     release = Release(
         id="r0001",
         created_at=datetime(2024, 1, 1, tzinfo=UTC),
@@ -100,7 +104,7 @@ def published(kind, step, scale, level, shift=0, mean_scale=None):
         estimates=estimates,
         slots={0: SlotFacts("all", None, None)},
         ledger=LedgerReference(1, "0" * 64),
-        disclosure={},
+        disclosure=SimpleNamespace(mechanisms=stated),
     )
     factor = 3.6
     truth = {
