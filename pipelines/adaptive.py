@@ -96,7 +96,9 @@ def line(
     head = f"| {slot.value.replace('_', ' ')}{fallback} | {width} km/h | {names} | "
     head += f"{detail:g} | " if len(resolutions) > 1 else "- | "
     try:
-        chosen = choose_mosaic(grid, city.counts(grid), settings, city.config.request(EPSILON))
+        chosen = choose_mosaic(
+            grid, city.counts(grid), settings, city.config.request(EPSILON).with_proved_intervals()
+        )
     except UninformativeReleaseError:
         return head + "0.0 % | - | - |"
     numbers = " + ".join(str(bins) for bins in (level.bins for level in chosen.levels))
