@@ -264,14 +264,14 @@ def story(world):
     assert world.command("init") == 0
     assert world.command("ingest", "2026-03-02.csv", curators_eyes=True) == 0
     assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
+    world.both("plan")
     for asked in (
-        ["plan"],
-        ["plan", "--every-accounting", "60", "--chart", "plan.svg"],
+        ["--json", "plan", "--every-accounting", "60", "--chart", "plan.svg"],
         ["plan", "--epsilon", "0.05"],
         ["plan", "--max-half-width", "6 m/s"],
-        ["compare"],
+        ["--json", "compare"],
     ):
-        world.both(*asked)
+        world.command(*asked)
     assert world.command("plan", "--save", "spring") == 0
     assert world.command("release", "--epsilon", "0.01") == 5
     assert world.command("release", "--force") == 0

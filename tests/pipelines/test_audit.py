@@ -40,7 +40,27 @@ def test_every_mechanism_and_mistake_has_its_row(script):
         assert (float(least) <= float(claimed)) == right, name
 
 
+FOUND = {
+    "name": "pooled",
+    "statistic": None,
+    "claim": 1.0,
+    "delta": 0,
+    "lower_bound": 2.5,
+    "draws": 1000,
+    "verdict": "caught",
+}
+
+
+def test_a_finding_is_a_row(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "findings", lambda draws: [{**FOUND, "draws": draws}])
+    monkeypatch.setattr("sys.argv", ["audit.py", "--draws", "70", "--into", str(tmp_path / "table.md")])
+    script.main()
+    (row,) = rows((tmp_path / "table.md").read_text(encoding="utf-8"))
+    assert row == ["pooled", "", "1", "0", "2.500", "70", "**caught**"]
+
+
 @pytest.mark.slow
+@pytest.mark.prove(cheap="test_a_finding_is_a_row")
 def test_the_script_writes_such_a_table(script, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["audit.py", "--draws", "100", "--into", str(tmp_path / "table.md")])
     script.main()
