@@ -37,11 +37,9 @@ def pytest_collection_modifyitems(config, items):
         if "_templates" in item.fixturenames or {"small_city", "tmp_path"} <= {*item.fixturenames}:
             item.add_marker("store")
     one_in, pick = config.getoption("one_in"), config.getoption("pick")
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("prove") and zlib.crc32(f"{pick} {item.nodeid}".encode()) % one_in
-    ]
+    proofs = [item for item in items if item.get_closest_marker("prove")]
+    proofs.sort(key=lambda item: zlib.crc32(f"{pick} {item.nodeid}".encode()))
+    left_out = proofs[-(-len(proofs) // one_in) :]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

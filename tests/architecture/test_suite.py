@@ -62,8 +62,11 @@ def test_one_proof_in_so_many_is_picked_by_a_text(request):
 
     first, again, other = picked("a commit"), picked("a commit"), picked("another")
     assert first == again != other
-    assert 60 < len(first) < 140
+    assert len(first) == 100 + 1
     assert "test_other" in first & other
+    few = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(3)]
+    assert len(after_collection(request, few, one_in=30)) == 1
+    assert after_collection(request, few) == few
 
 
 def test_tests_that_ask_for_a_store_are_marked(request):
