@@ -121,6 +121,10 @@ class Release:
         """Number of bins, withheld ones included."""
         return len(self.cell)
 
+    def factor(self, statistic: Statistic) -> float:
+        """Return what turns ``statistic`` from the unit of the bound into that which is shown."""
+        return statistic.factor(self.bound.unit, self.display_unit)
+
     def interval_kind(self, statistic: Statistic) -> IntervalKind:
         """Return what the intervals of ``statistic`` are."""
         names = {statistic.column(unit) for unit in SpeedUnit}

@@ -87,7 +87,7 @@ def simultaneous(release: Release, statistic: Statistic, error: float) -> Certai
     law, rows = law_of(release, statistic), compared_rows(release, statistic)
     if law is None and not is_calibrated(release, statistic):
         return None
-    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
     value, low, high = (each[rows] * factor for each in (estimate.value, estimate.low, estimate.high))
     wider = np.zeros(len(rows))
     if law is not None:
@@ -130,7 +130,7 @@ def average(release: Release, statistic: Statistic, certain: Certain, error: flo
 
 def unclamped(release: Release, statistic: Statistic, rows: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return bounds of the estimates before they were clamped, display unit; infinite where unknown."""
-    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
     value, upper = estimate.value[rows], float(release.bound.upper)
     limit = np.full(len(rows), statistic.largest(upper))
     mean = release.estimates.get(Statistic.MEAN)
@@ -161,7 +161,3 @@ def outward_down(ends: FloatArray, digits: int) -> FloatArray:
 def outward_up(ends: FloatArray, digits: int) -> FloatArray:
     """Return upper ends rounded up."""
     return np.asarray(np.ceil(ends * 10.0**digits) / 10.0**digits + 0.0)
-
-
-def _factor(release: Release, statistic: Statistic) -> float:
-    return statistic.factor(release.bound.unit, release.display_unit)

@@ -122,7 +122,7 @@ def changes(
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
     half = difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
-    to_unit = statistic.factor(release.bound.unit, release.display_unit)
+    to_unit = release.factor(statistic)
     reach = statistic.largest(release.bound.upper) * to_unit
     ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
     old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, reach)
@@ -186,5 +186,5 @@ def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
 
 
 def _values(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
-    factor = statistic.factor(release.bound.unit, release.display_unit)
+    factor = release.factor(statistic)
     return release.estimates[statistic].value[rows] * factor

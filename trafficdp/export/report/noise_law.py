@@ -257,7 +257,7 @@ def average_half_width(laws: Sequence[NoiseLaw], error: float) -> float:
 
 
 def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
-    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
     scale = np.nan_to_num(np.asarray(estimate.noise[_LATTICE], dtype=np.float64))
     noisy = scale > 0
     step = np.where(noisy, estimate.noise_scale * factor / np.where(noisy, scale, 1.0), 0.0)
@@ -266,7 +266,7 @@ def _lattice_law(release: Release, statistic: Statistic) -> LatticeLaw:
 
 
 def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
-    estimate, factor = release.estimates[statistic], _factor(release, statistic)
+    estimate, factor = release.estimates[statistic], release.factor(statistic)
     upper, step = float(release.bound.upper), float(release.bound.step)
     # a variance without its mean carries the mean's scale
     of_mean = estimate.noise if _LATTICE in estimate.noise else release.estimates[Statistic.MEAN].noise
@@ -301,7 +301,7 @@ def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
     upper = float(release.bound.upper * unit)
     first = np.where(noisy, upper * mean.step * mean.width, 0.0)
     second = step * width
-    bias = rounding_bias(statistic, release.bound) * _factor(release, statistic)
+    bias = rounding_bias(statistic, release.bound) * release.factor(statistic)
     floored = np.where(shift < 0, step / 2, 0.0) + np.where(mean_shift < 0, upper * mean.step / 2, 0.0)
     return MomentBlockLaw(
         mean.size,
@@ -329,7 +329,7 @@ def _block_law(release: Release, statistic: Statistic) -> BlockLaw:
     width = np.where(noisy, np.asarray(estimate.noise["half_width"], dtype=np.int64), 1)
     scale = np.where(noisy, np.asarray(estimate.noise["block_scale"], dtype=np.float64), 1.0)
     # the published noise scale is the expected absolute noise, a s (d + 1)/2 lattice steps
-    factor = _factor(release, statistic)
+    factor = release.factor(statistic)
     step = np.where(noisy, estimate.noise_scale * factor / (width * scale * (size + 1) / 2), 0.0)
     floored = np.asarray(estimate.noise["shift"], dtype=np.int64) < 0
     bias = rounding_bias(statistic, release.bound) * factor + np.where(floored, step / 2, 0.0)
@@ -342,7 +342,7 @@ def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool
     if int(np.asarray(estimate.noise["shift"], dtype=np.int64)[combined].min(initial=0)) < 0:
         return None
     # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
-    absolute = estimate.noise_scale * _factor(release, Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
+    absolute = estimate.noise_scale * release.factor(Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
     spread = np.where(combined, np.sqrt(1.5) * absolute, 0.0)
     return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread)
 
@@ -356,7 +356,3 @@ def _parents(release: Release) -> IntArray | None:
     result = np.full(len(block), -1, dtype=np.int64)
     result[block >= 0] = parents.of
     return result
-
-
-def _factor(release: Release, statistic: Statistic) -> float:
-    return statistic.factor(release.bound.unit, release.display_unit)
