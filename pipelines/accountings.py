@@ -28,12 +28,12 @@ import numpy as np
 import trafficdp
 from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.accountings import all_accountings
 from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive.contributions import Contributions

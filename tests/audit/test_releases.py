@@ -11,7 +11,7 @@ from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surpr
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.mechanisms.laplace.names import BY_NAME
+from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
 

@@ -22,7 +22,7 @@ from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
-from trafficdp.mechanisms.laplace.names import BY_NAME
+from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

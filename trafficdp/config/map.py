@@ -15,7 +15,7 @@ from trafficdp.config import table as t
 from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.names import BY_NAME
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.context import ContextFile
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
@@ -24,14 +24,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.model.zones import Zones
-from trafficdp.planner.request import (
-    AUTO,
-    BASELINE,
-    COUNTS_SHARE,
-    DETAIL,
-    PROVED,
-    AdaptiveSettings,
-)
+from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
 from trafficdp.privacy.loss_kind import LossKind
 
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
@@ -43,7 +36,7 @@ class MapSettings:
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
     matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
-    is a share of U. ``accounting`` is "best" or one of mechanisms.laplace.names.BY_NAME. ``mechanism``
+    is a share of U. ``accounting`` is "best" or one of mechanisms.names.BY_NAME. ``mechanism``
     names, a statistic, what releases it: "auto" or a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.

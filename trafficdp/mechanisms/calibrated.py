@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.release import Estimate, IntervalKind
@@ -36,6 +37,33 @@ POST_PROCESSING = {
     "that value follows it",
 }
 """What every calibrated mechanism does to a noisy number, in words."""
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What is public under ``relation``: the speed bound, and records of every vehicle in every bin.
+
+    Under ADD_OR_REMOVE_USER ``counts`` are those of ``Counts.of_anyone``: the declared grid, and one vehicle
+    that could be anywhere in it.
+    """
+
+    counts: Counts
+    bound: ContributionBound
+    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a mechanism besides its loss.
+
+    Where nothing about a vehicle is public, ``fleet`` is how many vehicles are expected, ``apart`` whether
+    slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent.
+    """
+
+    statistics: tuple[Statistic, ...]
+    fleet: int
+    apart: bool
+    counts: int
 
 
 @dataclass(frozen=True)
@@ -129,8 +157,14 @@ class Calibrated(Protocol):
         """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""
 
 
-class CalibratedPure(Calibrated, Protocol):
-    """A calibrated mechanism whose promise is pure epsilon: all but those of a store that counts in rho."""
+@runtime_checkable
+class Recomputable(Protocol):
+    """A calibrated mechanism all of whose numbers follow from what it measured, which is published."""
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """See Calibrated."""
+    def fed_back(self, counts: Counts, bound: ContributionBound, columns: Columns) -> bool:
+        """Return whether what was asked follows from the answers before, in the published ``columns``."""
+
+    def recomputed(
+        self, counts: Counts, bound: ContributionBound, columns: Columns
+    ) -> dict[Statistic, Estimate]:
+        """Return the estimates that the published ``columns`` make."""

@@ -11,7 +11,6 @@ from trafficdp.mechanisms.calibrated import Calibrated, Columns
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 
@@ -33,7 +32,6 @@ KINDS: dict[str, Kind] = {
     "suppressed": CalibratedSuppression,
     "mechanism": CalibratedSeparately,
     **WHOLE,
-    CalibratedHidden.kind: CalibratedHidden,
 }
 
 

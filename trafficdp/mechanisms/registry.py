@@ -23,7 +23,9 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -52,13 +54,17 @@ MECHANISMS: tuple[Mechanism, ...] = (
 """Names are unique, whatever the kind."""
 AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP: ("gaussian_twin",)}
 """What ``auto`` looks at beside WHOLE. On Austin's buses no other is the nearest to the truth of all."""
-WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat)}
+WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden)}
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
+PUBLIC_COUNTS = {
+    name: each for name, each in WHOLE.items() if each.relation is NeighbouringRelation.REPLACE_USER_VALUES
+}
+"""Those that can be named: where nothing about a vehicle is public there is one."""
 
 
 def names_of(kind: LossKind) -> tuple[str, ...]:
     """Return all names: of the mechanisms that count in ``kind``, and of maps of one piece."""
-    return (*(mechanism.name for mechanism in mechanisms_of(kind)), *WHOLE)
+    return (*(mechanism.name for mechanism in mechanisms_of(kind)), *PUBLIC_COUNTS)
 
 
 def require_together(names: Mapping[Statistic, str]) -> None:
@@ -89,7 +95,7 @@ def require_releasable(
 
     And unless its noise is exact, or ``allow_idealised``.
     """
-    known: dict[str, tuple[Statistic, ...]] = {each: WHOLE[each].estimable for each in WHOLE}
+    known: dict[str, tuple[Statistic, ...]] = {name: each.estimable for name, each in PUBLIC_COUNTS.items()}
     known |= {each.name: each.statistics for each in mechanisms_of(kind)}
     if statistic not in known.get(name, Statistic):
         raise UsageError(
@@ -97,7 +103,7 @@ def require_releasable(
             expected=", ".join(each for each in known if statistic in known[each]),
             todo="name another mechanism for it, or leave the statistic out",
         )
-    if name not in WHOLE and mechanism_named(name, kind).idealised and not allow_idealised:
+    if name not in PUBLIC_COUNTS and mechanism_named(name, kind).idealised and not allow_idealised:
         raise UsageError(
             f"{name} has no exact sampler: its noise is idealised",
             todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "

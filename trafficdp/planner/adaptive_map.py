@@ -17,6 +17,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.mechanisms.names import BASELINE
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.mosaic import Mosaic, levels_of
@@ -24,7 +25,7 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.precision import precision
-from trafficdp.planner.request import BASELINE, AdaptiveSettings, Request
+from trafficdp.planner.request import AdaptiveSettings, Request
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)
 """Budgets tried for a partition, as multiples of epsilon; the first that does not fit ends the search."""

@@ -11,39 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import Calibrated, CalibratedPure
-from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
-from trafficdp.mechanisms.clip_user.calibrated import NAME as CLIP_USER
-from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.consistent.calibrated import NAME as CONSISTENT
-from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting, floor_of_equal_scales
-from trafficdp.mechanisms.laplace.names import BY_NAME
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
-from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
-from trafficdp.mechanisms.pooling.hidden_counts import usual_error
+from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
 from trafficdp.mechanisms.registry import WHOLE, require_together
-from trafficdp.mechanisms.simulated.skill import City, Skill, cities_of, skills_of
+from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
+from trafficdp.mechanisms.simulated.skill import Skill, TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.accountings import all_accountings
 from trafficdp.planner.choose import BLURRED, median_noisy
-from trafficdp.planner.kept_bins import kept_bins
 from trafficdp.planner.mechanism_allocation import fit_mechanisms
-from trafficdp.planner.request import AUTO, BASELINE, Request
+from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, Loss, PureDP
+from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-OTHER_NOISE = {
-    "blocks": "block noise",
-    CLIP_USER: "vehicles left out of bins, noise for the rest",
-    CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
-}
 FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
 LEAST_BINS = 2
@@ -61,7 +48,8 @@ class Allocation:
     ``keep`` (shape (all bins,)) marks the bins that are released; ``counts`` is theirs alone.
     ``calibrated`` is what will be executed, ``event`` its promise with every user's own loss, ``error`` (a
     statistic, shape (G,)) what the refusal looks at, ``reason`` says in one sentence why the calibrated
-    mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting.
+    mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting, which
+    is carried out ``by_accounting``.
     ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
     where it was needed for the choice, ``considered`` that of all maps "auto" chose from.
     """
@@ -75,6 +63,7 @@ class Allocation:
     reason: str
     accountings: tuple[Accounting, ...] = ()
     best: Accounting | None = None
+    by_accounting: bool = False
     hour: IntArray | None = None
     tried: Mapping[Statistic, Skill] | None = None
     considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
@@ -84,6 +73,9 @@ class Allocation:
         """How much each statistic says beside one number for the city, in simulated cities."""
         if self.tried is not None:
             return self.tried
+        own = self.calibrated
+        if isinstance(own, TriedElsewhere):
+            return {Statistic.MEAN: own.skill(self.counts, self.request.bound)}
         return self.skill_in(cities_of(self.counts, self.request.bound, self.hour))
 
     def skill_in(self, cities: Iterable[City]) -> Mapping[Statistic, Skill]:
@@ -94,17 +86,15 @@ class Allocation:
     def fleets(self) -> Mapping[int, Skill]:
         """The skill of means with fleets of other sizes, where nothing about a vehicle is public."""
         own = self.calibrated
-        if not isinstance(own, CalibratedHidden):
+        if not isinstance(own, TriedElsewhere):
             return {}
-        return {n: replace(own, fleet=n).skill(self.counts, self.request.bound) for n in FLEETS}
+        return {n: own.skill(self.counts, self.request.bound, n) for n in FLEETS}
 
     @property
     def count_errors(self) -> Mapping[str, float]:
         """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
         own = self.calibrated
-        if not isinstance(own, CalibratedHidden) or not own.counts:
-            return {}
-        return usual_error(own.design(self.counts, self.request.bound))
+        return own.count_errors(self.counts, self.request.bound) if isinstance(own, TriedElsewhere) else {}
 
     @property
     def loss(self) -> Loss:
@@ -138,14 +128,16 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     ``counts``, None where slots have none: simulated cities have rush hours.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
-    keep, kept = kept_bins(counts, request.min_vehicles)
-    if request.hides_presence:
-        return _of_anyone(keep, kept, request)
+    keep, kept = _kept_bins(counts, request.min_vehicles)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     require_together(named)
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in WHOLE), None):
-        return replace(_in_one_piece(whole, keep, kept, request, "it was asked for by name"), hour=hour)
+        reason = f"{whole}: it was asked for by name"
+        if request.hides_presence:
+            reason = "nothing about a vehicle is public; errors are of "
+            reason += f"{request.fleet:,} vehicles in simulated cities"
+        return replace(_in_one_piece(whole, keep, kept, request, reason), hour=hour)
     plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
     if plain and {*named.values()} == {BASELINE}:
         return replace(plain, hour=hour)
@@ -154,18 +146,36 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     if by_auto:
         for name in reversed(WHOLE):
             with suppress(UsageError):
-                rivals[name] = _in_one_piece(name, keep, kept, request, "all statistics together")
+                reason = f"{name}: all statistics together"
+                rivals[name] = _in_one_piece(name, keep, kept, request, reason)
     if not (by_auto and len(rivals) > 1 and int(kept.count.sum()) > MOST_RECORDS):
-        fitted = fit_mechanisms(
-            kept, request, SimulatedCities(kept, request.bound) if request.simulate else None
-        )
-        made = Allocation(request, keep, kept, fitted.calibrated, fitted.event, fitted.error, fitted.reason)
+        tries = SimulatedCities(kept, request.bound) if request.simulate else None
+        names, calibrated, event, reason = fit_mechanisms(kept, request, tries)
+        error = calibrated.expected_errors(kept, request.bound)
         # all statistics by the baseline, each at its share, are never nearer than priced jointly
-        rivals.setdefault(" + ".join(dict.fromkeys(fitted.names.values())), made)
+        made = Allocation(request, keep, kept, calibrated, event, error, reason)
+        rivals.setdefault(" + ".join(dict.fromkeys(names.values())), made)
     taken = _least_error(rivals, request, hour)
     if plain is not None:
         taken = replace(taken, accountings=plain.accountings, best=plain.best)
     return replace(taken, hour=hour)
+
+
+def _kept_bins(counts: Counts, min_vehicles: int) -> tuple[npt.NDArray[np.bool_], Counts]:
+    """Return which bins are released, shape (all bins,), and the counts of those alone.
+
+    Raises UsageError when no bin has ``min_vehicles`` vehicles.
+    """
+    keep = counts.users_per_bin >= min_vehicles
+    kept = counts.select(keep)
+    if kept.bins == 0:
+        raise UsageError(
+            "no bin can be released",
+            got=f"{counts.bins} bins, none with {min_vehicles} vehicles",
+            expected=f"at least one bin with min_vehicles={min_vehicles}",
+            todo="choose a coarser resolution, a longer slot or a smaller min_vehicles",
+        )
+    return keep, kept
 
 
 def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
@@ -212,33 +222,20 @@ def passes(allocation: Allocation) -> bool:
     if judged_by_error(allocation):
         enough = request.refuse_above * first.largest(request.bound.upper)
         return median_noisy(allocation.error[first]) <= enough
-    return request.named == {CalibratedFlat.kind} or allocation.skill[first].enough
+    return request.named == {FLAT} or allocation.skill[first].enough
 
 
 def _in_one_piece(
-    name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, why: str
+    name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
 ) -> Allocation:
     """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
-    step = CHARGE_STEP if request.kind is LossKind.PURE else 1
+    facts = PublicFacts(kept, request.bound, request.relation)
     statistics = tuple(each for each in Statistic if each in request.tolerance)
-    calibrated = WHOLE[name](statistics, request.kind, request.loss.pico // step * step)
+    wanted = Wanted(statistics, request.fleet, request.apart, request.counts)
+    calibrated = WHOLE[name].calibrate(facts, request.loss, wanted)
     event = calibrated.event(kept, request.bound)
     error = calibrated.expected_errors(kept, request.bound)
-    return Allocation(request, keep, kept, calibrated, event, error, f"{name}: {why}")
-
-
-def _of_anyone(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
-    """The one map that needs nothing of a vehicle, at all of the loss."""
-    step = CHARGE_STEP if request.kind is LossKind.PURE else 1
-    statistics = tuple(each for each in Statistic if each in request.tolerance)
-    loss = request.loss.pico // step * step
-    shape = request.apart, request.counts, request.fleet
-    calibrated = CalibratedHidden(statistics, request.kind, loss, *shape)
-    event = calibrated.event(kept, request.bound)
-    error = calibrated.expected_errors(kept, request.bound)
-    why = f"nothing about a vehicle is public; errors are of {request.fleet:,} vehicles in simulated cities"
-    skill = {Statistic.MEAN: calibrated.skill(kept, request.bound)}
-    return Allocation(request, keep, kept, calibrated, event, error, why, tried=skill)
+    return Allocation(request, keep, kept, calibrated, event, error, reason)
 
 
 def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
@@ -248,24 +245,22 @@ def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) 
     event = calibrated.event(kept, request.bound)
     error = chosen.errors(float(request.loss.exact), request.bound)
     why = _why(chosen, request)
-    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen)
+    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)
 
 
 def _executed(
     accountings: tuple[Accounting, ...], kept: Counts, request: Request
-) -> tuple[Accounting, CalibratedPure]:
+) -> tuple[Accounting, Calibrated]:
     """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
-    # charges are whole steps: what is left over of the last one cannot be used
-    target = PureDP(request.loss.pico // CHARGE_STEP * CHARGE_STEP)
+    target = PureDP(request.loss.chargeable.pico)
     chosen = choose_accounting(accountings, request)
     try:
         return chosen, chosen.calibrate(kept, request.bound, target)
     except UsageError:
-        if request.accounting != "best" or isinstance(chosen, LaplaceAccounting):
+        if request.accounting != "best" or chosen.name not in OTHER_NOISE:
             raise
-    chosen = choose_accounting(
-        tuple(accounting for accounting in accountings if isinstance(accounting, LaplaceAccounting)), request
-    )
+    plain = tuple(accounting for accounting in accountings if accounting.name not in OTHER_NOISE)
+    chosen = choose_accounting(plain, request)
     return chosen, chosen.calibrate(kept, request.bound, target)
 
 
@@ -274,12 +269,8 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
 
     Not ``thorough``: blocks as for maps that are only looked at.
     """
-    accountings = all_accountings(kept, request.bound, request.tolerance, thorough=thorough)
-    if request.accounting == CLIP_USER:
-        return (*accountings, SuppressionAccounting(kept, request.bound, request.tolerance))
-    if request.accounting == CONSISTENT:
-        return (*accountings, ConsistentAccounting(kept, request.bound, request.tolerance))
-    return accountings
+    asked = kept, request.bound, request.tolerance
+    return all_accountings(*asked, named=request.accounting, thorough=thorough)
 
 
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:
@@ -306,7 +297,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
 
     def worst(accounting: Accounting) -> tuple[float, bool]:
         # a hair's difference is no reason to leave plain Laplace noise
-        elaborate = not isinstance(accounting, LaplaceAccounting)
+        elaborate = accounting.name in OTHER_NOISE
         scale = accounting.worst_relative_scale(epsilon, request.tolerance)
         return scale * (1 + HAIR) if elaborate else scale, elaborate
 
@@ -316,7 +307,7 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
 
 def _why(chosen: Accounting, request: Request) -> str:
     what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
-    if isinstance(chosen, ConsistentAccounting):
+    if isinstance(chosen, Explained):
         return f"{what}: it was asked for by name; {chosen.in_words()}"
     if request.accounting != "best":
         return f"{what}: it was asked for by name"

@@ -66,12 +66,18 @@ def fit(
 ) -> Fit:
     """Return the largest epsilons of the shape of ``split`` whose exact loss is at most ``total``.
 
-    Raises UsageError for an event of another kind of loss, when nothing fits, and where the mechanism
+    Raises UsageError for a mechanism of another kind of loss, when nothing fits, and where the mechanism
     cannot draw its noise.
     """
+    if mechanism.kind is not total.kind:
+        raise UsageError(
+            f"an event does not count in {total.kind.quantity}",
+            got=mechanism.name,
+            todo="convert its loss by name",
+        )
     if total.kind is LossKind.ZCDP:
         rho = cast("FloatArray", np.float64(total.number))
-        return Fit(None, rho, _event(mechanism, counts, bound, statistic, rho, total.kind))
+        return Fit(None, rho, event_of(mechanism, counts, bound, statistic, rho))
     shape = np.ones(counts.bins)
     if split is Split.EQUAL_NOISE:
         shape = _equal_noise(fit(mechanism, counts, bound, statistic, total, Split.SAME_EPSILON))
@@ -81,7 +87,7 @@ def fit(
     factor = float(total.exact) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
     for _ in range(ATTEMPTS):
         epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
-        event = _event(mechanism, counts, bound, statistic, epsilon, total.kind)
+        event = event_of(mechanism, counts, bound, statistic, epsilon)
         loss = event.loss.pico
         if loss <= total.pico:
             low = (factor, Fit(split, epsilon, event))
@@ -95,22 +101,6 @@ def fit(
     if low is None:
         raise UsageError("no epsilon a bin fits the total", got=f"{mechanism.name} at epsilon={total}")
     return low[1]
-
-
-def _event(
-    mechanism: Mechanism,
-    counts: Counts,
-    bound: ContributionBound,
-    statistic: Statistic,
-    given: FloatArray,
-    kind: LossKind,
-) -> PrivacyEvent:
-    event = event_of(mechanism, counts, bound, statistic, given)
-    if not isinstance(event, PrivacyEvent) or event.kind is not kind:
-        raise UsageError(
-            f"an event does not count in {kind.quantity}", got=mechanism.name, todo="convert its loss by name"
-        )
-    return event
 
 
 def _next(factor: float, loss: int, target: int, low: float | None, high: float | None) -> float:

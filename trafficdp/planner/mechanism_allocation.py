@@ -9,7 +9,6 @@ most differs between statistics, is then handed out in proportion.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.mechanism import RANGE
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.registry import mechanism_named, require_releasable, tried_by_auto
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -26,9 +26,9 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import choose
 from trafficdp.planner.offer import offers
-from trafficdp.planner.request import AUTO, Request
+from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, PICO, ZCDP, Loss
+from trafficdp.privacy.loss import PICO, ZCDP, Loss
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
@@ -39,30 +39,20 @@ UNSPENT = 10**9
 LARGEST_PART = int(RANGE[LossKind.ZCDP][1] * PICO)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Mechanisms by ``names``, calibrated; their promise, worst expected errors, and why."""
-
-    names: Mapping[Statistic, str]
-    calibrated: Calibrated
-    event: PrivacyEvent
-    error: Mapping[Statistic, FloatArray]
-    reason: str
-
-
 def shares(request: Request) -> dict[Statistic, Loss]:
     """Return the part of the total of every statistic, rounded down: see the module."""
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
-    step = _step(request.kind)
     if request.kind is LossKind.PURE:
         reach = {s: Fraction(s.largest(request.bound.upper)) for s in weight}
         weight = {s: reach[s] / Fraction(t) for s, t in request.tolerance.items()}
     whole = sum(weight.values())
-    return {s: type(total)(int(total.pico * each / whole) // step * step) for s, each in weight.items()}
+    return {s: type(total)(int(total.pico * each / whole)).chargeable for s, each in weight.items()}
 
 
-def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | None) -> Fitted:
-    """Return what releases the statistics of ``request`` by the mechanisms that it names.
+def fit_mechanisms(
+    counts: Counts, request: Request, tries: SimulatedCities | None
+) -> tuple[Mapping[Statistic, str], Calibrated, PrivacyEvent, str]:
+    """Return by what the statistics of ``request`` are released, calibrated, its promise, and why.
 
     No vehicle loses more than its total. "auto" chooses among those with an exact sampler. Raises UsageError
     for a mechanism that cannot estimate its statistic, has no exact sampler (unless ``allow_idealised``)
@@ -100,8 +90,7 @@ def fit_mechanisms(counts: Counts, request: Request, tries: SimulatedCities | No
         names[statistic], given[statistic] = offer.mechanism, offer.fit.given
         reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
     calibrated, event = _used_up(names, given, counts, request)
-    error = calibrated.expected_errors(counts, bound)
-    return Fitted(names, calibrated, event, error, "; ".join(reasons))
+    return names, calibrated, event, "; ".join(reasons)
 
 
 def _used_up(
@@ -111,12 +100,11 @@ def _used_up(
 
     Losses of rho are in proportion to what is given but for rounding, so that one in UNSPENT may be left.
     """
-    kind, asked = request.kind, request.loss.pico
-    target = asked // _step(kind) * _step(kind)
+    kind, target = request.kind, request.loss.chargeable.pico
     enough = target if kind is LossKind.PURE else target - target // UNSPENT
     best: tuple[Calibrated, PrivacyEvent] | None = None
     for _ in range(ATTEMPTS + 1):
-        calibrated = _calibrated(names, given, kind)
+        calibrated = CalibratedSeparately({s: Part(name, given[s]) for s, name in names.items()}, kind)
         event = calibrated.event(counts, request.bound)
         loss = event.loss.pico
         if loss <= target and (best is None or best[1].loss.pico < loss):
@@ -129,23 +117,12 @@ def _used_up(
     return best
 
 
-def _calibrated(
-    names: Mapping[Statistic, str], given: Mapping[Statistic, FloatArray], kind: LossKind
-) -> Calibrated:
-    return CalibratedSeparately({s: Part(name, given[s]) for s, name in names.items()}, kind)
-
-
 def _times(given: FloatArray, target: int, loss: int, kind: LossKind) -> FloatArray:
     """``given`` times target / loss, within what can be given; rho a whole number of 10^-12."""
     if kind is LossKind.PURE:
         return np.minimum(given * (target / loss * (1 - 1e-13)), LARGEST_EPSILON)
     raised = ZCDP(min(ZCDP.of(float(given)).pico * target // loss, LARGEST_PART))
     return cast("FloatArray", np.float64(raised.number))
-
-
-def _step(kind: LossKind) -> int:
-    """Charges in epsilon are whole steps of so many 10^-12: what is left over of the last is not used."""
-    return CHARGE_STEP if kind is LossKind.PURE else 1
 
 
 def _too_small(total: Loss) -> UsageError:

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.names import AUTO, FLAT, POOLED
 from trafficdp.mechanisms.registry import WHOLE
-from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE, City, cities_of
+from trafficdp.mechanisms.simulated.cities import City, cities_of
+from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import (
@@ -32,11 +33,10 @@ from trafficdp.planner.allocation import (
     passes,
 )
 from trafficdp.planner.precision import rounded_up
-from trafficdp.planner.request import AUTO, Request
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
-POOLED = CalibratedPooling.kind
 DOUBLINGS, HALVINGS = 6, 4
 """Of a loss that is refused: one that passes is looked for up to 64 times it, and known to 5 %."""
 
@@ -101,7 +101,7 @@ def judge(allocation: Allocation) -> Verdict:
         (1 - LEAST_SKILL) * float(skill.flat.mean()),
         by_skill=True,
         worse=skill.worse,
-        yardstick=request.named == {CalibratedFlat.kind},
+        yardstick=request.named == {FLAT},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from trafficdp.mechanisms.names import AUTO, BASELINE, FLAT, HIDDEN_POOLED, POOLED, PROVED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
@@ -13,13 +14,6 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 
-AUTO = "auto"
-"""The word for the mechanism that ``planner.choose`` takes."""
-BASELINE = "baseline"
-"""Laplace or block noise that prices all statistics jointly, by an accounting."""
-PROVED = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
-"""What releases a statistic where intervals must be those of a theorem: half widths that are looked for,
-several resolutions, and priced questions."""
 FLEET_DECLARED = "as [map] fleet declares"
 FLEET_UNKNOWN = "a guess, as [map] fleet declares none"
 COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
@@ -65,11 +59,9 @@ class Request:
     @property
     def judged_by_error(self) -> bool:
         """Whether the refusal looks at expected errors alone: where a theorem bounds them, and of answers."""
-        from trafficdp.mechanisms.registry import WHOLE  # it loads every mechanism
-
         if self.hides_presence:
             return False
-        proved = AUTO not in self.named and not self.named & {*WHOLE}
+        proved = not self.named & {AUTO, FLAT, POOLED}
         return self.answer or proved or not self.simulate
 
     @property
@@ -94,6 +86,8 @@ class Request:
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
+        if self.hides_presence:
+            return HIDDEN_POOLED
         return self.mechanism.get(statistic, PROVED[self.kind])
 
     def with_proved_intervals(self) -> Request:
@@ -110,7 +104,7 @@ class Request:
     @property
     def free_to_choose(self) -> bool:
         """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
-        return self.kind is LossKind.PURE and self.named <= {BASELINE, AUTO} and not self.hides_presence
+        return self.kind is LossKind.PURE and self.named <= {BASELINE, AUTO}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,12 @@ class Loss:
         nearest = float(self.exact)
         return nearest if Fraction(str(nearest)) <= self.exact else float(np.nextafter(nearest, 0.0))
 
+    @property
+    def chargeable(self) -> Self:
+        """As much as can be charged: in pure epsilon whole steps, what is left of the last is unused."""
+        step = CHARGE_STEP if self.kind is LossKind.PURE else 1
+        return type(self)(self.pico // step * step)
+
     def __add__(self, other: Self) -> Self:
         # kinds of loss never add up without a named conversion (privacy.conversion)
         if type(other) is not type(self):

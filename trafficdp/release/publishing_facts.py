@@ -181,12 +181,10 @@ def specify(
 
 
 def _composition(allocation: Allocation) -> str:
-    if allocation.request.hides_presence:
-        return COMPOSITION["hidden_pooling"]
-    if allocation.event.kind is LossKind.ZCDP:
-        return COMPOSITION[LossKind.ZCDP]
     kind = allocation.calibrated.kind
-    return COMPOSITION[kind if kind in COMPOSITION else allocation.chosen.name]
+    if allocation.event.kind is LossKind.ZCDP and not allocation.request.hides_presence:
+        return COMPOSITION[LossKind.ZCDP]
+    return COMPOSITION[allocation.chosen.name if allocation.by_accounting else kind]
 
 
 def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:

@@ -23,10 +23,8 @@ from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
-from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden, answers_of
-from trafficdp.mechanisms.pooling.hidden_counts import COUNTED
-from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
-from trafficdp.mechanisms.pooling.hidden_map import fed_back
+from trafficdp.mechanisms.calibrated import Calibrated, Recomputable
+from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -133,8 +131,14 @@ class _Published:
         return Counts.of_anyone(*declared_bins(self._grid))
 
     @cached_property
-    def _calibrated(self) -> CalibratedHidden:
-        return CalibratedHidden.from_facts(as_json(self._manifest.noise))
+    def _calibrated(self) -> Calibrated:
+        return calibrated_from_facts(as_json(self._manifest.noise))
+
+    @cached_property
+    def _recomputable(self) -> Recomputable:
+        if not isinstance(self._calibrated, Recomputable):
+            raise VerificationError("this map does not follow from its files", got=self._calibrated.kind)
+        return self._calibrated
 
     @cached_property
     def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
@@ -160,27 +164,20 @@ class _Published:
         return None if Fraction(stated) == lost.exact else f"{lost} where {stated} is stated"
 
     def _fed_back(self) -> str | None:
-        design = self._calibrated.design(self._counts, self._bound)
-        answers = answers_of(self._columns, self._first(design))
-        return None if fed_back(design, answers) else "other maps, or another city"
-
-    def _first(self, design: HiddenDesign) -> npt.NDArray[np.int64]:
-        """A row of every place."""
-        place, _ = design.where(self._counts.cell, self._counts.slot)
-        return np.unique(place, return_index=True)[1].astype(np.int64)
+        follows = self._recomputable.fed_back(self._counts, self._bound, self._columns)
+        return None if follows else "other maps, or another city"
 
     def _numbers(self) -> str | None:
-        design = self._calibrated.design(self._counts, self._bound)
-        answers = answers_of(self._columns, self._first(design))
         display = next(
             unit
             for unit in SpeedUnit
             if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
         )
         published, wrong = self._table("cells.parquet"), set()
-        found = self._calibrated.published(self._counts, self._bound, answers)
-        for name in COUNTED if self._calibrated.counts else ():
-            likely = np.rint(found[Statistic.MEAN].noise[name])
+        found = self._recomputable.recomputed(self._counts, self._bound, self._columns)
+        noise = found[Statistic.MEAN].noise
+        for name in noise.keys() & {"vehicles", "records"}:
+            likely = np.rint(noise[name])
             wrong |= set() if np.allclose(published[name].to_numpy(np.float64), likely, atol=1) else {name}
         for estimate in found.values():
             for name, values in statistic_columns(estimate, self._bound.unit, display).items():

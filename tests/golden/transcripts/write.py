@@ -38,7 +38,7 @@ import numpy as np
 
 import trafficdp
 from trafficdp.live import streaming
-from trafficdp.mechanisms.laplace.names import BY_NAME as ACCOUNTINGS
+from trafficdp.mechanisms.names import BY_NAME as ACCOUNTINGS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import Arrivals

@@ -31,7 +31,7 @@ def test_epsilon_alone_is_pure(load, hidden):
     assert (request.min_vehicles, request.fleet, request.mechanism_of(Statistic.MEAN)) == (
         1,
         1000,
-        "auto",
+        "hidden_pooling",
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import (
@@ -14,7 +15,7 @@ from trafficdp.planner.refusal import (
     passing_epsilon,
     passing_min_vehicles,
 )
-from trafficdp.planner.request import AUTO, Request
+from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp import workspace
 from trafficdp.errors import ConfigError, UsageError
-from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.mechanisms.registry import PUBLIC_COUNTS
 from trafficdp.model.statistic import Statistic
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
@@ -22,7 +22,7 @@ def opened(city, mechanism, **changes):
     return workspace.open_workspace(city.config)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", PUBLIC_COUNTS)
 def test_a_map_of_one_piece_is_charged_published_and_verified(filled, name):
     here = opened(filled, f'"{name}"')
     done = here.release(force=True)
@@ -57,12 +57,12 @@ def test_auto_takes_the_map_of_least_error_in_simulated_cities_and_says_so(fille
         name: np.mean([1 - skill.expected for skill in own.values()])
         for name, own in allocation.considered.items()
     }
-    assert {*WHOLE, "baseline"} <= errors.keys()
+    assert {*PUBLIC_COUNTS, "baseline"} <= errors.keys()
     taken = next(name for name, own in allocation.considered.items() if own is allocation.tried)
     assert errors[taken] <= min(errors.values()) * 1.03
     assert allocation.skill is allocation.tried
     assert allocation.reason.startswith("auto: ")
-    assert all(f"{name} " in allocation.reason for name in WHOLE)
+    assert all(f"{name} " in allocation.reason for name in PUBLIC_COUNTS)
     done = here.release(force=True)
     assert all(check.passed for check in here.verify(done.id))
     assert done.release.disclosure.mechanisms[0].skill.skill == allocation.skill[MEAN].expected

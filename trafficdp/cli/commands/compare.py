@@ -18,6 +18,7 @@ from trafficdp.cli.words.options import EpsilonOption, RhoOption, loss_asked
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.cli.words.settings import Settings
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
@@ -29,7 +30,6 @@ from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.choose import Choice, choose, constant_error
 from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
-from trafficdp.planner.request import AUTO
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.release.outcomes import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.mechanisms.laplace.accountings import Accounting
+from trafficdp.mechanisms.accountings import Accounting
 from trafficdp.model.json_codec import as_json
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from trafficdp.cli.words.output import Output
-from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
-from trafficdp.mechanisms.registry import WHOLE
-from trafficdp.mechanisms.separate import calibrated
+from trafficdp.mechanisms.accountings import Explained
+from trafficdp.mechanisms.names import BASELINE
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.precision import Reach
-from trafficdp.planner.request import BASELINE
 from trafficdp.release.outcomes import Answer, Plan
 
 MEANING = {
@@ -193,7 +191,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     )
     if not allocation.accountings:
         output.say(f"Released by {allocation.event.mechanism}.")
-    elif allocation.calibrated.kind in (calibrated.KIND, *WHOLE):
+    elif not allocation.by_accounting:
         output.say(f"Released by {allocation.event.mechanism}, not by an accounting of the table.")
     else:
         output.say(
@@ -201,7 +199,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
             f"{allocation.chosen.name}. Equal Laplace noise of means is never below "
             f"{result.shown(allocation.floor):.4g} here."
         )
-        if isinstance(allocation.chosen, ConsistentAccounting):
+        if isinstance(allocation.chosen, Explained):
             words = allocation.chosen.in_words()
             output.say(f"{words[0].upper()}{words[1:]}.")
     if request.mechanism and set(request.mechanism.values()) != {BASELINE}:

@@ -31,7 +31,7 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.calibrated import NAME, CalibratedBlocks, set_of
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import CalibratedPure
+from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.stable_order import number_pairs
@@ -120,7 +120,7 @@ class BlockAccounting(ByScales):
         """Return the half widths of all items at ``epsilon``, in their unit, shape (I,)."""
         return 2 * self._noise(epsilon) / (self.blocks.size + 1)
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
+    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
         """See Accounting."""
         block, width = self.blocks.block, self.half_widths(whole_steps(target) / PICO)
         widths = self._by_statistic(width)

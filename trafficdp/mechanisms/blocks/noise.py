@@ -22,7 +22,7 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Block
 from trafficdp.measurement.measure import Step
 from trafficdp.measurement.moments import Moments
-from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
+from trafficdp.privacy.loss import PICO, PureDP
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -61,7 +61,7 @@ class BlockNoise:
 
 def whole_steps(epsilon: PureDP) -> int:
     """Return the largest charge within ``epsilon``, in pico-epsilons; raise UsageError when it is 0."""
-    target = epsilon.pico // CHARGE_STEP * CHARGE_STEP
+    target = epsilon.chargeable.pico
     if target <= 0:
         raise UsageError(
             "no noise fits the epsilon", got=f"epsilon={epsilon}", todo="ask for a larger epsilon"

@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import CalibratedPure
+from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.clip_user.calibrated import (
-    NAME,
     CalibratedSuppression,
     Imputed,
     Suppressing,
@@ -33,6 +32,7 @@ from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.accountings import fitted
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -61,7 +61,7 @@ class SuppressionAccounting:
     bound: ContributionBound
     tolerance: Mapping[Statistic, float]
 
-    name = NAME
+    name = CLIP_USER
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting."""
@@ -83,13 +83,13 @@ class SuppressionAccounting:
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
+    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
         """See Accounting: scales grow while the exact loss exceeds the target."""
         asked = target.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
         noise = self._noise(candidate, error)
 
-        def at(epsilon: float) -> CalibratedPure:
+        def at(epsilon: float) -> Calibrated:
             return CalibratedSuppression(
                 CalibratedLaplace.of(noise.times(asked / epsilon)), candidate.suppressing
             )

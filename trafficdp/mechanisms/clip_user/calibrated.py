@@ -33,6 +33,7 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms.calibrated import Columns, Statement
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 KIND = "suppressed"
-NAME = "clip_user"
 RULE = 2
 """Number of the rule by which pairs are left out; another rule gets another number."""
 CITATION = "Clip-User, arXiv 2405.06261; centre imputation and noise here"
@@ -108,7 +108,7 @@ class CalibratedSuppression:
         rest = self.rest(counts, bound)
         event = self.noise.event(rest, bound)
         shrunk = {s: moved * imputed(s, counts, rest, bound).share for s, moved in event.sensitivity.items()}
-        return replace(event, mechanism=NAME, sensitivity=shrunk)
+        return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
     def estimates(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
@@ -152,7 +152,7 @@ class CalibratedSuppression:
         plain, by = self.noise.statement(statistic, rest, bound), imputed(statistic, counts, rest, bound)
         return replace(
             plain,
-            mechanism=NAME,
+            mechanism=CLIP_USER,
             citation=CITATION,
             sensitivity=f"{plain.sensitivity}; 0 where it is left out",
             noise_scale=plain.noise_scale * by.share,

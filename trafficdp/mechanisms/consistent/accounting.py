@@ -21,10 +21,11 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting, ByScales, blocks_of
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import CalibratedPure
-from trafficdp.mechanisms.consistent.calibrated import NAME, CalibratedConsistent, set_with
+from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent, set_with
 from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
+from trafficdp.mechanisms.names import CONSISTENT
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -49,7 +50,7 @@ class ConsistentAccounting(ByScales):
     bound: ContributionBound
     tolerance: Mapping[Statistic, float]
 
-    name = NAME
+    name = CONSISTENT
 
     def __post_init__(self) -> None:
         if Statistic.VARIANCE in self.tolerance:
@@ -92,7 +93,7 @@ class ConsistentAccounting(ByScales):
             )
         return found
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
+    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
         """See Accounting."""
         statistics, parents = self._blocks.statistics, self.measured.parents
         width = self._blocks.half_widths(whole_steps(target) / PICO)

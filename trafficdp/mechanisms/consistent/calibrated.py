@@ -24,6 +24,7 @@ from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
 from trafficdp.mechanisms.calibrated import Columns, Statement
 from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
+from trafficdp.mechanisms.names import CONSISTENT
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-NAME = "consistent"
 CITATION = (
     "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010; "
     "consistency by Hay, Rastogi, Miklau, Suciu: Boosting the Accuracy of Differentially Private Histograms "
@@ -85,7 +85,7 @@ class CalibratedConsistent(CalibratedBlocks):
 
     parents: Parents
 
-    kind = NAME
+    kind = CONSISTENT
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
         """Return what is measured. Raises UsageError unless each parent is in the block of its children."""

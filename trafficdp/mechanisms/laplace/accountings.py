@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import CalibratedPure
+from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.bound import ContributionBound
@@ -69,7 +69,7 @@ class Accounting(Protocol):
     def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
+    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
         """Return the noise as it will be drawn, whose exact loss is at most ``target``.
 
         Raises UsageError when no noise that can be drawn fits.
@@ -105,14 +105,14 @@ class LaplaceAccounting:
         """See Accounting."""
         return self.noise(epsilon).errors()
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> CalibratedPure:
+    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
         """See Accounting."""
         return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), counts, bound, target)
 
 
 def fitted(
-    at: Callable[[float], CalibratedPure], counts: Counts, bound: ContributionBound, target: PureDP
-) -> CalibratedPure:
+    at: Callable[[float], Calibrated], counts: Counts, bound: ContributionBound, target: PureDP
+) -> Calibrated:
     """Return what ``at`` gives for the largest epsilon whose exact, rounded-up loss is at most ``target``.
 
     Losses are about epsilon: while the loss exceeds the target, epsilon falls by the excess.

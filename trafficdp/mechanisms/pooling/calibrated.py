@@ -14,6 +14,7 @@ from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
     VARIANCE_UNIT,
@@ -23,15 +24,15 @@ from trafficdp.mechanisms.pooling.estimates import (
     foreseen_variance_reach,
     pooled,
 )
-from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.pooling.whole import CalibratedWhole
 from trafficdp.mechanisms.promise import require_statistic
-from trafficdp.mechanisms.publish import rounding_bias, status_of
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import Estimate, IntervalKind
+from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -39,28 +40,26 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
-SENSITIVITY = (
-    "a vehicle's whole vector of weighted deviations is clipped to one length, before it is added up"
-)
-DISTRIBUTION = (
-    "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
-)
-INTERVALS = (
-    "calibrated: covers at least 95 % of bins on average on days of Austin that chose none of its constants; "
-    "no theorem holds for a single bin"
-)
 
 
 @dataclass(frozen=True)
 class CalibratedPooling(CalibratedWhole):
     """Partial pooling (``design``, ``estimates``) of all bins, for ``pico`` 10^-12 of ``loss_kind``."""
 
-    kind: ClassVar[str] = "partial_pooling"
+    kind: ClassVar[str] = POOLED
     citation: ClassVar[str | None] = CITATION
-    sensitivity: ClassVar[str] = SENSITIVITY
-    distribution: ClassVar[str] = DISTRIBUTION
-    intervals: ClassVar[str] = INTERVALS
+    sensitivity: ClassVar[str] = (
+        "a vehicle's whole vector of weighted deviations is clipped to one length, before it is added up"
+    )
+    distribution: ClassVar[str] = (
+        "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
+    )
+    intervals: ClassVar[str] = (
+        "calibrated: covers at least 95 % of bins on average on days of Austin that chose none of its "
+        "constants; no theorem holds for a single bin"
+    )
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
+    calibrated: ClassVar[tuple[Statistic, ...]] = estimable
 
     def design(self, counts: Counts, bound: ContributionBound) -> Design:
         """Return what is asked; raises UsageError for a statistic that is not pooled."""
@@ -87,21 +86,11 @@ class CalibratedPooling(CalibratedWhole):
         contributions = values.contributions
         counts, bound = contributions.counts, contributions.bound
         found = pooled(self.design(counts, bound), contributions, measure)
-        errors = self.expected_errors(counts, bound)
-        column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
         numbers = {Statistic.MEAN: (found.mean, found.low, found.high)}
         if found.variance is not None:
             variance, high = found.variance
             numbers[Statistic.VARIANCE] = (variance, np.zeros(counts.bins), high)
-        return {
-            each: estimate_without_scale(
-                each,
-                (*numbers[each], errors[each]),
-                status_of(errors[each], each, bound, uninformative_above),
-                column,
-            )
-            for each in self.statistics
-        }
+        return self.told(numbers, counts, bound, uninformative_above)
 
     def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         return _errors(expected_error(self.design(counts, bound)), self.statistics, bound)
@@ -116,10 +105,6 @@ class CalibratedPooling(CalibratedWhole):
             found[Statistic.VARIANCE] = np.full(counts.bins, foreseen_variance_reach(design))
         return {each: found[each] for each in self.statistics}
 
-    def interval_kind(self, statistic: Statistic) -> IntervalKind:
-        """Return that they are calibrated."""
-        return IntervalKind.CALIBRATED
-
 
 @dataclass(frozen=True)
 class CalibratedFlat(CalibratedWhole):
@@ -129,7 +114,7 @@ class CalibratedFlat(CalibratedWhole):
     mean under the prior that partial pooling has, so that neither is compared with mere noise.
     """
 
-    kind: ClassVar[str] = "flat"
+    kind: ClassVar[str] = FLAT
     citation: ClassVar[str | None] = None
     sensitivity: ClassVar[str] = "U M / N (M records of the busiest vehicle among the N of the city)"
     distribution: ClassVar[str] = (
@@ -179,22 +164,10 @@ class CalibratedFlat(CalibratedWhole):
             likely = VARIANCE_UNIT * upper**2
             found = _drawn_to(found, noise[1] * unit**2, likely, likely / 2)
             value[Statistic.VARIANCE] = float(np.clip(found, 0.0, mean * (upper - mean)))
-        errors = self.expected_errors(counts, bound)
-        column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
-        return {
-            each: estimate_without_scale(
-                each,
-                (
-                    np.full(counts.bins, value[each]),
-                    np.zeros(counts.bins),
-                    np.full(counts.bins, each.largest(bound.upper)),
-                    errors[each],
-                ),
-                status_of(errors[each], each, bound, uninformative_above),
-                column,
-            )
-            for each in self.statistics
-        }
+        ends = {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
+        nothing = np.zeros(counts.bins)
+        numbers = {each: (np.full(counts.bins, value[each]), nothing, high) for each, high in ends.items()}
+        return self.told(numbers, counts, bound, uninformative_above)
 
     def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         # noise, and how far bins lie from the city
@@ -206,10 +179,6 @@ class CalibratedFlat(CalibratedWhole):
     ) -> dict[Statistic, FloatArray]:
         """Return the whole range."""
         return {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
-
-    def interval_kind(self, statistic: Statistic) -> IntervalKind:
-        """Return that they are guaranteed: they are the whole range."""
-        return IntervalKind.GUARANTEED
 
     @cached_property
     def _paired(self) -> bool:

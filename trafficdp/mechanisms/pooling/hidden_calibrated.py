@@ -15,15 +15,17 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.calibrated import Columns, Statement
+from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement, Wanted
+from trafficdp.mechanisms.names import HIDDEN_POOLED
 from trafficdp.mechanisms.pooling.calibrated import CITATION
 from trafficdp.mechanisms.pooling.hidden_asking import asked
-from trafficdp.mechanisms.pooling.hidden_counts import COUNTED, CountAnswers, counted
+from trafficdp.mechanisms.pooling.hidden_counts import COUNTED, CountAnswers, counted, usual_error
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import (
     CALIBRATED_LEVEL,
     Answers,
     City,
+    fed_back,
     hidden_map,
     likely_error,
     likely_variance,
@@ -41,10 +43,12 @@ from trafficdp.model.privacy_unit import (
     NOTHING_PUBLIC,
     ONE_VEHICLE_ONE_IDENTIFIER,
     VEHICLE_NOT_TRIP,
+    NeighbouringRelation,
 )
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import BinStatus, Estimate, IntervalKind
+from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.release import BinStatus, Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -52,15 +56,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 ASSUMPTIONS = (NOTHING_PUBLIC, DECLARED_BOUNDS, ONE_VEHICLE_ONE_IDENTIFIER, VEHICLE_NOT_TRIP)
-SENSITIVITY = (
-    "all that a vehicle adds to an asking is clipped to one length, as whole numbers, before it is added up: "
-    "it moves the sums by that length when it comes or goes"
-)
-DISTRIBUTION = "a fixed-prior posterior mean of noisy sums over vehicles: the fleet, weights, residuals"
-INTERVALS = (
-    "calibrated: covers the mean of at least 95 % of hexagons on average on days of Austin that chose none "
-    "of its constants; guaranteed only for the map that the mechanism would give without noise"
-)
 PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
 COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
@@ -83,12 +78,28 @@ class CalibratedHidden(CalibratedWhole):
     counts: int = 0
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
 
-    kind: ClassVar[str] = "hidden_pooling"
+    kind: ClassVar[str] = HIDDEN_POOLED
+    relation: ClassVar[NeighbouringRelation] = RELATION
     citation: ClassVar[str | None] = CITATION
-    sensitivity: ClassVar[str] = SENSITIVITY
-    distribution: ClassVar[str] = DISTRIBUTION
-    intervals: ClassVar[str] = INTERVALS
+    sensitivity: ClassVar[str] = (
+        "all that a vehicle adds to an asking is clipped to one length, as whole numbers, before it is added "
+        "up: it moves the sums by that length when it comes or goes"
+    )
+    distribution: ClassVar[str] = (
+        "a fixed-prior posterior mean of noisy sums over vehicles: the fleet, weights, residuals"
+    )
+    intervals: ClassVar[str] = (
+        "calibrated: covers the mean of at least 95 % of hexagons on average on days of Austin that chose "
+        "none of its constants; guaranteed only for the map that the mechanism would give without noise"
+    )
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
+    calibrated: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN,)
+
+    @classmethod
+    def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
+        """See CalibratedWhole."""
+        found = super().calibrate(facts, loss, wanted)
+        return replace(found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet)
 
     def design(self, counts: Counts, bound: ContributionBound) -> HiddenDesign:
         """Return what is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
@@ -118,12 +129,27 @@ class CalibratedHidden(CalibratedWhole):
             raise UsageError("a map of a declared grid was handed counts", expected="hidden records")
         design = self.design(counts, bound)
         answers = asked(design, values.hidden(), measure)
-        return self.published(counts, bound, answers)
+        return self._published(counts, bound, answers)
 
-    def published(
+    def fed_back(self, counts: Counts, bound: ContributionBound, columns: Columns) -> bool:
+        """See Recomputable."""
+        return fed_back(self.design(counts, bound), self._answers(counts, bound, columns))
+
+    def recomputed(
+        self, counts: Counts, bound: ContributionBound, columns: Columns
+    ) -> dict[Statistic, Estimate]:
+        """See Recomputable."""
+        return self._published(counts, bound, self._answers(counts, bound, columns))
+
+    def _answers(self, counts: Counts, bound: ContributionBound, columns: Columns) -> Answers:
+        place, _ = self.design(counts, bound).where(counts.cell, counts.slot)
+        # a row of every place
+        return answers_of(columns, np.unique(place, return_index=True)[1].astype(np.int64))
+
+    def _published(
         self, counts: Counts, bound: ContributionBound, answers: Answers
     ) -> dict[Statistic, Estimate]:
-        """Return the estimates that ``answers`` make: a function of them and of public facts alone."""
+        """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design(counts, bound)
         place, _ = design.where(counts.cell, counts.slot)
         found = hidden_map(design, answers)
@@ -166,14 +192,23 @@ class CalibratedHidden(CalibratedWhole):
         found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * float(bound.upper) ** 2 / 30}
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
-    def skill(self, counts: Counts, bound: ContributionBound) -> Skill:
+    def skill(self, counts: Counts, bound: ContributionBound, fleet: int | None = None) -> Skill:
         """Return how much the means say beside one number for the city, in the reference city."""
         slots = len(np.unique(counts.slot)) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(self.design(counts, bound).parts[: 2 + self.design(counts, bound).rounds])
         return reference_skill(
-            Place.of(np.unique(counts.cell), slots), bound, self.loss_kind, means, self.pico, self.fleet
+            Place.of(np.unique(counts.cell), slots),
+            bound,
+            self.loss_kind,
+            means,
+            self.pico,
+            fleet or self.fleet,
         )
+
+    def count_errors(self, counts: Counts, bound: ContributionBound) -> Mapping[str, float]:
+        """See TriedElsewhere."""
+        return usual_error(self.design(counts, bound)) if self.counts else {}
 
     def half_widths(
         self, counts: Counts, bound: ContributionBound, interval_level: float
@@ -194,10 +229,6 @@ class CalibratedHidden(CalibratedWhole):
             *([COUNTS] if self.counts else []),
         ]
         return replace(stated, post_processing="; ".join(said))
-
-    def interval_kind(self, statistic: Statistic) -> IntervalKind:
-        """Return that those of means are calibrated; those of variances are the whole range."""
-        return IntervalKind.CALIBRATED if statistic is Statistic.MEAN else IntervalKind.GUARANTEED
 
     def to_facts(self) -> dict[str, Any]:
         """Return all of it as JSON values; what was expected of the fleet moves nothing."""

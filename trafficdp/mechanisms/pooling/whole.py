@@ -10,13 +10,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Priced
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, Wanted
 from trafficdp.mechanisms.promise import event, loss_of
+from trafficdp.mechanisms.publish import status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import PICO, Loss
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import Estimate, IntervalKind
 
@@ -29,21 +33,37 @@ SAMPLERS = {
 
 @dataclass(frozen=True)
 class CalibratedWhole:
-    """A map of ``statistics`` of all bins at once, for ``pico`` 10^-12 of ``loss_kind``."""
+    """A map of ``statistics`` of all bins at once, for ``pico`` 10^-12 of ``loss_kind``.
+
+    Intervals of the ``calibrated`` statistics are calibrated, those of others guaranteed.
+    """
 
     statistics: tuple[Statistic, ...]
     loss_kind: LossKind
     pico: int
 
     kind: ClassVar[str]
+    estimable: ClassVar[tuple[Statistic, ...]]
+    calibrated: ClassVar[tuple[Statistic, ...]] = ()
+    relation: ClassVar[NeighbouringRelation] = NeighbouringRelation.REPLACE_USER_VALUES
     citation: ClassVar[str | None]
     sensitivity: ClassVar[str]
     distribution: ClassVar[str]
     intervals: ClassVar[str]
 
-    def interval_kind(self, statistic: Statistic) -> IntervalKind:
-        """Return what the intervals of ``statistic`` are."""
-        raise NotImplementedError
+    @classmethod
+    def calibrate(cls, facts: PublicFacts, loss: Loss, wanted: Wanted) -> Self:
+        """Return the map of all that is ``wanted`` at all that can be charged of ``loss``.
+
+        Raises UsageError where it is for another relation than that of ``facts``.
+        """
+        if facts.relation is not cls.relation:
+            raise UsageError(
+                f"{cls.kind} is for another neighbouring relation",
+                got=facts.relation.value,
+                expected=cls.relation.value,
+            )
+        return cls(wanted.statistics, loss.kind, loss.chargeable.pico)
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
         """Return what is asked, at its dearest."""
@@ -68,8 +88,25 @@ class CalibratedWhole:
         """Those that were asked for: what follows from counts is worked out once."""
         return {}
 
+    def told(
+        self,
+        numbers: Mapping[Statistic, tuple[FloatArray, FloatArray, FloatArray]],
+        counts: Counts,
+        bound: ContributionBound,
+        uninformative_above: float,
+    ) -> dict[Statistic, Estimate]:
+        """Return the estimates of ``numbers``: a value and both ends; statuses follow from counts."""
+        errors = self.expected_errors(counts, bound)
+        column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
+        found = {}
+        for each in self.statistics:
+            status = status_of(errors[each], each, bound, uninformative_above)
+            found[each] = estimate_without_scale(each, (*numbers[each], errors[each]), status, column)
+        return found
+
     def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
         """Return what the manifest says."""
+        kind = IntervalKind.CALIBRATED if statistic in self.calibrated else IntervalKind.GUARANTEED
         return Statement(
             mechanism=self.kind,
             citation=self.citation,
@@ -80,7 +117,7 @@ class CalibratedWhole:
             distribution=self.distribution,
             sampler=SAMPLERS[self.loss_kind],
             interval_basis=self.intervals,
-            interval_kind=self.interval_kind(statistic),
+            interval_kind=kind,
             post_processing=POST_PROCESSING[statistic],
         )
 

@@ -19,7 +19,7 @@ from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import cities_of
+from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise

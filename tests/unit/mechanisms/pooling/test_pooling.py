@@ -12,7 +12,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import cities_of
+from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise

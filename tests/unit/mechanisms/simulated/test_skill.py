@@ -5,9 +5,10 @@ import pytest
 
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.promise import loss_of
-from trafficdp.mechanisms.simulated import skill
+from trafficdp.mechanisms.simulated import cities as cities_module
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.mechanisms.simulated.skill import Skill, cities_of, skills_of
+from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
+from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.privacy.loss_kind import LossKind
@@ -55,10 +56,10 @@ def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_o
     both = skills_of([pooled, flat], counts, loss, cities)
     np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
     for tried, draws in ((0, 2), (3, 3)):
-        monkeypatch.setattr(skill, "TRIED", tried * len(VARIATIONS) * counts.bins)
+        monkeypatch.setattr(cities_module, "TRIED", tried * len(VARIATIONS) * counts.bins)
         assert len(skills_of([pooled], counts, loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
-    monkeypatch.setattr(skill, "MOST_DRAWN_IN_ALL", 1)
-    monkeypatch.setattr(skill, "TRIED", 0)
+    monkeypatch.setattr(cities_module, "MOST_DRAWN_IN_ALL", 1)
+    monkeypatch.setattr(cities_module, "TRIED", 0)
     assert len(skills_of([pooled], counts, loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
 
 

@@ -1,0 +1,26 @@
+"""Mechanisms and accountings by their names: all that settings and words need. What they do loads slowly."""
+
+from trafficdp.privacy.loss_kind import LossKind
+
+AUTO = "auto"
+"""The word for the mechanism that ``planner.choose`` takes."""
+BASELINE = "baseline"
+"""Laplace or block noise that prices all statistics jointly, by an accounting."""
+PROVED = {LossKind.PURE: BASELINE, LossKind.ZCDP: "gaussian_twin"}
+"""What releases a statistic where intervals must be those of a theorem: half widths that are looked for,
+several resolutions, and priced questions."""
+FLAT, POOLED = "flat", "partial_pooling"
+"""Maps of one piece: one number for the city, which is the yardstick of all, and one that leans on it."""
+HIDDEN_POOLED = "hidden_pooling"
+"""The one map where nothing about a vehicle is public."""
+CLIP_USER, CONSISTENT = "clip_user", "consistent"
+ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
+BY_NAME = (*ACCOUNTINGS, CLIP_USER, CONSISTENT)
+"""What may be asked for by name; clip_user is never the best where a map says something, and consistent is
+for averages over larger hexagons."""
+OTHER_NOISE = {
+    "blocks": "block noise",
+    CLIP_USER: "vehicles left out of bins, noise for the rest",
+    CONSISTENT: "block noise, numbers made consistent with those of larger hexagons",
+}
+"""Accountings whose noise is no plain Laplace noise."""

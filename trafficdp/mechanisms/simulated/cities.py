@@ -1,0 +1,113 @@
+"""Cities behind the public counts, and what maps say in them (``simulated.skill``).
+
+Cities of ``simulation.speeds`` lie behind the same public counts, in several variations, because nobody knows
+which is the real one; the calibrated mechanism is carried out on each as it would be on the real speeds.
+Depends on counts, bound and the calibrated mechanism alone: nothing is paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.simulated.accuracy import true_statistic
+from trafficdp.mechanisms.simulated.skill import Skill
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss import Loss
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
+from trafficdp.simulation.city import VARIATIONS, variations
+from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+SEED = 20
+DRAWS, MOST_DRAWS = 2, 4
+"""Draws of the noise a city, where bins are many and where they are few."""
+TRIED = 1_000
+"""So many estimates of bins in all, where bins are few, tell maps apart."""
+MOST_DRAWN_IN_ALL = 3_000_000
+"""So many speeds are drawn in all: of fewer cities where counts are large, of 2 at least."""
+
+
+@dataclass(frozen=True)
+class City:
+    """Speeds behind the real counts, with their ``number``."""
+
+    number: int
+    values: Values
+
+
+def cities_of(
+    counts: Counts, bound: ContributionBound, hour: npt.NDArray[np.int64] | None = None
+) -> Iterator[City]:
+    """Yield the cities in which maps of ``counts`` are tried: fewer of many records (``MOST_RECORDS``).
+
+    ``hour`` is the hour of day of every bin, (G,), None where slots have none.
+    """
+    models, vehicle = list(variations().values()), np.arange(counts.users, dtype=np.int64)
+    for number in _numbers(counts):
+        model, seed = models[number], SEED + number
+        made = simulated_truths(counts, bound, model, seed=seed, hour=hour)
+        sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
+        # only some maps ask for records, then at every draw
+        records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
+        yield City(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
+
+
+def _numbers(counts: Counts) -> range:
+    models = len(VARIATIONS)
+    drawn = int(np.minimum(counts.count, MOST_DRAWN).sum())
+    many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
+    return range(0, models, -(-models // many))
+
+
+def skills_of(
+    maps: Sequence[Calibrated], counts: Counts, loss: Loss, cities: Iterable[City]
+) -> tuple[dict[Statistic, Skill], ...]:
+    """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` the counts.
+
+    One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
+    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times.
+    """
+    errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
+    flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
+    yardstick = {each: CalibratedFlat((each,), loss.kind, loss.pico) for each in flats}
+    draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), DRAWS, MOST_DRAWS))
+    for city in cities:
+        values = city.values
+        truth = {each: true_statistic(values.contributions, each) for each in flats}
+        for draw in range(draws):
+            noise = SimulatedNoise(1000 * city.number + draw)
+            for each, told in flats.items():
+                told.append(_error(yardstick[each], values, noise, truth)[each])
+            for calibrated, own in zip(maps, errors, strict=True):
+                for each, error in _error(calibrated, values, noise, truth).items():
+                    own[each].append(error)
+    return tuple(
+        {each: Skill(np.array(error), np.array(flats[each])) for each, error in own.items()} for own in errors
+    )
+
+
+def _error(
+    calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
+) -> dict[Statistic, float]:
+    """The mean absolute error over all bins, a statistic, of one draw."""
+    found = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)
+    return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
+
+
+def _samples(
+    counts: Counts, records: Callable[[], IntArray], vehicle: IntArray, bound: ContributionBound
+) -> Samples:
+    return Samples(counts, records(), vehicle, bound)
