@@ -53,7 +53,7 @@ FloatArray = npt.NDArray[np.float64]
 LOWEST_RATIO = 0.55
 HIGHEST_RATIO = 1.3
 ENOUGH_PAIRS = 30
-MOST_PAIRS = 1 << 20
+MOST_PAIRS = 1 << 17
 """Usable pairs after which a file is judged by the vehicles that were looked at."""
 LARGEST_RATIO = 1e6
 """Larger ratios count as this, so that reports hold finite numbers."""

@@ -72,6 +72,14 @@ class Counts:
         """G_l: bins each vehicle visits, shape (users,)."""
         return np.bincount(self.user_index, minlength=self.users).astype(np.int64)
 
+    @cached_property
+    def visits(self) -> Visits:
+        """Which vehicle was in which cell, in any slot."""
+        cell, of_bin = np.unique(self.cell, return_inverse=True)
+        of_bin = of_bin.ravel().astype(np.int64)
+        place, user, of_pair = number_pairs(of_bin[self.bin_index], self.user_index, len(cell), self.users)
+        return Visits(cell, of_bin, place, user, of_pair)
+
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
         """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay."""
         renumber = np.cumsum(keep, dtype=np.int64) - 1
@@ -105,6 +113,20 @@ class Counts:
     def total_per_user(self, price: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return sum over a user's pairs of ``price`` (shape (P,)), shape (users,)."""
         return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Visits:
+    """The C different cells, (C,), the number of every bin's, (G,), and E visits, by cell, then user.
+
+    ``place`` and ``user`` (E,) are a visit's, ``of_pair`` (P,) is the visit of every pair.
+    """
+
+    cell: npt.NDArray[np.uint64]
+    of_bin: IntArray
+    place: IntArray
+    user: IntArray
+    of_pair: IntArray
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -104,6 +104,8 @@ class Curator:
     store: Path
     vault: Vault
     head: Head
+    _last: list[tuple[object, Contributions]] = field(default_factory=list, repr=False)
+    """What was asked for last: a release asks for what its plan had."""
 
     @property
     def hides_presence(self) -> bool:
@@ -117,7 +119,13 @@ class Curator:
         return Contributions.of_anyone(*declared_bins(grid), bound)
 
     def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return the statistics of every (vehicle, bin), as far as the cache has them from there."""
+        """Return the statistics of every (vehicle, bin): those asked for last, or from what the cache has."""
+        asked = grid, bound, version
+        if not self._last or self._last[0][0] != asked:
+            self._last[:] = [(asked, self._from_cache(*asked))]
+        return self._last[0][1]
+
+    def _from_cache(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         kept = contribution_cache.load(self.vault, grid, bound, version.ingest_id)
         if kept is not None and kept.up_to_ingest == version.ingest_id:
             return kept.contributions

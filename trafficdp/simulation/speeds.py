@@ -135,12 +135,12 @@ class _Places:
 
     @classmethod
     def of(cls, counts: Counts) -> _Places:
-        cell, of_bin = np.unique(counts.cell, return_inverse=True)
-        pair = np.unique(of_bin[counts.bin_index] * counts.users + counts.user_index)
-        vehicles = np.bincount(pair // max(counts.users, 1), minlength=len(cell)).astype(np.float64)
+        visits = counts.visits
+        cell, of_bin = visits.cell, visits.of_bin
+        vehicles = np.bincount(visits.place, minlength=len(cell)).astype(np.float64)
         records = np.bincount(of_bin, counts.samples_per_bin, len(cell)).astype(np.float64)
         return cls(
-            of_bin=of_bin.astype(np.int64),
+            of_bin=of_bin,
             slots=len(np.unique(counts.slot)),
             vehicles=vehicles,
             dwell=_standard(np.log(records / vehicles)),

@@ -37,6 +37,7 @@ _FILES = (
 )
 """The files, or jobs of a cluster, from one to another, and how many records of each are in the vault."""
 _LAST = 2**31 - 1
+_ROWS_AT_ONCE = 1 << 19
 NO_HISTORY = hashlib.sha256(b"trafficdp data").hexdigest()
 
 
@@ -166,13 +167,22 @@ class Incoming:
         self._previous = data_version(vault)
         self.ingest_id = self._previous.ingest_id + 1
         self._rows = 0
+        self._held: list[pa.Table] = []
         self._first_us, self._last_us = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
     def add(self, fixes: Fixes) -> None:
-        """Take a part of the file."""
+        """Take a part of the file. Small parts wait for others: a statement costs as much as many rows."""
+        self._held.append(fixes.table)
+        if sum(map(len, self._held)) >= _ROWS_AT_ONCE:
+            self._add_held()
+
+    def _add_held(self) -> None:
         import pyarrow as pa
 
-        for batch in fixes.table.to_batches():
+        held, self._held = self._held, []
+        if not held:
+            return
+        for batch in pa.concat_tables(held).unify_dictionaries().combine_chunks().to_batches():
             vehicle = number_vehicles(self._vault, batch.column("vehicle"))
             numbered = pa.table(
                 {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
@@ -187,6 +197,7 @@ class Incoming:
 
     def finish(self, file: FileFacts) -> int:
         """Note the file; return how many fixes were new."""
+        self._add_held()
         ((known,),) = run(
             self._vault.connection,
             script("statements/remove_known_fixes"),

@@ -53,6 +53,8 @@ HERE = Path(__file__).parent
 SEED = 20260303
 CLOSE = 1e-12
 """Two floats that differ by no more than this share are equal: another order of summation moves them so."""
+CLOSE_IN_SIMULATION = 1e-6
+"""The same of a skill: where a processor's last bit of a speed differs, it may be rounded to another step."""
 EVERY = ("mean", "variance", "vehicle_mean")
 AUSTIN, AUSTIN_FILE = "capmetro", "austin.json"
 FOLLOWS_DATA = (
@@ -782,23 +784,24 @@ assert len(MECHANISMS) == len(mechanisms_of(LossKind.PURE)) + len(mechanisms_of(
 # ------------------------------------------------------------------------------------------------- the files
 
 
-def differences(expected, found, where=""):
-    """Yield a line for every field that differs: whole numbers and texts exactly, floats within CLOSE."""
+def differences(expected, found, where="", close=CLOSE):
+    """Yield a line for every field that differs: whole numbers and texts exactly, floats within ``close``."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in sorted(expected.keys() | found.keys()):
             here = f"{where} / {key}" if where else key
             if key not in found or key not in expected:
                 yield f"{here}: " + ("is missing" if key in expected else "is new")
             else:
-                yield from differences(expected[key], found[key], here)
+                within = CLOSE_IN_SIMULATION if key == "skill" else close
+                yield from differences(expected[key], found[key], here, within)
     elif isinstance(expected, list) and isinstance(found, list):
         if len(expected) != len(found):
             yield f"{where}: {len(expected)} entries became {len(found)}"
         for place, pair in enumerate(zip(expected, found, strict=False)):
-            yield from differences(*pair, f"{where} [{place}]")
+            yield from differences(*pair, f"{where} [{place}]", close)
     elif _is_number(expected) and _is_number(found):
         exact = isinstance(expected, int) and isinstance(found, int)
-        if expected != found and (exact or not math.isclose(expected, found, rel_tol=CLOSE)):
+        if expected != found and (exact or not math.isclose(expected, found, rel_tol=close)):
             share = f", {found / expected:.6g} times" if expected else ""
             yield f"{where}: {expected!r} became {found!r}, by {found - expected:+.6g}{share}"
     elif expected != found:

@@ -37,7 +37,6 @@ from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.stable_order import number_pairs
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -86,15 +85,15 @@ class Design(Asking):
         """n."""
         return int(np.count_nonzero(self.counts.bins_per_user))
 
-    @cached_property
+    @property
     def cell(self) -> IntArray:
         """The number of every bin's cell, shape (G,)."""
-        return np.unique(self.counts.cell, return_inverse=True)[1].ravel().astype(np.int64)
+        return self.counts.visits.of_bin
 
-    @cached_property
+    @property
     def cells(self) -> int:
         """C."""
-        return int(self.cell.max()) + 1
+        return len(self.counts.visits.cell)
 
     @cached_property
     def strength(self) -> float:
@@ -148,21 +147,15 @@ class Design(Asking):
         return np.stack([np.ones(counts.bins), log / spread], axis=1)
 
     @cached_property
-    def _entries(self) -> tuple[IntArray, IntArray, IntArray]:
-        return number_pairs(
-            self.cell[self.counts.bin_index], self.counts.user_index, self.cells, self.counts.users
-        )
-
-    @cached_property
     def support(self) -> Support:
         """Which vehicle was in which cell: E entries."""
-        cell, user, _ = self._entries
-        return Support(user, cell, self.counts.users, self.cells)
+        visits = self.counts.visits
+        return Support(visits.user, visits.place, self.counts.users, self.cells)
 
     @property
     def entry(self) -> IntArray:
         """The entry of every pair, shape (P,)."""
-        return self._entries[2]
+        return self.counts.visits.of_pair
 
     @cached_property
     def records(self) -> FloatArray:
