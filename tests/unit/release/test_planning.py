@@ -142,18 +142,19 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
 
 
 def test_how_losses_add_up_is_said_by_the_kind_of_noise_or_by_the_accounting():
-    def said(kind, chosen="equal", hidden=False, loss=LossKind.PURE):
+    def said(kind, chosen="equal", hidden=False, loss=LossKind.PURE, by_accounting=False):
         return publishing_facts._composition(
             SimpleNamespace(
                 request=SimpleNamespace(hides_presence=hidden),
                 event=SimpleNamespace(kind=loss),
                 calibrated=SimpleNamespace(kind=kind),
                 chosen=SimpleNamespace(name=chosen),
+                by_accounting=by_accounting,
             )
         )
 
     known = publishing_facts.COMPOSITION
     assert said("clip_user") == known["clip_user"]
-    assert said("laplace") == known["equal"]
+    assert said("laplace", by_accounting=True) == known["equal"]
     assert said("clip_user", loss=LossKind.ZCDP) == known[LossKind.ZCDP]
-    assert said("clip_user", hidden=True) == known["hidden_pooling"]
+    assert said("hidden_pooling", hidden=True, loss=LossKind.ZCDP) == known["hidden_pooling"]
