@@ -20,11 +20,10 @@ HEAD = """# Claimed epsilon, and what draws prove it to be at least
 
 Written by `make audit`, every row from the same seed, whatever the others are. Two simulated data sets that
 differ in one vehicle are drawn from as often as the table says: {draws:,} times, four times as often what
-chooses in pure epsilon, for what tells most is seldom chosen, and at most 1,000 times a zCDP mechanism, which
-runs whole for every draw. The bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound
-above the claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP
-mechanisms are given the rho that epsilon 1 implies, and are held to the epsilon at delta that follows from
-it.
+chooses in pure epsilon, for what tells most is seldom chosen, and at most 4,000 times PLAN, which runs whole
+for every draw. The bound holds with a confidence of {confidence:g} (Clopper and Pearson). A bound above the
+claim refutes it, one below it proves nothing: the proofs are in the mechanisms' files. zCDP mechanisms are
+given the rho that epsilon 1 implies, and are held to the epsilon at delta that follows from it.
 
 Mechanisms and releases are attacked by the likelihood ratio of all that they measure, with the exact
 probabilities of noise and of choices; no event tells two data sets apart better. Of a mechanism's pairs of

@@ -64,14 +64,21 @@ def test_a_choice_at_an_eighth_of_its_scale_is_refuted_and_at_its_own_it_is_not(
     assert 0.15 < found(SimulatedNoise(2)) <= 1 < found(Surer(2))
 
 
+def test_equal_ratios_are_one_number(bound_of):
+    """In whatever order they were added up. The sum moves by 64 steps, that of the products does not move."""
+    pair = extreme_neighbours(bound_of(64))[1]
+    told = Likelihoods(named("baseline"), VARIANCE, 1.0, [pair])(pair.left, DRAWS, SimulatedNoise(1))
+    assert len(np.unique(told)) == 65
+
+
 def test_of_rho_it_is_the_ratio_of_gaussians(bound_of):
     """A gaussian twin's sum of a bin moves by sqrt(2 rho) of its standard deviation: so does the ratio."""
     twin = next(each for each in MECHANISMS if each.kind is LossKind.ZCDP)
-    pairs = extreme_neighbours(bound_of(64), few=True)[:1]
-    told = Likelihoods(twin, MEAN, 0.5, pairs)(pairs[0].left, 400, SimulatedNoise(3))
+    pairs = extreme_neighbours(bound_of(64))[:1]
+    told = Likelihoods(twin, MEAN, 0.5, pairs)(pairs[0].left, DRAWS, SimulatedNoise(3))
     # of law N(rho, 2 rho)
-    assert told.mean() == pytest.approx(0.5, abs=7 / 20)
-    assert told.std() == pytest.approx(1, abs=7 / 20 / np.sqrt(2))
+    assert told.mean() == pytest.approx(0.5, abs=7 / np.sqrt(DRAWS))
+    assert told.std() == pytest.approx(1, abs=7 / np.sqrt(2 * DRAWS))
 
 
 def test_what_is_promised_is_nearly_what_many_draws_prove():

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.audit.neighbours import Neighbours
+from trafficdp.mechanisms.known_error import KnownTerms
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.statistic import Statistic
@@ -31,6 +32,14 @@ CERTAIN = 1e9
 """A log likelihood ratio that nothing measures."""
 
 
+def whole(mechanism: Mechanism) -> bool:
+    """Return whether it looks at all bins and vehicles together: copies side by side would be one data set.
+
+    Of what counts in rho only that does not whose noise follows from the dearest vehicle alone.
+    """
+    return mechanism.kind is LossKind.ZCDP and not isinstance(mechanism, KnownTerms)
+
+
 class Likelihoods:
     """Draws of the log likelihood ratio of each of ``pairs``: to be called as ``lower_bound.Draws``."""
 
@@ -42,10 +51,10 @@ class Likelihoods:
     def __call__(self, samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         """Return so many draws on ``samples``, one of the data sets of a pair, shape (times,).
 
-        What counts in rho looks at all vehicles together, so that it runs once a draw.
+        What looks at all vehicles together runs once a draw (``whole``).
         """
         pair = next(each for each in self._pairs if samples is each.left or samples is each.right)
-        most = 1 if self._mechanism.kind is LossKind.ZCDP else AT_ONCE
+        most = 1 if whole(self._mechanism) else AT_ONCE
         return np.concatenate(
             [self._ratio(pair, samples, min(most, times - done), source) for done in range(0, times, most)]
         )
@@ -55,12 +64,13 @@ class Likelihoods:
         self._run(samples, times, drawn)
         again = Told(source, times, drawn.said)
         self._run(pair.right if samples is pair.left else pair.left, times, again)
-        more = np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN)
+        # equal ratios that were added up in another order are one number, so that no event parts them
+        more = np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9)
         return more if samples is pair.left else -more
 
     def _run(self, samples: Samples, times: int, measure: Told) -> None:
-        many = repeated(samples, times)
         each = self._mechanism.kind is LossKind.PURE
+        many = samples if times == 1 else repeated(samples, times, apart=not each)
         loss = np.full(many.counts.bins, self._loss) if each else np.array(self._loss)
         self._mechanism.estimate(many, self._statistic, loss, measure)
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import in_range
-from trafficdp.audit.likelihood import Likelihoods
-from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours
+from trafficdp.audit.likelihood import Likelihoods, whole
+from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours, whole_neighbours
 from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.mechanism import Mechanism
@@ -65,21 +65,20 @@ def audit_mechanism(
     draws: int = 20_000,
     confidence: float = 0.999,
 ) -> LowerBound:
-    """Return the largest lower bound on epsilon at ``delta`` that the two best neighbours give at ``loss``.
+    """Return the largest lower bound on epsilon at ``delta`` that the best neighbours give at ``loss``.
 
     ``loss`` is an epsilon or a rho, as the mechanism counts; for rho see ``privacy.conversion``. All that is
     measured is attacked (``likelihood``); where that has no probability, being idealised noise, the estimate.
     """
-    few = mechanism.kind is LossKind.ZCDP
-    pairs: Sequence[Neighbours] = [
-        *extreme_neighbours(bound, few=few),
-        *ranked_neighbours(bound, few=few),
-    ]
+    pairs: Sequence[Neighbours] = [*extreme_neighbours(bound), *ranked_neighbours(bound)]
+    most = 2
+    if whole(mechanism):
+        pairs, most = whole_neighbours(bound), 1
     outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
     if measures(mechanism, statistic, loss, pairs, ClaimedNoise):
         outputs = draws_of(mechanism, statistic, loss)
     else:
-        pairs = _best(outputs, pairs, noise, draws, delta)
+        pairs = _best(outputs, pairs, noise, draws, delta)[:most]
     return audit_draws(outputs, pairs, noise, draws=draws, confidence=confidence, delta=delta)
 
 
@@ -98,14 +97,14 @@ def measures(
 def _best(
     ratios: Draws, pairs: Sequence[Neighbours], noise: NoiseSource, draws: int, delta: float
 ) -> Sequence[Neighbours]:
-    """The two pairs that promise the largest bounds, by log likelihood ratios that are not used again."""
+    """``pairs``, those first that promise most, by log likelihood ratios that are not used again."""
     trials = min(max(draws // 10, FEWEST), MOST_TRIALS)
 
     def most(pair: Neighbours) -> float:
         both = ratios(pair.left, trials, noise), -ratios(pair.right, trials, noise)
         return max(promised(side, draws // 2, delta) for side in both)
 
-    return sorted(pairs, key=most, reverse=True)[:2]
+    return sorted(pairs, key=most, reverse=True)
 
 
 def promised(ratio: FloatArray, draws: int, delta: float) -> float:

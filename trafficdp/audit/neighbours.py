@@ -13,8 +13,6 @@ from trafficdp.sensitive.samples import Samples
 
 COUNTS = ((1, 1, 1, 1, 1, 1), (5, 1, 1, 1), (3, 2, 2, 2))
 """Equal vehicles, one that dominates, and counts for which WrapAround splits a vehicle over two arrays."""
-FEW_COUNTS = (((1, 1, 1, 1, 1, 1), (0,)), ((5, 1, 1, 1), (0,)))
-"""Those that matter to mechanisms that group nothing, with the vehicles that move."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +39,16 @@ def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Sample
     return Samples(counts, flat, np.arange(1, len(count) + 1), bound)
 
 
-def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
+def extreme_neighbours(bound: ContributionBound) -> list[Neighbours]:
     """Return pairs in which the first vehicle's speeds are all 0 in one set and all U in the other.
 
     For every tuple of COUNTS the other vehicles stand at 0, and once all at U/2; where counts differ, the
     second vehicle changes as well as the first, in pairs of its own. Two more pairs are for mechanisms that
     look at ranks: a few values near one end come closer to the target rank, all others go further from it.
-    ``few`` takes FEW_COUNTS: for mechanisms that run whole for every draw.
     """
-    all_counts = tuple((counts, (0,) if len(set(counts)) == 1 else (0, 2)) for counts in COUNTS)
     pairs = []
-    for counts, movers in FEW_COUNTS if few else all_counts:
-        for mover in movers:
+    for counts in COUNTS:
+        for mover in (0,) if len(set(counts)) == 1 else (0, 2):
             for others in (0, bound.steps // 2):
                 sides = []
                 for own in (0, bound.steps):
@@ -67,7 +63,13 @@ def extreme_neighbours(bound: ContributionBound, *, few: bool = False) -> list[N
     return pairs
 
 
-def ranked_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Neighbours]:
+def whole_neighbours(bound: ContributionBound) -> list[Neighbours]:
+    """Return the two of these that tell most of PLAN, in 500 draws of each: it runs whole for every draw."""
+    every = extreme_neighbours(bound)
+    return [every[3], every[10]]
+
+
+def ranked_neighbours(bound: ContributionBound) -> list[Neighbours]:
     """Return pairs that betray a choice by ranks: most of what can be drawn gets likelier, little unlikelier.
 
     All vehicles but the first stand at one speed near 0, and the first, which was below it, goes above. All
@@ -77,8 +79,8 @@ def ranked_neighbours(bound: ContributionBound, *, few: bool = False) -> list[Ne
     mean's ranks tell most; up to 5/8 of U, the ranks of squared distances from U/2 tell as well.
     """
     pairs = []
-    for users in (4, 12) if few else (4, 6, 12):
-        for place in (bound.steps // 8,) if few else (bound.steps // 16, bound.steps // 8, bound.steps // 4):
+    for users in (4, 6, 12):
+        for place in (bound.steps // 16, bound.steps // 8, bound.steps // 4):
             for end in (bound.steps, bound.steps * 5 // 8):
                 sides = [one_bin([[own]] + [[place]] * (users - 1), bound) for own in (0, end)]
                 label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"

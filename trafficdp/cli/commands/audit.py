@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from trafficdp._validate import did_you_mean, in_range, positive
+from trafficdp.audit.likelihood import whole
 from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures
 from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import Executed, executed
@@ -37,8 +38,8 @@ BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HO
 DELTA = 0.01
 """At which zCDP mechanisms are audited: they get the rho that a pure epsilon implies. The larger delta is,
 the less is claimed, and so few draws could never refute what follows at 10^-6."""
-MOST_WHOLE_RUNS = 1_000
-"""A zCDP mechanism runs once a draw."""
+MOST_WHOLE_RUNS = 4_000
+"""What looks at all vehicles together runs once a draw."""
 OF_CHOICES = 4
 """So many times as many draws of what chooses: that which tells most is seldom chosen."""
 Claimant = Mechanism | Mistake | Executed
@@ -191,7 +192,7 @@ def _findings(
     if claimant.kind is LossKind.ZCDP:
         rho = pure_to_zcdp(PureDP.of(epsilon))
         given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
-        most = min(draws, MOST_WHOLE_RUNS)
+        most = min(draws, MOST_WHOLE_RUNS) if whole(claimant) else draws
     pairs = ranked_neighbours(BOUND)
     for statistic in claimant.statistics:
         rare = claimant.kind is LossKind.PURE and measures(

@@ -40,10 +40,11 @@ def _sum_per_bin(counts: Counts, values: npt.NDArray[np.int64]) -> npt.NDArray[n
     return total
 
 
-def repeated(samples: Samples, times: int) -> Samples:
+def repeated(samples: Samples, times: int, *, apart: bool = False) -> Samples:
     """Return the same bins ``times`` times, in cells of their own: one estimate of all is ``times`` draws.
 
-    For mechanisms that look at every bin, or every cell, by itself.
+    For mechanisms that look at every bin, or every cell, by itself; ``apart``: every vehicle, so that copies
+    have vehicles of their own.
     """
     one, copy = samples.counts, np.arange(times)[:, None]
     cells, which = np.unique(one.cell, return_inverse=True)
@@ -51,11 +52,12 @@ def repeated(samples: Samples, times: int) -> Samples:
         cell=(1 + copy * len(cells) + which).ravel().astype(np.uint64),
         slot=np.tile(one.slot, times),
         bin_index=(copy * one.bins + one.bin_index).ravel(),
-        user_index=np.tile(one.user_index, times),
+        user_index=(copy * (one.users if apart else 0) + one.user_index).ravel(),
         count=np.tile(one.count, times),
-        users=one.users,
+        users=one.users * (times if apart else 1),
     )
-    return Samples(counts, np.tile(samples.value, times), samples.vehicle, samples.bound)
+    vehicle = np.arange(1, counts.users + 1) if apart else samples.vehicle
+    return Samples(counts, np.tile(samples.value, times), vehicle, samples.bound)
 
 
 def absolute_errors(

@@ -49,15 +49,15 @@ def test_the_claim_the_confidence_and_the_seed_are_those_given(audited):
 
 
 def test_a_zcdp_mechanism_is_held_to_its_epsilon_at_delta(audited):
-    found = audited("gaussian_twin", "--draws", "1000")
+    found = audited("gaussian_twin", "--draws", "20000")
     assert [finding["statistic"] for finding in found] == ["mean", "variance", "vehicle_mean"]
     for finding in found:
         assert finding["delta"] == 0.01
         # rho = 1/2 implies less at this delta than the simple formula says
         assert 2.7 < finding["claim"] < 3.5
         assert finding["verdict"] == "keeps"
-    # a variance shows one number of two that were measured, and both were paid
-    assert all(finding["lower_bound"] > 0.2 for finding in found if finding["statistic"] != "variance")
+        # what no draws could show is nearly 2: this delta is large
+        assert finding["lower_bound"] > 1.2
 
 
 def test_a_release_s_own_noise_can_be_audited(audited):
