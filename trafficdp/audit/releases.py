@@ -21,8 +21,8 @@ from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
 from trafficdp.mechanisms.names import BY_NAME
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic

@@ -26,8 +26,9 @@ from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report.maps import Atlas, legend
 from trafficdp.export.report.phrases import WORDS, capital, days
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,7 +25,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.service import MEAN, SQUARE, Closed
 

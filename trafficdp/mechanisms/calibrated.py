@@ -1,5 +1,5 @@
 """What a release executes: a calibrated mechanism, frozen with its charge. One file a kind, listed in
-``calibrated_kinds``.
+``registry``.
 
 A calibrated mechanism answers everything but ``estimates`` without values: what every vehicle loses, what the
 manifest says, which status a number will have. So nothing of a release but its noisy numbers depends on a
@@ -20,8 +20,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import Estimate, IntervalKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values
@@ -98,7 +98,7 @@ class Calibrated(Protocol):
 
     @property
     def kind(self) -> str:
-        """Key in ``calibrated_kinds.KINDS``."""
+        """Key in ``registry.KINDS``."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

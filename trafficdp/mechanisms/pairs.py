@@ -44,7 +44,7 @@ import numpy.typing as npt
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import Estimate
+from trafficdp.privacy.estimate import Estimate
 
 FloatArray = npt.NDArray[np.float64]
 LEAST_RATIO = 0.5651977173836394

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Estimate
+from trafficdp.privacy.estimate import BinStatus, Estimate
 
 FloatArray = npt.NDArray[np.float64]
 StatusArray = npt.NDArray[np.object_]

@@ -1,65 +1,54 @@
-"""All mechanisms, with their default settings: ``MECHANISMS``, one tuple for both kinds of loss.
+"""All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
 
-Kinds never mix: epsilon and rho add up only by a named conversion (``privacy.conversion``). A store knows
-those of its kind alone, and ``auto`` chooses among a few of them (``AUTO_TRIES``). Contract suite and audits
-run them all.
+``MECHANISMS`` are those of one statistic (``separate.listed``), WHOLE maps of one piece, of either relation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Protocol
 
-from trafficdp._validate import did_you_mean
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.arrays.array_means import Grouping
-from trafficdp.mechanisms.arrays.pooled import Pooled
-from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
-from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.clipping.akmv import AKMV
-from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
-from trafficdp.mechanisms.huber.huber import Huber
-from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
+from trafficdp.mechanisms.calibrated import Calibrated, Columns
+from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
+from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
-from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.separate.listed import MECHANISMS, mechanism_named, mechanisms_of, tried_by_auto
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
-MECHANISMS: tuple[Mechanism, ...] = (
-    Baseline(),
-    KnownTwoMoments(Pooled()),
-    KnownTwoMoments(ArrayAveraging(Grouping.BEST_FIT)),
-    KnownTwoMoments(ArrayAveraging(Grouping.WRAP_AROUND)),
-    KnownTwoMoments(Levy(Grouping.BEST_FIT)),
-    KnownTwoMoments(Levy(Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.FIXED, Grouping.WRAP_AROUND)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.BEST_FIT)),
-    TwoMoments(Quantile(QuantileRule.OPTIMIZED, Grouping.WRAP_AROUND)),
-    KnownTwoMoments(Huber()),
-    KnownTwoMoments(TwoStage()),
-    KnownTwoMoments(WorstCaseClipping()),
-    KnownTwoMoments(WorstCaseClipping(least_exact_error=True)),
-    KnownTwoMoments(AKMV()),
-    KnownTwoMoments(GaussianTwin()),
-    TwoMoments(Plan(Scaling.PRIVATE)),
-    TwoMoments(Plan(Scaling.PRIVATE, power=1)),
-    TwoMoments(Plan(Scaling.PUBLIC)),
-    TwoMoments(Plan(Scaling.NONE)),
-)
-"""Names are unique, whatever the kind."""
-AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP: ("gaussian_twin",)}
-"""What ``auto`` looks at beside WHOLE. On Austin's buses no other is the nearest to the truth of all."""
+__all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
 WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden)}
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {
     name: each for name, each in WHOLE.items() if each.relation is NeighbouringRelation.REPLACE_USER_VALUES
 }
 """Those that can be named: where nothing about a vehicle is public there is one."""
+
+
+class Kind(Protocol):
+    """A class of calibrated mechanisms: how they are read back."""
+
+    def from_facts(self, facts: Mapping[str, Any]) -> Calibrated:
+        """Return the calibrated mechanism that its ``to_facts`` wrote."""
+
+    def from_published(self, facts: Mapping[str, Any], columns: Columns) -> Calibrated:
+        """Return that of the numbered bins from the manifest's facts and the published columns."""
+
+
+KINDS: dict[str, Kind] = {
+    "blocks": CalibratedBlocks,
+    "consistent": CalibratedConsistent,
+    "laplace": CalibratedLaplace,
+    "suppressed": CalibratedSuppression,
+    "mechanism": CalibratedSeparately,
+    **WHOLE,
+}
 
 
 def names_of(kind: LossKind) -> tuple[str, ...]:
@@ -76,16 +65,6 @@ def require_together(names: Mapping[Statistic, str]) -> None:
             got=", ".join(f"{each.value}: {name}" for each, name in names.items()),
             todo="name it for all statistics, or for none",
         )
-
-
-def mechanisms_of(kind: LossKind) -> tuple[Mechanism, ...]:
-    """Return those whose loss is counted in ``kind``, in their order."""
-    return tuple(mechanism for mechanism in MECHANISMS if mechanism.kind is kind)
-
-
-def tried_by_auto(kind: LossKind) -> tuple[Mechanism, ...]:
-    """Return the mechanisms of ``kind`` that ``auto`` looks at, in their order."""
-    return tuple(mechanism for mechanism in mechanisms_of(kind) if mechanism.name in AUTO_TRIES[kind])
 
 
 def require_releasable(
@@ -111,16 +90,25 @@ def require_releasable(
         )
 
 
-def mechanism_named(name: str, kind: LossKind) -> Mechanism:
-    """Return the mechanism of this name; raise UsageError when there is none of this ``kind``."""
-    known = {mechanism.name: mechanism for mechanism in mechanisms_of(kind)}
-    if name in known:
-        return known[name]
-    # one of another kind exists, but its losses do not add up with these
-    elsewhere = any(name == each.name for each in MECHANISMS)
-    raise UsageError(
-        "unknown mechanism" if kind is LossKind.PURE else "unknown zCDP mechanism",
-        got=f"{name}, which counts privacy loss in another kind" if elsewhere else name,
-        expected="one of " + ", ".join(known),
-        todo=did_you_mean(name, known),
-    )
+def calibrated_from_facts(facts: Mapping[str, Any]) -> Calibrated:
+    """Return the calibrated mechanism that ``to_facts`` wrote; raise UsageError for an unknown kind."""
+    return _kind(facts.get("kind")).from_facts(facts)
+
+
+def calibrated_from_published(facts: Mapping[str, Any], columns: Columns) -> Calibrated:
+    """Return the calibrated mechanism of a published release, from its files alone.
+
+    ``facts`` is the manifest's ``calibrated``.
+    Raises UsageError for an unknown kind or columns that are not its own.
+    """
+    return _kind(facts.get("kind")).from_published(facts, columns)
+
+
+def _kind(name: object) -> Kind:
+    if not isinstance(name, str) or name not in KINDS:
+        raise UsageError(
+            "unknown kind of calibrated mechanism",
+            got=str(name)[:40],
+            expected="one of " + ", ".join(sorted(KINDS)),
+        )
+    return KINDS[name]

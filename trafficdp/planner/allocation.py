@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.calibrated import Calibrated, Wanted
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
 from trafficdp.mechanisms.registry import WHOLE, require_together
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
@@ -24,7 +24,7 @@ from trafficdp.planner.choose import BLURRED, median_noisy
 from trafficdp.planner.mechanism_allocation import fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import Loss, PureDP
+from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
@@ -229,7 +229,7 @@ def _in_one_piece(
     name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
 ) -> Allocation:
     """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
-    facts = PublicFacts(kept, request.bound, request.relation)
+    facts = request.facts(kept)
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts)
     calibrated = WHOLE[name].calibrate(facts, request.loss, wanted)
@@ -252,16 +252,16 @@ def _executed(
     accountings: tuple[Accounting, ...], kept: Counts, request: Request
 ) -> tuple[Accounting, Calibrated]:
     """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
-    target = PureDP(request.loss.chargeable.pico)
+    facts, loss = request.facts(kept), request.loss.chargeable
     chosen = choose_accounting(accountings, request)
     try:
-        return chosen, chosen.calibrate(kept, request.bound, target)
+        return chosen, chosen.calibrate(facts, loss)
     except UsageError:
         if request.accounting != "best" or chosen.name not in OTHER_NOISE:
             raise
     plain = tuple(accounting for accounting in accountings if accounting.name not in OTHER_NOISE)
     chosen = choose_accounting(plain, request)
-    return chosen, chosen.calibrate(kept, request.bound, target)
+    return chosen, chosen.calibrate(facts, loss)
 
 
 def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:

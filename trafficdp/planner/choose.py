@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.registry import mechanisms_of, tried_by_auto
+from trafficdp.mechanisms.separate.listed import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts

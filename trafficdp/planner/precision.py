@@ -24,7 +24,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, rounded_up
 
 FloatArray = npt.NDArray[np.float64]
 CLOSE = 1e-4
@@ -131,11 +131,3 @@ def _next(guess: float, low: float, high: float) -> float:
     if not math.isfinite(high):
         return min(2 * low, LARGEST)
     return high * (1 - CLOSE / 2) if low == 0 else math.sqrt(low * high)
-
-
-def rounded_up(loss: float) -> str:
-    """Return the next larger number of three significant digits, as a decimal text without exponent."""
-    exponent = math.floor(math.log10(loss)) - 2
-    steps = math.ceil(loss / 10.0**exponent * (1 - 1e-12))
-    text = f"{steps * 10**exponent:d}" if exponent >= 0 else f"{steps / 10**-exponent:.{-exponent}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

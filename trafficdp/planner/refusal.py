@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import UsageError
+from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.names import AUTO, FLAT, POOLED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.simulated.cities import City, cities_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE
+from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import (
     Allocation,
@@ -32,9 +34,8 @@ from trafficdp.planner.allocation import (
     judged_by_error,
     passes,
 )
-from trafficdp.planner.precision import rounded_up
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import PICO, Loss
+from trafficdp.privacy.loss import PICO, Loss, rounded_up
 
 FloatArray = npt.NDArray[np.float64]
 DOUBLINGS, HALVINGS = 6, 4
@@ -77,6 +78,21 @@ class Verdict:
             f"{what} of {self.median_error * factor:.3g} {unit}",
             f"at most {self.threshold * factor:.3g} {unit}{limit}",
         )
+
+
+def too_little(
+    verdict: Verdict,
+    bound: ContributionBound,
+    todo: str | None = None,
+    what: str = "release",
+    shown: SpeedUnit | None = None,
+) -> UninformativeReleaseError:
+    """Return the error that a release (or an answer) of ``verdict`` is refused with, told in ``shown``."""
+    told = shown or bound.unit
+    got, expected = verdict.in_words(verdict.statistic.unit(told), verdict.statistic.factor(bound.unit, told))
+    return UninformativeReleaseError(
+        f"the {what} would say too little", got=got, expected=expected, todo=todo
+    )
 
 
 def judge(allocation: Allocation) -> Verdict:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.names import AUTO, BASELINE, FLAT, HIDDEN_POOLED, POOLED, PROVED
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
@@ -83,6 +85,10 @@ class Request:
     def judged(self) -> Statistic:
         """The statistic that the refusal looks at."""
         return next(statistic for statistic in JUDGED if statistic in self.tolerance)
+
+    def facts(self, counts: Counts) -> PublicFacts:
+        """Return what is public beside ``counts``, of the bins that are released."""
+        return PublicFacts(counts, self.bound, self.relation)
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""

@@ -6,6 +6,7 @@ moved up by one unit in the last place, and the result is rounded up to a whole 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -141,6 +142,14 @@ def _fraction_of(number: str | float | int | Decimal | Fraction, what: str) -> F
         raise UsageError(
             f"{what} is not a number", got=f"{what}={text:.40}", expected="a number above 0"
         ) from error
+
+
+def rounded_up(loss: float) -> str:
+    """Return the next larger number of three significant digits, as a decimal text without exponent."""
+    exponent = math.floor(math.log10(loss)) - 2
+    steps = math.ceil(loss / 10.0**exponent * (1 - 1e-12))
+    text = f"{steps * 10**exponent:d}" if exponent >= 0 else f"{steps / 10**-exponent:.{-exponent}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def decimal_text(pico: int) -> str:

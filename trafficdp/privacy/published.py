@@ -15,7 +15,8 @@ from trafficdp.model.longer_slot import kinds_of
 from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import Estimate, Release
+from trafficdp.privacy.estimate import Estimate
+from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,8 +25,9 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.model.zones import Zones
 from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
+from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 from trafficdp.privacy.selection_codec import selection_from_facts, selection_to_facts
 
 _ARRAYS = (

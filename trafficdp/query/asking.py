@@ -11,6 +11,7 @@ import numpy as np
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model.counts import Counts
+from trafficdp.planner.refusal import too_little
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release
@@ -25,7 +26,6 @@ from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning
 from trafficdp.release.planning import Question as PlanQuestion
 from trafficdp.release.publishing_facts import Occasion, specify
-from trafficdp.release.stated import too_little
 from trafficdp.store import vault_analysts, vault_ledger
 
 NOTHING = PureDP(0)

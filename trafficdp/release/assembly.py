@@ -17,8 +17,9 @@ from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.publish import bin_status
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release
+from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.release.specification import Specification
 from trafficdp.sensitive.values import Values
 

@@ -39,7 +39,7 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import RehearsedNoise, SecureNoise
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import judge
+from trafficdp.planner.refusal import judge, too_little
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
@@ -60,7 +60,6 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.rehearsal import none_there, unread
 from trafficdp.release.specification import Specification
-from trafficdp.release.stated import too_little
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values

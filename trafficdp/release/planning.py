@@ -24,17 +24,16 @@ from trafficdp.planner.affordable import Affordable, affordable
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
-from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
-from trafficdp.planner.refusal import judge, passing_epsilon
+from trafficdp.planner.precision import Reach, least_loss, precision
+from trafficdp.planner.refusal import judge, passing_epsilon, too_little
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import maps_of, suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
-from trafficdp.privacy.loss import LOSSES, Loss, PureDP
+from trafficdp.privacy.loss import LOSSES, Loss, PureDP, rounded_up
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import fleet_released, share_of_fleet
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
-from trafficdp.release.stated import too_little
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import saved_plans, vault_ledger
 from trafficdp.store.vault_fixes import DataVersion

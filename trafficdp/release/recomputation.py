@@ -24,7 +24,7 @@ from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.calibrated import Calibrated, Recomputable
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic

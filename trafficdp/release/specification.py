@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import as_json, from_json

@@ -8,12 +8,9 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from trafficdp.errors import UninformativeReleaseError
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.ingest.report import RULES
-from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.planner.refusal import Verdict
 from trafficdp.privacy.disclosure import DeclaredUnit, Identity, Software, Source
 
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"
@@ -54,19 +51,4 @@ def source_facts(declaration: str, name: str, speed: str, unit_check: str) -> So
         ),
         speed=speed,
         unit_check=unit_check,
-    )
-
-
-def too_little(
-    verdict: Verdict,
-    bound: ContributionBound,
-    todo: str | None = None,
-    what: str = "release",
-    shown: SpeedUnit | None = None,
-) -> UninformativeReleaseError:
-    """Return the error that a release (or an answer) of ``verdict`` is refused with, told in ``shown``."""
-    told = shown or bound.unit
-    got, expected = verdict.in_words(verdict.statistic.unit(told), verdict.statistic.factor(bound.unit, told))
-    return UninformativeReleaseError(
-        f"the {what} would say too little", got=got, expected=expected, todo=todo
     )

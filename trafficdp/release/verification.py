@@ -25,7 +25,7 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MEASUREMENTS, MECHANISM
 from trafficdp.measurement.residuals import draws_of, found_with, plausible
 from trafficdp.measurement.transcript import Replayed
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_published
+from trafficdp.mechanisms.registry import calibrated_from_published
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Guarantee

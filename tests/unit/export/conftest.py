@@ -36,9 +36,10 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software, Source
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.noise_stated import NoiseStated
-from trafficdp.privacy.release import BinStatus, Estimate, LedgerReference, Release, SlotFacts
+from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
 RELATION = NeighbouringRelation.REPLACE_USER_VALUES

@@ -10,8 +10,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.release import BinStatus
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.service import Closed
 

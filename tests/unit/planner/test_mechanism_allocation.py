@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -18,9 +17,9 @@ from trafficdp.planner.allocation import allocate
 from trafficdp.planner.choose import BLURRED
 from trafficdp.planner.mechanism_allocation import shares
 from trafficdp.planner.request import Request
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, PureDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import BinStatus
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import allocate
-from trafficdp.planner.precision import Reach, least_loss, precision, rounded_up
+from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import PureDP, rounded_up
 
 
 @pytest.fixture

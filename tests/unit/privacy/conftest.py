@@ -17,7 +17,8 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.disclosure import Disclosure
-from trafficdp.privacy.release import Estimate, LedgerReference, Release, SlotFacts
+from trafficdp.privacy.estimate import Estimate
+from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 
 NAN = np.nan
 DISCLOSURE = from_json(

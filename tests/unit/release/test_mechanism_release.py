@@ -15,9 +15,9 @@ from trafficdp.bounding.count_cap import CountCap
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
-from trafficdp.mechanisms import registry
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.separate import listed
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss_kind import LossKind
@@ -60,9 +60,9 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     here.release(force=True)
     later = tuple(
         replace(each, means=Pooled(CountCap.MEDIAN)) if each.name == "pooled" else each
-        for each in registry.MECHANISMS
+        for each in listed.MECHANISMS
     )
-    monkeypatch.setattr(registry, "MECHANISMS", later)
+    monkeypatch.setattr(listed, "MECHANISMS", later)
     assert mechanism_named("pooled", LossKind.PURE).means.cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)

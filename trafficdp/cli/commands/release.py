@@ -11,7 +11,7 @@ from trafficdp.cli.words.options import MapOptions, with_map_options
 from trafficdp.cli.words.output import shorten
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
-from trafficdp.privacy.release import BinStatus
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.release.outcomes import Plan
 
 

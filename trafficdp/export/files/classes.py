@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus
+from trafficdp.privacy.estimate import BinStatus
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 

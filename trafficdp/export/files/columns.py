@@ -8,8 +8,9 @@ from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.model.zones import Zones
 from trafficdp.privacy.coverage import Counted, Sha256, Text
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import Release
 
 
 @dataclass(frozen=True, slots=True)

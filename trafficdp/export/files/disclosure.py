@@ -53,9 +53,9 @@ from trafficdp.privacy.disclosure import (
     Uncertainty,
     Unit,
 )
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, decimal_text
 from trafficdp.privacy.noise_stated import NoiseStated
-from trafficdp.privacy.release import BinStatus
 
 TUNING_DATA = "none: chosen from public counts"
 TUNING_OF_DECLARED = "none: nothing of the data was looked at"

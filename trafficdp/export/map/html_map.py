@@ -37,8 +37,9 @@ from trafficdp.export.map.payload import lines_of_text, pack, thousandths
 from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
 from trafficdp.export.map.templating import fill_template
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,7 +41,8 @@ from trafficdp.mechanisms.publish import largest_variance
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, IntervalKind, Release
+from trafficdp.privacy.estimate import BinStatus, IntervalKind
+from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

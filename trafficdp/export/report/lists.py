@@ -15,7 +15,8 @@ from trafficdp.export.report.maps import Atlas, Marks
 from trafficdp.export.report.page import Table
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS, Things, signed, signed_span, span
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.release import Release
 
 LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
 

@@ -15,7 +15,8 @@ from trafficdp.export.report.page import Times
 from trafficdp.export.report.panel import Panel, nice_top, panel
 from trafficdp.export.report.phrases import WORDS
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, Release
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.release import Release
 
 MOST_PANELS = 6
 MOST_SLOTS = 48

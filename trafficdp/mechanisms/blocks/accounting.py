@@ -31,13 +31,13 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.calibrated import NAME, CalibratedBlocks, set_of
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.stable_order import number_pairs
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_pair import pair_mean
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
 RATIOS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.75, 0.9, 1.0, 1.5, 2.5)
@@ -120,9 +120,10 @@ class BlockAccounting(ByScales):
         """Return the half widths of all items at ``epsilon``, in their unit, shape (I,)."""
         return 2 * self._noise(epsilon) / (self.blocks.size + 1)
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
+    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
         """See Accounting."""
-        block, width = self.blocks.block, self.half_widths(whole_steps(target) / PICO)
+        counts, bound = facts.counts, facts.bound
+        block, width = self.blocks.block, self.half_widths(whole_steps(loss) / PICO)
         widths = self._by_statistic(width)
         if self.products is not None:
             varies, wider = self.products.varies, self.products.ratio * self.products.upper
@@ -132,7 +133,7 @@ class BlockAccounting(ByScales):
             block = np.concatenate([block, own])
         of = set_of(self.statistics, counts, bound)
         units = [widths[each] / sums.unit(each, counts, bound) for each in self.statistics]
-        return CalibratedBlocks(self.statistics, fitted(of, block, np.concatenate(units), target))
+        return CalibratedBlocks(self.statistics, fitted(of, block, np.concatenate(units), loss))
 
     def _noise(self, epsilon: float) -> FloatArray:
         """The expected absolute noise of every item."""

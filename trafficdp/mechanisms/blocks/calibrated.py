@@ -30,8 +30,8 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block import SAMPLER
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions

@@ -22,7 +22,7 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Block
 from trafficdp.measurement.measure import Step
 from trafficdp.measurement.moments import Moments
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import PICO, Loss
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -59,7 +59,7 @@ class BlockNoise:
         return Step(of, Block(self.half_width, self.block, self.scale), self.shift)
 
 
-def whole_steps(epsilon: PureDP) -> int:
+def whole_steps(epsilon: Loss) -> int:
     """Return the largest charge within ``epsilon``, in pico-epsilons; raise UsageError when it is 0."""
     target = epsilon.chargeable.pico
     if target <= 0:
@@ -69,7 +69,7 @@ def whole_steps(epsilon: PureDP) -> int:
     return target
 
 
-def fitted(of: Box | Moments, block: IntArray, width: FloatArray, epsilon: PureDP) -> BlockNoise:
+def fitted(of: Box | Moments, block: IntArray, width: FloatArray, epsilon: Loss) -> BlockNoise:
     """Return noise for the sums of ``of`` by which no vehicle loses more than ``epsilon``, and one just that.
 
     ``width`` (C,) are the half widths wanted, in units of the sums; ``block`` as in BlockNoise. Raises

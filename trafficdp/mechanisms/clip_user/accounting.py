@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.clip_user.calibrated import (
     CalibratedSuppression,
     Imputed,
@@ -36,7 +36,7 @@ from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
 EPSILONS_PER_BIN = tuple(2.0**power for power in range(-4, 5))
@@ -83,9 +83,9 @@ class SuppressionAccounting:
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
-        """See Accounting: scales grow while the exact loss exceeds the target."""
-        asked = target.pico / PICO
+    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+        """See Accounting: scales grow while the exact loss exceeds what is asked."""
+        asked = loss.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
         noise = self._noise(candidate, error)
 
@@ -94,7 +94,7 @@ class SuppressionAccounting:
                 CalibratedLaplace.of(noise.times(asked / epsilon)), candidate.suppressing
             )
 
-        return fitted(at, counts, bound, target)
+        return fitted(at, facts, loss)
 
     @cached_property
     def _candidates(self) -> tuple[_Candidate, ...]:

@@ -38,8 +38,8 @@ from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions

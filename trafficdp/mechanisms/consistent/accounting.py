@@ -21,7 +21,7 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting, ByScales, blocks_of
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent, set_with
 from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
@@ -30,7 +30,7 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_combination import combination_absolute_error
-from trafficdp.privacy.loss import PICO, PureDP
+from trafficdp.privacy.loss import PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -93,14 +93,15 @@ class ConsistentAccounting(ByScales):
             )
         return found
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
+    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
         """See Accounting."""
+        counts, bound = facts.counts, facts.bound
         statistics, parents = self._blocks.statistics, self.measured.parents
-        width = self._blocks.half_widths(whole_steps(target) / PICO)
+        width = self._blocks.half_widths(whole_steps(loss) / PICO)
         units = [sums.unit(each, counts, bound) for each in statistics]
         units.append(float(bound.step) / parents.records(counts.samples_per_bin))
         of = set_with(parents, statistics, counts, bound)
-        noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), target)
+        noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), loss)
         return CalibratedConsistent(statistics, noise, parents)
 
     def in_words(self) -> str:

@@ -34,13 +34,13 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import CHARGE_STEP, PICO, PureDP
+from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
 HEADROOM = 1e-10
@@ -69,8 +69,8 @@ class Accounting(Protocol):
     def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
-        """Return the noise as it will be drawn, whose exact loss is at most ``target``.
+    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+        """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
 
         Raises UsageError when no noise that can be drawn fits.
         """
@@ -105,14 +105,12 @@ class LaplaceAccounting:
         """See Accounting."""
         return self.noise(epsilon).errors()
 
-    def calibrate(self, counts: Counts, bound: ContributionBound, target: PureDP) -> Calibrated:
+    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
         """See Accounting."""
-        return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), counts, bound, target)
+        return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), facts, loss)
 
 
-def fitted(
-    at: Callable[[float], Calibrated], counts: Counts, bound: ContributionBound, target: PureDP
-) -> Calibrated:
+def fitted(at: Callable[[float], Calibrated], facts: PublicFacts, target: Loss) -> Calibrated:
     """Return what ``at`` gives for the largest epsilon whose exact, rounded-up loss is at most ``target``.
 
     Losses are about epsilon: while the loss exceeds the target, epsilon falls by the excess.
@@ -122,7 +120,7 @@ def fitted(
     epsilon -= max(min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2), epsilon * 2.0**-46)
     for _ in range(50 if target.pico else 0):
         calibrated = at(epsilon)
-        spent = calibrated.event(counts, bound).loss.pico
+        spent = calibrated.event(facts.counts, facts.bound).loss.pico
         if spent <= target.pico:
             return calibrated
         epsilon *= target.pico / spent * (1 - 1e-13)

@@ -31,9 +31,9 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.sum_tail import lattice_shift, two_noises_error, two_noises_half_width, two_noises_mean
 from trafficdp.noise.tail import clamped_laplace_error, half_width
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import round_up
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions

@@ -30,9 +30,9 @@ from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values

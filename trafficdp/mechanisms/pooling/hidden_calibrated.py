@@ -46,9 +46,9 @@ from trafficdp.model.privacy_unit import (
     NeighbouringRelation,
 )
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.release import BinStatus, Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values

@@ -19,10 +19,10 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
+from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import PICO, Loss
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import Estimate, IntervalKind
 
 FloatArray = npt.NDArray[np.float64]
 SAMPLERS = {

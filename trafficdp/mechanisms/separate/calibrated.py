@@ -22,16 +22,16 @@ from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
-from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.separate.listed import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import gaussian
+from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import sum_per_user
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import Estimate
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.samples import Samples

@@ -23,9 +23,9 @@ from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.privacy.release import BinStatus
 from trafficdp.sensitive.values import Values
 from trafficdp.simulation.city import VARIATIONS
 

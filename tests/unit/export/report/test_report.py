@@ -24,7 +24,8 @@ from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.release import BinStatus, SlotFacts
+from trafficdp.privacy.estimate import BinStatus
+from trafficdp.privacy.release import SlotFacts
 
 VOID = {"meta", "link", "br", "img"}
 

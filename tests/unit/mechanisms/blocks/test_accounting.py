@@ -12,6 +12,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.accounting import block_accounting
 from trafficdp.mechanisms.blocks.noise import fitted
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -44,7 +45,9 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     bound = bound_of(60, "1/10")
     values = contributions_of([[[1] * m for m in row] for row in table], bound)
     counts, asked = values.counts, PureDP.of(epsilon)
-    calibrated = accounting_for(counts, bound, statistics, variance).calibrate(counts, bound, asked)
+    calibrated = accounting_for(counts, bound, statistics, variance).calibrate(
+        PublicFacts(counts, bound), asked
+    )
     charged = calibrated.event(counts, bound).loss_per_user
     assert charged.max() == asked.pico
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
@@ -65,7 +68,7 @@ def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of
     counts = counts_of(random.poisson(1.5, (40, 25)) + np.eye(40, 25, dtype=int))
     bound, asked = bound_of(60, "1/10"), PureDP.of(epsilon)
     accounting = accounting_for(counts, bound, statistics)
-    noise = accounting.calibrate(counts, bound, asked).noise
+    noise = accounting.calibrate(PublicFacts(counts, bound), asked).noise
     unit = np.concatenate([sums.unit(each, counts, bound) for each in statistics])
     drawn = (noise.half_width * noise.scale * 2.0**-noise.shift * unit)[: len(accounting.blocks.block)]
     # units of pairs are planned a little dear: then all of them get a little less noise
@@ -79,7 +82,7 @@ def test_what_is_drawn_errs_as_planned(contributions_of, bound_of, statistics):
     city = contributions_of([[[30] * m for m in row] for row in ([3, 1, 0], [0, 2, 2], [1, 1, 4])], bound)
     counts = city.counts
     accounting = accounting_for(counts, bound, statistics)
-    calibrated = accounting.calibrate(counts, bound, PureDP.of(1))
+    calibrated = accounting.calibrate(PublicFacts(counts, bound), PureDP.of(1))
     (step,) = calibrated.steps(counts, bound)
     values = city.total if statistics == (MEAN,) else sums.values_of(VARIANCE, city)
     exact = step.of.sums(values) * 2.0**step.shift

@@ -16,6 +16,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.blocks.accounting import block_accounting
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_tail import block_quantile
@@ -36,7 +37,7 @@ tables = st.integers(2, 5).flatmap(
 
 def calibrated_for(counts, bound, epsilon, statistics):
     accounting = block_accounting(counts, bound, {s: TOLERANCE[s] for s in statistics})
-    return accounting.calibrate(counts, bound, PureDP.of(epsilon))
+    return accounting.calibrate(PublicFacts(counts, bound), PureDP.of(epsilon))
 
 
 def published(estimates):

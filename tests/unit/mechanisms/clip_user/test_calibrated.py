@@ -14,6 +14,7 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.clip_user.calibrated import (
     CalibratedSuppression,
@@ -109,7 +110,7 @@ def test_a_heavy_vehicle_is_left_out_where_that_helps(counts_of, bound_of):
     table = [[10] + [int(vehicle // 40 == place) for vehicle in range(240)] for place in range(6)]
     counts, bound = counts_of(table), bound_of(60, "1/10")
     accounting = SuppressionAccounting(counts, bound, {MEAN: 1.0})
-    calibrated = accounting.calibrate(counts, bound, PureDP.of("0.5"))
+    calibrated = accounting.calibrate(PublicFacts(counts, bound), PureDP.of("0.5"))
     left_out = calibrated.suppressing.left_out
     assert len(left_out)
     assert set(counts.user_index[left_out].tolist()) == {0}

@@ -15,6 +15,7 @@ from scipy import stats
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms import publish
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
@@ -44,7 +45,7 @@ sets = st.sets(st.sampled_from(list(Statistic)), min_size=1).map(
 
 def calibrated_for(counts, bound, epsilon, statistics=EVERY):
     equal = laplace_accountings(counts, bound, {s: TOLERANCE[s] for s in statistics})[-1]
-    return equal.calibrate(counts, bound, PureDP.of(epsilon))
+    return equal.calibrate(PublicFacts(counts, bound), PureDP.of(epsilon))
 
 
 def calibrated_at(counts, bound, mean, ratio=LEAST_RATIO, statistics=(MEAN, VARIANCE), vehicle_mean=1.0):

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated_kinds import calibrated_from_facts, calibrated_from_published
-from trafficdp.mechanisms.registry import mechanisms_of, require_releasable
+from trafficdp.mechanisms.registry import (
+    calibrated_from_facts,
+    calibrated_from_published,
+    mechanisms_of,
+    require_releasable,
+)
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
