@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, log
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -186,14 +187,14 @@ def distinguish(left: FloatArray, right: FloatArray, error: float, delta: float 
                 found.append((len(ordered) - np.searchsorted(ordered, threshold)).astype(np.int64))
         return found
 
-    best, chosen = -np.inf, (True, 0, candidates[0])
+    best, chosen, away = -np.inf, (True, 0, candidates[0]), NormalDist().inv_cdf(1 - error / 2)
     for at_most in (True, False):
         both = counts(choose, at_most, candidates)
         for first in (0, 1):
             many, few = both[first], both[1 - first]
-            # a cautious guess of the bound: one standard deviation on either side
-            sure = many - np.sqrt(many) - delta * len(choose[first])
-            ratio = np.log(np.maximum(sure, 0.5)) - np.log(few + np.sqrt(few) + 5)
+            # about the bound that counts like these would give
+            sure = many - away * np.sqrt(many) - delta * len(choose[first])
+            ratio = np.log(np.maximum(sure, 0.5)) - np.log(few + away * np.sqrt(few) + away**2 / 2)
             ratio = np.where(many >= FEWEST, ratio, -np.inf)
             if ratio.max() > best:
                 best = float(ratio.max())
