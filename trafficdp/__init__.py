@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary
+    from trafficdp.release.holdings import ReleaseSummary
+    from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
     from trafficdp.release.status import Status
     from trafficdp.simulation.city import CityModel
     from trafficdp.simulation.write import SimulatedFiles, simulate
@@ -25,7 +26,7 @@ else:
         "CityModel": ("trafficdp.simulation.city", "CityModel"),
         "IngestedFile": ("trafficdp.release.outcomes", "IngestedFile"),
         "Plan": ("trafficdp.release.outcomes", "Plan"),
-        "ReleaseSummary": ("trafficdp.release.outcomes", "ReleaseSummary"),
+        "ReleaseSummary": ("trafficdp.release.holdings", "ReleaseSummary"),
         "ReleasedMap": ("trafficdp.release.outcomes", "ReleasedMap"),
         "SimulatedFiles": ("trafficdp.simulation.write", "SimulatedFiles"),
         "Status": ("trafficdp.release.status", "Status"),

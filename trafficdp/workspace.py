@@ -37,19 +37,13 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.precision import half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss
-from trafficdp.release import verification
+from trafficdp.release import holdings, verification
 from trafficdp.release.cluster import Cluster
 from trafficdp.release.curator import Curator, opened
 from trafficdp.release.examination import Check
 from trafficdp.release.forgetting import Forgotten, forget
-from trafficdp.release.holdings import (
-    earlier_release,
-    occasion_of,
-    summaries,
-    version_to_plan,
-)
 from trafficdp.release.intake import Intake, Progress
-from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap, ReleaseSummary
+from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import specify
@@ -191,7 +185,7 @@ class Workspace:
         with self._curator("plan") as curator:
             plan = self._planning(curator, looked_at).plan(asked, question)[0]
             version = vault_fixes.data_version(curator.vault)
-            earlier = earlier_release(curator, self.config, version, plan.grid, plan.allocation)
+            earlier = holdings.earlier_release(curator, self.config, version, plan.grid, plan.allocation)
             return replace(plan, earlier=earlier)
 
     def counts(self, grid: Grid | None = None) -> Counts:
@@ -233,11 +227,15 @@ class Workspace:
             question = Question(within_budget=within_budget, suggestions=not force, saved=plan)
             planned, counts = self._planning(curator).plan(self.config.wish(loss), question)
             version = vault_fixes.data_version(curator.vault)
-            earlier = earlier_release(curator, self.config, version, planned.grid, planned.allocation)
+            earlier = holdings.earlier_release(
+                curator, self.config, version, planned.grid, planned.allocation
+            )
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, earlier=earlier not in finished)
-            occasion = occasion_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
+            occasion = holdings.occasion_of(
+                self.config, curator.vault, version, planned.grid, datetime.now(UTC)
+            )
             contributions = curator.contributions(planned.grid, self.config.bound, version)
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
@@ -291,13 +289,15 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             planning = there._planning(curator)
             version = vault_fixes.data_version(curator.vault)
-            occasion = occasion_of(there.config, curator.vault, version, there.config.grid, datetime.now(UTC))
+            occasion = holdings.occasion_of(
+                there.config, curator.vault, version, there.config.grid, datetime.now(UTC)
+            )
             return asking.answer(curator, planning, occasion)
 
-    def releases(self) -> list[ReleaseSummary]:
+    def releases(self) -> list[holdings.ReleaseSummary]:
         """Return every charged release, in order."""
         with self._curator("releases") as curator:
-            return summaries(curator, self.store)
+            return holdings.summaries(curator, self.store)
 
     def map(self, release_id: str) -> ReleasedMap:
         """Return a published release, or the newest publication of a stream."""
@@ -368,7 +368,7 @@ class Workspace:
             yield curator
 
     def _planning(self, curator: Curator, looked_at: LookedAt | None = None) -> Planning:
-        return Planning(curator, self.config, version_to_plan(curator.vault, self.config), looked_at)
+        return Planning(curator, self.config, holdings.version_to_plan(curator.vault, self.config), looked_at)
 
 
 def open_workspace(

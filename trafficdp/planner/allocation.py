@@ -14,7 +14,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
 from trafficdp.mechanisms.calibrated import Calibrated, Wanted
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
-from trafficdp.mechanisms.registry import WHOLE, require_together
+from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import Skill, TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -149,6 +149,9 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
                 reason = f"{name}: all statistics together"
                 rivals[name] = _in_one_piece(name, keep, kept, request, reason)
     if not (by_auto and len(rivals) > 1 and int(kept.count.sum()) > MOST_RECORDS):
+        for statistic, name in named.items():
+            if name != AUTO:
+                require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
         tries = SimulatedCities(kept, request.bound) if request.simulate else None
         names, calibrated, event, reason = fit_mechanisms(kept, request, tries)
         error = calibrated.expected_errors(kept, request.bound)

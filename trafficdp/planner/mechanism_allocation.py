@@ -19,8 +19,8 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.mechanism import RANGE
 from trafficdp.mechanisms.names import AUTO
-from trafficdp.mechanisms.registry import mechanism_named, require_releasable, tried_by_auto
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.mechanisms.separate.listed import mechanism_named, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
@@ -78,7 +78,6 @@ def fit_mechanisms(
             )
             offer, reason = choice.chosen, choice.reason
         else:
-            require_releasable(wanted, statistic, kind, allow_idealised=request.allow_idealised)
             # in epsilon what is tried decides between two splits
             cities = tries if kind is LossKind.PURE else None
             (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], cities)

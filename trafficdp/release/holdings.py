@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,13 +20,24 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.curator import Curator
-from trafficdp.release.outcomes import ReleaseSummary
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import Occasion, same_question
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import source_facts
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSummary:
+    """One line about a release. ``loss`` is the largest of any vehicle."""
+
+    id: str
+    status: str
+    sequence: int
+    loss: Loss
+    created_at: str
+    folder: Path
 
 
 def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:

@@ -221,15 +221,3 @@ class Plan:
             [*self._facts().items()],
             sentences=("Made from public counts alone. Nothing was spent.",),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseSummary:
-    """One line about a release. ``loss`` is the largest of any vehicle."""
-
-    id: str
-    status: str
-    sequence: int
-    loss: Loss
-    created_at: str
-    folder: Path

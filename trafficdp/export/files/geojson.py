@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.export.files.columns import column_facts, published_statistics, reasons
 from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.export.files.frame import unique_polygons
+from trafficdp.export.files.frame import bounding_box, unique_polygons
 from trafficdp.export.files.texts import texts_of
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.published import published_frame
@@ -134,23 +132,6 @@ def _stream(release: Release) -> dict[str, object]:
         return {}
     names = ("publication", "as_of", "publish_every_minutes")
     return {"stream": {name: getattr(stream, name) for name in names}}
-
-
-def bounding_box(polygons: Sequence[BaseGeometry] | npt.NDArray[np.object_]) -> list[float]:
-    """Return [west, south, east, north] of the narrowest box; west > east across the antimeridian.
-
-    The box leaves out the widest gap between the shapes on the circle of longitudes.
-    """
-    boxes = shapely.bounds(shapely.get_parts(np.asarray(polygons, dtype=object)))
-    order = np.argsort(boxes[:, 0], kind="stable")
-    west, east = boxes[order, 0], np.maximum.accumulate(boxes[order, 2])
-    gaps = np.append(west[1:] - east[:-1], west[0] + 360.0 - east[-1])
-    # on a tie the plain box, whose gap is the last
-    widest = len(gaps) - 1 - int(np.argmax(gaps[::-1]))
-    south, north = float(boxes[:, 1].min()), float(boxes[:, 3].max())
-    if widest == len(gaps) - 1 or float(gaps[widest]) <= 0:
-        return [float(west[0]), south, float(east[-1]), north]
-    return [float(west[widest + 1]), south, float(east[widest]), north]
 
 
 def geometry_members(shape: BaseGeometry) -> str:

@@ -26,7 +26,8 @@ from trafficdp.binning.cells import CellArray, cell_text, cells_from_text
 from trafficdp.binning.places import shapes_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.file import replace_file
-from trafficdp.export.files.geojson import COORDINATE_DECIMALS, bounding_box, geometry_members
+from trafficdp.export.files.frame import bounding_box
+from trafficdp.export.files.geojson import COORDINATE_DECIMALS, geometry_members
 from trafficdp.model.zones import Zones
 
 CELL_COLUMNS = ("h3", "hex_id", "cell")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from trafficdp.export.files.geojson import bounding_box
+from trafficdp.export.files.frame import bounding_box
 
 _CELL_UNITS, _ZONE_UNITS = 60.0, 2_000.0
 _LARGEST_WIDTH = 100_000.0

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from geojson_pydantic import FeatureCollection
 
-from trafficdp.export.files.geojson import bounding_box, geojson_bytes
+from trafficdp.export.files.frame import bounding_box
+from trafficdp.export.files.geojson import geojson_bytes
 from trafficdp.model.area import StudyArea
 
 
