@@ -10,7 +10,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.simulated import trial
+from trafficdp.mechanisms.simulated import cities, trial
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.speed_unit import SpeedUnit
@@ -102,6 +102,7 @@ def bound_of():
 def few_runs(monkeypatch):
     """Few runs in simulated cities, for claims that hold for any number of them."""
     monkeypatch.setattr(trial, "ESTIMATES", 40)
+    monkeypatch.setattr(cities, "MOST_DRAWS", 1)
 
 
 def _beside(name):

@@ -54,7 +54,7 @@ def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
     assert gaussian_to_approx(loss, delta).pico <= tight.pico <= simple.pico
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.floats(1e-4, 50), st.floats(1e-10, 1e-2))
 def test_more_loss_or_less_delta_costs_more_epsilon(rho, delta):
     for convert in (zcdp_to_approx_simple, zcdp_to_approx, gaussian_to_approx):
