@@ -329,8 +329,7 @@ class Curator:
             )
 
         asked = specification.grid, specification.bound, version
-        hidden = partial(self._recorded, *asked) if self.hides_presence else None
-        return Values(known or self.contributions(*asked), samples, hidden)
+        return Values(known or self.contributions(*asked), samples, partial(self._recorded, *asked))
 
     def _require_unseen(self, release_id: str) -> None:
         """Raise StoreBehindError when files of a release lie here whose values the vault does not know.
@@ -360,7 +359,7 @@ class Curator:
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
-        silent = Values(contributions, unread, unread if self.hides_presence else None).silenced()
+        silent = Values(contributions, unread).silenced()
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
         measure = self._metered(loss, RehearsedNoise())

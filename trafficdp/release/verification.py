@@ -218,8 +218,7 @@ class _ExaminedRelease(Examined):
     def _replayed(self) -> tuple[Replayed, Release]:
         """The release made again from the records and the answers that were kept: every draw is known."""
         values = self._curator.values(self._specification, self._contributions)
-        if self._curator.hides_presence:
-            values = replace(values, hidden=self._recorded)
+        values = replace(values, recorded=self._recorded)
         again = Replayed(vault_releases.measured_of(self._curator.vault, self._stored.release_id))
         ledger = LedgerReference(self._charge.sequence, self._charge.head_hash)
         return again, carry_out(self._specification, values, again, ledger)

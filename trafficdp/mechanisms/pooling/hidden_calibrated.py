@@ -1,7 +1,7 @@
 """The calibrated mechanism ``hidden_pooling``: partial pooling of a declared grid, nothing of it public.
 
 Its counts are those of ``Counts.of_anyone``: every declared bin, one vehicle that could be anywhere. What
-there is it reads by ``Values.hidden`` alone, when it asks.
+there is it reads by ``Values.everything`` alone, when it asks.
 """
 
 from __future__ import annotations
@@ -125,10 +125,8 @@ class CalibratedHidden(CalibratedWhole):
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map, every slot with its hexagon's numbers."""
         counts, bound = values.contributions.counts, values.contributions.bound
-        if values.hidden is None:
-            raise UsageError("a map of a declared grid was handed counts", expected="hidden records")
         design = self.design(counts, bound)
-        answers = asked(design, values.hidden(), measure)
+        answers = asked(design, values.everything(), measure)
         return self._published(counts, bound, answers)
 
     def fed_back(self, counts: Counts, bound: ContributionBound, columns: Columns) -> bool:
