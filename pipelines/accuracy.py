@@ -29,6 +29,7 @@ from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.separate.fit import Split, fit
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.counts import Counts
@@ -36,7 +37,6 @@ from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of
-from trafficdp.planner.fit import Split, fit
 from trafficdp.planner.offer import offers
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget

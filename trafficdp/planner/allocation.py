@@ -15,6 +15,7 @@ from trafficdp.mechanisms.accountings import Accounting, Explained, all_accounti
 from trafficdp.mechanisms.calibrated import Calibrated, Wanted
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import Skill, TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
@@ -153,11 +154,11 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
             if name != AUTO:
                 require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
         tries = SimulatedCities(kept, request.bound) if request.simulate else None
-        names, calibrated, event, reason = fit_mechanisms(kept, request, tries)
-        error = calibrated.expected_errors(kept, request.bound)
+        parts, reason = fit_mechanisms(kept, request, tries)
+        calibrated = CalibratedSeparately.calibrate(request.facts(kept), request.loss, parts)
         # all statistics by the baseline, each at its share, are never nearer than priced jointly
-        made = Allocation(request, keep, kept, calibrated, event, error, reason)
-        rivals.setdefault(" + ".join(dict.fromkeys(names.values())), made)
+        names = dict.fromkeys(part.mechanism for part in parts.values())
+        rivals.setdefault(" + ".join(names), _made(keep, kept, request, calibrated, reason))
     taken = _least_error(rivals, request, hour)
     if plain is not None:
         taken = replace(taken, accountings=plain.accountings, best=plain.best)
@@ -232,10 +233,15 @@ def _in_one_piece(
     name: str, keep: npt.NDArray[np.bool_], kept: Counts, request: Request, reason: str
 ) -> Allocation:
     """All statistics by the map ``name`` of WHOLE, which is given all of the loss."""
-    facts = request.facts(kept)
     statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = Wanted(statistics, request.fleet, request.apart, request.counts)
-    calibrated = WHOLE[name].calibrate(facts, request.loss, wanted)
+    calibrated = WHOLE[name].calibrate(request.facts(kept), request.loss, wanted)
+    return _made(keep, kept, request, calibrated, reason)
+
+
+def _made(
+    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: Calibrated, reason: str
+) -> Allocation:
     event = calibrated.event(kept, request.bound)
     error = calibrated.expected_errors(kept, request.bound)
     return Allocation(request, keep, kept, calibrated, event, error, reason)

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.promise import unenforced
+from trafficdp.mechanisms.separate.fit import Fit, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.fit import Fit, Split, fit
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 

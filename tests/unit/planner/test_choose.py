@@ -12,11 +12,11 @@ from trafficdp.mechanisms import promise, sums
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.separate.fit import CLOSE, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner import choose as choose_module
 from trafficdp.planner.choose import best_of, choose, constant_error
-from trafficdp.planner.fit import CLOSE, Split, fit
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.loss_kind import LossKind

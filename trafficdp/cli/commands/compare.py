@@ -19,6 +19,7 @@ from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.cli.words.settings import Settings
 from trafficdp.mechanisms.names import AUTO
+from trafficdp.mechanisms.separate.fit import Split
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.bound import ContributionBound
@@ -28,7 +29,6 @@ from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.choose import Choice, choose, constant_error
-from trafficdp.planner.fit import Split
 from trafficdp.planner.offer import Offer
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
@@ -30,7 +30,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.noise import gaussian
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import sum_per_user
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, sum_per_user
 from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 KIND = "mechanism"
+ATTEMPTS = 8
+UNSPENT = 10**9
+"""One part in so many of a rho may be left by rounding."""
 SENSITIVITY = {
     LossKind.PURE: "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most",
     LossKind.ZCDP: "every vehicle's own l2 sensitivity over all bins, computed from the counts",
@@ -214,6 +217,29 @@ class CalibratedSeparately:
         }
 
     @classmethod
+    def calibrate(cls, facts: PublicFacts, loss: Loss, parts: Mapping[Statistic, Part]) -> Self:
+        """Return ``parts`` with their losses raised together, as far as ``loss`` allows.
+
+        Losses of rho stay in proportion but for rounding, so that one part in UNSPENT may be left. Raises
+        UsageError where nothing fits.
+        """
+        target, best = loss.chargeable.pico, None
+        enough = target if loss.kind is LossKind.PURE else target - target // UNSPENT
+        most = -1
+        for _ in range(ATTEMPTS + 1):
+            found = cls(parts, loss.kind)
+            lost = found.event(facts.counts, facts.bound).loss.pico
+            if most < lost <= target:
+                best, most = found, lost
+            if lost == 0 or enough <= lost <= target:
+                break
+            raised = {each: _times(part.loss, target, lost, loss.kind) for each, part in parts.items()}
+            parts = {each: replace(part, loss=raised[each]) for each, part in parts.items()}
+        if best is None:
+            raise too_small(loss)
+        return best
+
+    @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedSeparately:
         """Return the calibrated mechanism that ``to_facts`` wrote, with its settings."""
         kind = LossKind(facts["loss"])
@@ -279,6 +305,21 @@ class CalibratedSeparately:
     ) -> ErrorFacts:
         loss = self.parts[statistic].loss
         return error_facts(self.mechanisms[statistic], counts, bound, statistic, loss, level)
+
+
+def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatArray:
+    """``given`` times target / lost, within what can be given; rho a whole number of 10^-12."""
+    most = RANGE[kind][1]
+    if kind is LossKind.PURE:
+        return np.minimum(given * (target / lost * (1 - 1e-13)), most)
+    raised = ZCDP(min(ZCDP.of(float(given)).pico * target // lost, int(most * PICO)))
+    return cast("FloatArray", np.float64(raised.number))
+
+
+def too_small(loss: Loss) -> UsageError:
+    """Return the error that no noise fits ``loss``."""
+    quantity = loss.kind.quantity
+    return UsageError(f"no noise fits the {quantity}", got=f"{quantity}={loss}", todo="ask for a larger one")
 
 
 def _samples_of(values: Values) -> Samples:
