@@ -1,7 +1,7 @@
 """A variance from any mechanism of means: it releases the mean, and the mean of squared distances from U/2.
 
 Paper 003 treats means; a variance by two of them is its section on (mean, variance) made explicit, with the
-loss shared out (erratum E9: the pair costs what both cost). As in ``moment``:
+loss shared out (erratum E9: the pair costs what both cost). For a mean in [0, U] with error e1, M2 with e2:
 
     Var = M2 - (mean - U/2)^2,   |Var' - Var| <= |e2| + U |e1|,
 
@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.mechanisms.moment import variance_from
 from trafficdp.mechanisms.promise import sensitivity_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
@@ -184,3 +184,9 @@ def squares_of(samples: Samples) -> Samples:
     whole = (2 * samples.value - top) ** 2
     value = (2 * whole * target.steps + top**2) // (2 * top**2)
     return type(samples)(samples.counts, value, samples.vehicle, target)
+
+
+def variance_from(mean: FloatArray, second: FloatArray, upper: float) -> FloatArray:
+    """Return M2 - (mean - U/2)^2 put into [0, mean (U - mean)] (Bhatia and Davis); shape (G,)."""
+    raw = second - (mean - upper / 2) ** 2
+    return publish.clamped(Statistic.VARIANCE, raw, upper, mean)

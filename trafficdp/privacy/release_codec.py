@@ -19,7 +19,7 @@ from trafficdp.model.grid import DayPart, Grid
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
-from trafficdp.model.selection import EVERYTHING
+from trafficdp.model.selection import EVERYTHING, Place, Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
@@ -28,7 +28,6 @@ from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
-from trafficdp.privacy.selection_codec import selection_from_facts, selection_to_facts
 
 _ARRAYS = (
     "value",
@@ -76,6 +75,31 @@ def grid_from_facts(facts: Mapping[str, Any]) -> Grid:
         mosaic=Mosaic.from_facts(**facts["mosaic"]) if "mosaic" in facts else None,
         context=tuple(ContextLayer.from_facts(layer) for layer in facts.get("context", ())),
         zones=Zones.from_facts(facts["zones"]) if "zones" in facts else None,
+    )
+
+
+def selection_to_facts(selection: Selection) -> dict[str, Any]:
+    """Return ``selection`` as plain JSON values."""
+    return {
+        "hours_of_week": None if selection.hours_of_week is None else list(selection.hours_of_week),
+        "places": [
+            [{"name": place.name, "area": shapely.to_wkb(place.area.geometry, hex=True)} for place in clause]
+            for clause in selection.places
+        ],
+        "cells": None if selection.cells is None else [format(cell, "x") for cell in selection.cells],
+    }
+
+
+def selection_from_facts(facts: Mapping[str, Any]) -> Selection:
+    """Return the selection that ``selection_to_facts`` wrote."""
+    hours, cells = facts["hours_of_week"], facts["cells"]
+    return Selection(
+        hours_of_week=None if hours is None else tuple(hours),
+        places=tuple(
+            tuple(Place(each["name"], StudyArea(shapely.from_wkb(each["area"]))) for each in clause)
+            for clause in facts["places"]
+        ),
+        cells=None if cells is None else tuple(int(cell, 16) for cell in cells),
     )
 
 

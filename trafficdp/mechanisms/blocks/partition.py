@@ -7,11 +7,14 @@ sum_l exp(beta (load_l / reference - 1)) stands for the largest load, the better
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.mechanisms.blocks.rows import block_rows
 from trafficdp.model.stable_order import stable_order
 
 FloatArray = npt.NDArray[np.float64]
@@ -191,3 +194,33 @@ class Partition:
         # a load far above the reference must stay a number: beyond this no move is taken anyway
         weights: FloatArray = np.exp(np.minimum(self._beta * (load / self._reference - 1), 600.0))
         return weights
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """R (user, block) pairs that occur, by user, then block: ``most`` (R,) is the largest amount in each."""
+
+    user: IntArray
+    block: IntArray
+    most: npt.NDArray[Any]
+
+
+def block_rows(rows: sparse.csr_matrix, block: IntArray) -> BlockRows:
+    """Return the largest entry of ``rows`` (items, users) for every user and ``block`` (items,).
+
+    Two passes over the entries: items in the order of their blocks, then by user.
+    """
+    order = np.argsort(block, kind="stable")
+    by_user = rows[order].tocsc()
+    many = np.diff(by_user.indptr)
+    of = block[order][by_user.indices]
+    new = np.ones(len(of), dtype=np.bool_)
+    new[1:] = of[1:] != of[:-1]
+    new[by_user.indptr[:-1][many > 0]] = True
+    first = np.flatnonzero(new)
+    if not len(first):
+        return BlockRows(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), by_user.data)
+    # how many firsts each user has
+    counted = np.searchsorted(first, by_user.indptr)
+    user = np.repeat(np.arange(len(many)), np.diff(counted))
+    return BlockRows(user, of[first], np.maximum.reduceat(by_user.data, first))

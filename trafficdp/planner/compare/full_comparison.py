@@ -22,6 +22,7 @@ and for comparison the Gaussian twin of equal scales at (epsilon, delta). Nothin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,14 +32,16 @@ from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
+from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.compare.gaussian_twin import gaussian_epsilon
 from trafficdp.planner.compare.joint import joint_ranges
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user
+from trafficdp.privacy.conversion import gaussian_to_approx
+from trafficdp.privacy.loss import ZCDP
 
 MEANS = {Statistic.MEAN: 1.0}
 DELTA = 1e-6
@@ -145,3 +148,21 @@ def suppressed_loss(
     # noise of the kept: b = U max/(n eps), so a kept user loses eps * m / max
     loss = mean_sensitivity(count, np.maximum(largest, 1)[counts.bin_index], 1.0) * epsilon
     return float(counts.total_per_user(loss).max(initial=0.0))
+
+
+def gaussian_rho(items: Items, error: float) -> float:
+    """Return the rho at which every item's expected absolute noise is ``error`` times its tolerance.
+
+    With Gaussian noise of one sd for all items (over their tolerance) user l loses
+    rho_l = sum_i D_{i,l}^2 / (2 sd^2) (Bun, Steinke 2016), so rho = max_l |D_l|_2^2 / (2 sd^2), and no other
+    sds with the same maximum are better, by the argument for equal scales. E|z| = sd sqrt(2/pi).
+    """
+    positive(error=error)
+    squares = np.bincount(items.user, weights=items.cost**2, minlength=items.users)
+    return float(squares.max(initial=0.0)) / (math.pi * error**2)
+
+
+def gaussian_epsilon(items: Items, error: float, delta: float) -> float:
+    """Return the exact epsilon at ``delta`` of that noise: one Gaussian in as many dimensions as items."""
+    rho = gaussian_rho(items, error)
+    return float(gaussian_to_approx(ZCDP.of(rho), delta).epsilon) if rho > 0 else 0.0

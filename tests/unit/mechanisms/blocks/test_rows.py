@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from trafficdp.mechanisms.blocks.rows import block_rows
+from trafficdp.mechanisms.blocks.partition import block_rows
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(1, 5))

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.blocks.items import items_of
 from trafficdp.model.statistic import Statistic
-from trafficdp.planner.compare.full_comparison import MEANS, Limits, full_comparison, suppressed_loss
-from trafficdp.planner.compare.gaussian_twin import gaussian_epsilon, gaussian_rho
+from trafficdp.planner.compare.full_comparison import (
+    MEANS,
+    Limits,
+    full_comparison,
+    gaussian_epsilon,
+    gaussian_rho,
+    suppressed_loss,
+)
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user
 
 QUICK = Limits(relaxation_seconds=5.0, milp_seconds=1.0, joint_steps=4, effort=200)
