@@ -146,6 +146,18 @@ class Design(Asking):
         spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
         return np.stack([np.ones(counts.bins), log / spread], axis=1)
 
+    def of_vehicles(self, value: FloatArray, dwell: FloatArray) -> FloatArray:
+        """Return sums of ``value`` (P,) over a vehicle's pairs, and of it times ``dwell`` (G,): shape (2 n,)."""
+        both = value, value * dwell[self.counts.bin_index]
+        return np.concatenate([np.bincount(self.row, each, self.vehicles) for each in both])
+
+    @cached_property
+    def lean(self) -> tuple[FloatArray, FloatArray]:
+        """How far a faster record moves level and slope, upwards and downwards: shape (2 n,) each."""
+        up, down = (self.of_vehicles(self.share, np.maximum(side * self.dwell[:, 1], 0)) for side in (1, -1))
+        down[: self.vehicles] = 0
+        return up, down
+
     @cached_property
     def support(self) -> Support:
         """Which vehicle was in which cell: E entries."""
@@ -252,10 +264,8 @@ class Design(Asking):
         upper, one = self.upper, self.everyone(1)
         half = np.full(self.vehicles, upper / 2)
         first = self.step(one, upper / 2, half, half, self.parts[0])
-        moved = self.share[:, None] * np.abs(self.dwell[self.counts.bin_index]) * upper
-        ends = np.concatenate([np.bincount(self.row, each, self.vehicles) for each in moved.T])
-        slope = SLOPE_BOUND * upper
-        second = self.step(self.everyone(2), slope, *_around(ends, slope), self.parts[1])
+        slope, (up, down) = SLOPE_BOUND * upper, self.lean
+        second = self.step(self.everyone(2), slope, *_around((up + down) * upper, slope), self.parts[1])
         long = self.weight * upper / LEAST_UNIT
         rounds = 1 if self.pure else ROUNDS
         third = self.step(self.support, self.reach, *_around(long, self.reach), self.parts[2] // rounds)

@@ -147,18 +147,14 @@ def _base(
     design: Design, x: FloatArray, centre: float, doubt: float, measure: Measure
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Asking B: the map by level and slope (G,), their posterior means and variances (2,)."""
-    upper, part, counts = design.upper, design.parts[1], design.counts
+    upper, part = design.upper, design.parts[1]
     grown = max(centre / (LEVEL * upper), 1.0)
     bound = SLOPE_BOUND * upper * grown
-    lean = design.share[:, None] * design.dwell[counts.bin_index]
-
-    def of_vehicles(values: FloatArray) -> FloatArray:
-        return np.concatenate([np.bincount(design.row, each, design.vehicles) for each in values.T])
-
-    below = of_vehicles(np.where(lean > 0, centre * lean, (centre - upper) * lean))
-    above = of_vehicles(np.where(lean > 0, (upper - centre) * lean, -centre * lean))
+    up, down = design.lean
+    below, above = centre * up + (upper - centre) * down, (upper - centre) * up + centre * down
     step = design.step(design.everyone(2), bound, below, above, part)
-    answer = measure.measure(step, of_vehicles(lean * (x - centre)[:, None])) * (bound / GRAINS)
+    own = design.of_vehicles(design.share * (x - centre), design.dwell[:, 1])
+    answer = measure.measure(step, own) * (bound / GRAINS)
     noise = (design.asked_sd(bound, part) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
     prior = np.array([doubt, (grown * upper / 10) ** 2])
