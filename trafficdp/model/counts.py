@@ -81,7 +81,23 @@ class Counts:
         return Visits(cell, of_bin, place, user, of_pair)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Counts:
-        """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay."""
+        """Return the counts of the bins where ``keep`` (shape (G,)) is true; user positions stay.
+
+        The same choice again, one after the other, is the same object, with all that is known of it.
+        """
+        chosen = keep.tobytes()
+        if chosen not in self._selected:
+            self._selected.clear()
+            self._selected[chosen] = self._of_bins(keep)
+        return self._selected[chosen]
+
+    @cached_property
+    def _selected(self) -> dict[bytes, Counts]:
+        return {}
+
+    def _of_bins(self, keep: npt.NDArray[np.bool_]) -> Counts:
+        if keep.all():
+            return self
         renumber = np.cumsum(keep, dtype=np.int64) - 1
         pairs = keep[self.bin_index]
         return Counts(

@@ -147,7 +147,7 @@ class Design(Asking):
         return np.stack([np.ones(counts.bins), log / spread], axis=1)
 
     def of_vehicles(self, value: FloatArray, dwell: FloatArray) -> FloatArray:
-        """Return sums of ``value`` (P,) over a vehicle's pairs, and of it times ``dwell`` (G,): shape (2 n,)."""
+        """Return sums of ``value`` (P,) over a vehicle, and of it times ``dwell`` (G,), shape (2 n,)."""
         both = value, value * dwell[self.counts.bin_index]
         return np.concatenate([np.bincount(self.row, each, self.vehicles) for each in both])
 

@@ -34,6 +34,8 @@ IntArray = npt.NDArray[np.int64]
 SEED = 20
 DRAWS, MOST_DRAWS = 2, 4
 """Draws of the noise a city, where bins are many and where they are few."""
+MANY_BINS = 5_000
+"""Of more, errors average out within one draw."""
 TRIED = 1_000
 """So many estimates of bins in all, where bins are few, tell maps apart."""
 MOST_DRAWN_IN_ALL = 3_000_000
@@ -78,12 +80,13 @@ def skills_of(
     """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` the counts.
 
     One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
-    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times.
+    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS.
     """
     errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
     yardstick = {each: CalibratedFlat((each,), loss.kind, loss.pico) for each in flats}
-    draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), DRAWS, MOST_DRAWS))
+    least = 1 if counts.bins > MANY_BINS else DRAWS
+    draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), least, MOST_DRAWS))
     for city in cities:
         values = city.values
         truth = {each: true_statistic(values.contributions, each) for each in flats}
