@@ -103,6 +103,16 @@ class CalibratedSeparately:
 
     def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
+        if (counts, bound) not in self._events:
+            self._events[counts, bound] = self._promised(counts, bound)
+        return self._events[counts, bound]
+
+    @cached_property
+    def _events(self) -> dict[tuple[Counts, ContributionBound], PrivacyEvent]:
+        """Those that were asked for: what follows from counts is worked out once."""
+        return {}
+
+    def _promised(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
         of_parts = {each: self._event(each, counts, bound) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
         promised = event(
