@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,10 @@ class Samples:
 
     def contributions(self) -> Contributions:
         """Return the sums and sums of squares of the pairs."""
+        return self._contributions
+
+    @cached_property
+    def _contributions(self) -> Contributions:
         start = self.start[:-1]
         return Contributions(
             counts=self.counts,

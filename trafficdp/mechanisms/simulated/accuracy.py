@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -77,9 +79,12 @@ def absolute_errors(
     total = np.zeros_like(truth)
     # what looks at all bins together runs once an estimate
     most = 1 if mechanism.kind is LossKind.ZCDP else AT_ONCE
+    together = cache(
+        lambda now: (samples, loss) if now == 1 else (repeated(samples, now), np.tile(loss, now))
+    )
     for first in range(0, runs, most):
         now = min(most, runs - first)
-        many, given = (samples, loss) if now == 1 else (repeated(samples, now), np.tile(loss, now))
+        many, given = together(now)
         found = mechanism.estimate(many, statistic, given, measure)
         total += np.abs(found.reshape(now, -1) - truth).sum(axis=0)
     return total / runs

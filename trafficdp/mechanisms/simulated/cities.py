@@ -65,6 +65,8 @@ def cities_of(
         # only some maps ask for records, then at every draw
         records = cache(partial(simulated_records, counts, bound, model, seed=seed, hour=hour))
         yield City(number, Values(sums, partial(_samples, counts, records, vehicle, bound)))
+        # one city at a time is held in memory
+        del made, sums
 
 
 def _numbers(counts: Counts) -> range:
@@ -97,6 +99,7 @@ def skills_of(
             for calibrated, own in zip(maps, errors, strict=True):
                 for each, error in _error(calibrated, values, noise, truth).items():
                     own[each].append(error)
+        del city, values
     return tuple(
         {each: Skill(np.array(error), np.array(flats[each])) for each, error in own.items()} for own in errors
     )
