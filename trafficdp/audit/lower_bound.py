@@ -187,7 +187,7 @@ def distinguish(left: FloatArray, right: FloatArray, error: float, delta: float 
                 found.append((len(ordered) - np.searchsorted(ordered, threshold)).astype(np.int64))
         return found
 
-    best, chosen, away = -np.inf, (True, 0, candidates[0]), NormalDist().inv_cdf(1 - error / 2)
+    best, chosen, away = -np.inf, (True, 0, candidates[0]), -NormalDist().inv_cdf(error / 2)
     for at_most in (True, False):
         both = counts(choose, at_most, candidates)
         for first in (0, 1):

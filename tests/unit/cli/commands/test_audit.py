@@ -48,6 +48,11 @@ def test_the_claim_the_confidence_and_the_seed_are_those_given(audited):
     assert {(each["claim"], each["confidence"], each["draws"]) for each in first} == {(2, 0.9, 2000)}
 
 
+def test_any_confidence_below_1_has_a_bound(audited):
+    (finding,) = audited(MISTAKES[0], "--draws", "100", "--confidence", "0.9999999999999999")
+    assert finding["lower_bound"] == 0
+
+
 def test_a_zcdp_mechanism_is_held_to_its_epsilon_at_delta(audited):
     found = audited("gaussian_twin", "--draws", "20000")
     assert [finding["statistic"] for finding in found] == ["mean", "variance", "vehicle_mean"]
