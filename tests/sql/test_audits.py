@@ -65,7 +65,13 @@ CELL = (
     "SELECT '{release}', '87608b0a5ffffff', 'Old City', 7, {cell}, 0, 'whole period', '{status}', "
     "{mean}, {low}, {high}"
 )
+QUANTILE = (
+    "INSERT INTO quantiles (release_id, h3, cell, slot, quantile, speed, rank_low, rank_high, status) "
+    "SELECT release_id, h3, {cell}, slot, 0.5, {speed}, 1, 2, 'released' FROM cells LIMIT 1"
+)
 RELEASED_PLANTED = {
+    "a quantile of an unknown bin": QUANTILE.format(cell=7, speed=1),
+    "a quantile without ranks, or a withheld one with a number": QUANTILE.format(cell="cell", speed="NULL"),
     "a bin twice in a release": "INSERT INTO cells SELECT * FROM cells LIMIT 1",
     "cells of an unknown or withdrawn release": CELL.format(
         release="r0009", cell=7, status="released", mean=1, low=0, high=2

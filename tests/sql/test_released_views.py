@@ -48,7 +48,7 @@ def test_every_table_and_view_says_what_it_is(session):
     found = rows(session, TABLES)
     assert {each["name"] for each in found if each["kind"] == "view"} == VIEWS
     tables = {each["name"] for each in found if each["kind"] == "table"}
-    assert tables == {"cells", "publications", "releases"}
+    assert tables == {"cells", "publications", "quantiles", "releases"}
     assert [each["name"] for each in found if not each["comment"]] == []
 
 

@@ -22,7 +22,7 @@ from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
 from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.model.zones import Zones
 from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
 from trafficdp.privacy.loss_kind import LossKind
@@ -185,8 +185,8 @@ class Map(t.Table):
     min_vehicles: Annotated[int, t.whole(1, 10**9)] = 5
     fleet: Annotated[int, t.whole(1, 10**9)] | None = None
     statistics: Annotated[
-        tuple[Annotated[Statistic, t.choice(Statistic)], ...],
-        Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in Statistic)),
+        tuple[Annotated[Statistic, t.choice(OF_MAPS)], ...],
+        Field(min_length=1, description="a list of " + ", ".join(f'"{item.value}"' for item in OF_MAPS)),
         t.Once,
     ] = (Statistic.MEAN, Statistic.VARIANCE)
     tolerance: Tolerance = Tolerance()
@@ -246,7 +246,7 @@ class Map(t.Table):
 
     def settings(self, bound: ContributionBound, kind: LossKind) -> MapSettings:
         """Return what is released a bin; raise Refused for what does not go together."""
-        statistics = tuple(item for item in Statistic if item in self.statistics)
+        statistics = tuple(item for item in OF_MAPS if item in self.statistics)
         mechanism = {item: self._mechanism(item, kind) for item in statistics}
         _require_together(mechanism)
         if kind is LossKind.PURE and self.accounting != "best" and set(mechanism.values()) != {BASELINE}:

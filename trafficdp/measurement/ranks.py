@@ -1,12 +1,22 @@
 """A private quantile of the vehicles' own numbers: one whole number a vehicle and coordinate.
 
 The set: x_e in 0..high_c. Candidates are all whole numbers t in 0..high_c, and t is drawn with probability
-proportional to exp(-|#{x < t} - rank_c| / scale_c) (the exponential mechanism; Smith 2011 for quantiles).
+proportional to exp(-cost(t) / scale_c) (the exponential mechanism; Smith 2011 for quantiles), where
 
-**Theorem.** One vehicle has one number in a coordinate, so #{x < t} moves by at most 1 for every t, and the
-score with it. The draw costs each of the coordinate's vehicles 2/scale in epsilon (McSherry and Talwar 2007),
-and, as a mechanism of bounded range 2/scale, (2/scale)^2/8 in rho (Cesar and Rogers 2021). Numbers that are
-equal leave no candidate between them: its weight is exactly 0.
+    cost(t) = max(0, #{x < t} - rank_c, above_c - #{x <= t}),
+
+by how many vehicles t misses: a q-quantile of n vehicles is what costs nothing at rank = floor(q n) and
+above = ceil(q n), and there always is one, also where many vehicles have the same number.
+
+**Theorem.** One vehicle has one number in a coordinate, so #{x < t} and #{x <= t} move by at most 1 for every
+t, and the largest of the three with them. The draw costs each of the coordinate's vehicles 2/scale in epsilon
+(McSherry and Talwar 2007), and, as a mechanism of bounded range 2/scale, (2/scale)^2/8 in rho (Cesar and
+Rogers 2021).
+
+**Theorem (reach).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p / (1 - p)).
+*Proof.* One candidate costs 0 and has weight 1, at most ``high`` cost k + 1 or more and weigh together at
+most W = high exp(-(k + 1)/scale) <= (1 - p)/p; one of these is drawn with probability at most W/(1 + W). QED.
+With equality where all vehicles have one number, above = k + 1 and n - rank = k + 1.
 """
 
 from __future__ import annotations
@@ -26,11 +36,12 @@ from trafficdp.privacy.loss_kind import LossKind
 
 @dataclass(frozen=True)
 class Ranks:
-    """``high``, ``rank`` and ``scale`` (C,) are public; scale 0 takes the first candidate of best score."""
+    """``high``, ``rank``, ``above`` and ``scale`` (C,) are public; scale 0 takes the first of least cost."""
 
     support: Support
     high: IntArray
     rank: IntArray
+    above: IntArray
     scale: FloatArray
     kind: LossKind
 
@@ -42,24 +53,41 @@ class Ranks:
         """Return what every vehicle loses, in whole 10^-12, shape (users,)."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
+    def reach(self, level: float) -> IntArray:
+        """Return what the cost of the drawn number does not exceed, with at least ``level``, shape (C,)."""
+        odds = np.log(np.maximum(self.high, 1) * (level / (1 - level)))
+        return np.asarray(np.maximum(np.ceil(self.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
+
     def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
         """Return one number a coordinate, shape (C,), for ``values`` (E,), brought into the set first."""
-        support, high = self.support, self.high
-        inside = np.clip(as_integers(values, len(support.user)), 0, high[support.coordinate])
-        ordered = inside[np.lexsort((inside, support.coordinate))]
-        many = np.bincount(support.coordinate, minlength=support.coordinates)
-        # cell i of a coordinate: the candidates above its i-th number, up to the next one
-        first = np.concatenate([[0], np.cumsum(many + 1)]).astype(np.int64)
-        owner = np.repeat(np.arange(support.coordinates), many + 1)
-        below = np.arange(len(owner)) - first[:-1][owner]
-        ends = np.full(len(owner), -1, dtype=np.int64)
-        is_number = below < many[owner]
-        ends[is_number] = ordered
-        ends[~is_number] = high[owner[~is_number]]
-        begins = np.where(below == 0, -1, np.roll(ends, 1))
-        cost = np.abs(below - self.rank[owner])
-        cell = source.choose(cost, ends - begins, first, self.scale)[0]
-        return np.asarray(begins[cell] + 1 + source.uniform_below((ends - begins)[cell]))
+        support, at = self.support, self.support.coordinate
+        inside = np.clip(as_integers(values, len(support.user)), 0, self.high[at])
+        number = inside[np.lexsort((inside, at))]
+        many = np.bincount(at, minlength=support.coordinates)
+        first = np.concatenate([[0], np.cumsum(many)])[:-1]
+        place = np.arange(len(at)) - first[at]
+        # a cell is one number that vehicles have, or all candidates between two; they take turns
+        start = np.concatenate([[0], np.cumsum(2 * many + 1)]).astype(np.int64)
+        between, own, last = start[at] + 2 * place, start[at] + 2 * place + 1, start[1:] - 1
+        before = np.where(place == 0, -1, np.roll(number, 1))
+        new = (place == 0) | (number != before)
+        group = np.cumsum(new) - 1
+        slower = place[new][group]
+        greatest = np.full(support.coordinates, -1, dtype=np.int64)
+        np.maximum.at(greatest, at, number)
+        begin, weight, below, upto = (np.zeros(int(start[-1]), dtype=np.int64) for _ in range(4))
+        begin[between], begin[own], begin[last] = before + 1, number, greatest + 1
+        weight[between], weight[own], weight[last] = (
+            np.maximum(number - before - 1, 0),
+            new,
+            self.high - greatest,
+        )
+        below[between], below[own], below[last] = place, slower, many
+        upto[between], upto[own], upto[last] = place, slower + np.bincount(group)[group], many
+        owner = np.repeat(np.arange(support.coordinates), 2 * many + 1)
+        cost = np.maximum(np.maximum(below - self.rank[owner], self.above[owner] - upto), 0)
+        cell = source.choose(cost, weight, start, self.scale)[0]
+        return np.asarray(begin[cell] + source.uniform_below(weight[cell]))
 
 
 def choice_loss(support: Support, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:

@@ -19,7 +19,7 @@ from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 
@@ -35,7 +35,7 @@ POST_PROCESSING = {
     Statistic.VARIANCE: "variances are clamped to 0 .. U^2/4, and to mean (U - mean) by the released mean "
     "when there is one (its stated expected error is that before this); a lower end of an interval above "
     "that value follows it",
-}
+} | dict.fromkeys(QUANTILES, "vehicles' own means are clipped to the range before one of them is selected")
 """What every calibrated mechanism does to a noisy number, in words."""
 
 
@@ -155,6 +155,14 @@ class Calibrated(Protocol):
 
     def published_facts(self) -> dict[str, Any]:
         """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""
+
+
+@runtime_checkable
+class Ranked(Protocol):
+    """A calibrated mechanism whose intervals are ranks among the vehicles of a bin."""
+
+    def spanned(self, counts: Counts, bound: ContributionBound, level: float) -> dict[Statistic, FloatArray]:
+        """Return which share of a bin's vehicles lies within the interval, shape (G,), from counts alone."""
 
 
 @runtime_checkable

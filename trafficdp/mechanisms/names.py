@@ -13,6 +13,8 @@ FLAT, POOLED = "flat", "partial_pooling"
 """Maps of one piece: one number for the city, which is the yardstick of all, and one that leans on it."""
 HIDDEN_POOLED = "hidden_pooling"
 """The one map where nothing about a vehicle is public."""
+BY_RANK = "vehicle_quantiles"
+"""Quantiles over vehicles, for answers alone."""
 CLIP_USER, CONSISTENT = "clip_user", "consistent"
 ACCOUNTINGS = ("basic", "grid_count", "exact", "equal", "blocks")
 BY_NAME = (*ACCOUNTINGS, CLIP_USER, CONSISTENT)

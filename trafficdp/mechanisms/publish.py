@@ -30,6 +30,8 @@ from trafficdp.privacy.estimate import BinStatus, Estimate
 
 FloatArray = npt.NDArray[np.float64]
 StatusArray = npt.NDArray[np.object_]
+MOST_SPANNED = 0.5
+"""Where an interval is one of ranks, a number says too little that spans more than this share of vehicles."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,13 @@ def status_of(
     most = uninformative_above * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     status[error > most] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
+    return status
+
+
+def rank_status(spanned: FloatArray) -> StatusArray:
+    """Return the BinStatus value of numbers by the share of vehicles that their intervals span, (G,)."""
+    status = np.full(spanned.shape, BinStatus.RELEASED.value, dtype=object)
+    status[spanned > MOST_SPANNED] = BinStatus.UNINFORMATIVE.value
     return status
 
 

@@ -16,17 +16,22 @@ from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
+from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.separate.listed import MECHANISMS, mechanism_named, mechanisms_of, tried_by_auto
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
 __all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
-WHOLE = {each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden)}
+WHOLE = {
+    each.kind: each for each in (CalibratedPooling, CalibratedFlat, CalibratedHidden, CalibratedQuantiles)
+}
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {
-    name: each for name, each in WHOLE.items() if each.relation is NeighbouringRelation.REPLACE_USER_VALUES
+    name: each
+    for name, each in WHOLE.items()
+    if each.relation is NeighbouringRelation.REPLACE_USER_VALUES and set(each.estimable) & set(OF_MAPS)
 }
 """Those that can be named: where nothing about a vehicle is public there is one."""
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
-from trafficdp.mechanisms.calibrated import Calibrated, Wanted
+from trafficdp.mechanisms.calibrated import Calibrated, Ranked, Wanted
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
@@ -96,6 +96,14 @@ class Allocation:
         """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
         own = self.calibrated
         return own.count_errors(self.counts, self.request.bound) if isinstance(own, TriedElsewhere) else {}
+
+    @cached_property
+    def spanned(self) -> Mapping[Statistic, FloatArray]:
+        """Which share of a bin's vehicles an interval spans, shape (G,), where intervals are ranks."""
+        request, own = self.request, self.calibrated
+        if not isinstance(own, Ranked):
+            return {}
+        return own.spanned(self.counts, request.bound, request.interval_level)
 
     @property
     def loss(self) -> Loss:

@@ -7,6 +7,7 @@ a vehicle is public in the reference city at the expected size of the fleet (``s
 That number itself, asked for by name, is never refused.
 **By error.** Other maps that are named have errors by a theorem; an answer to a question and a map of one bin
 have no other number to be compared with. They are refused by the median worst-case expected error.
+**By rank.** Quantiles are refused when the interval of the median bin spans more than half of its vehicles.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.names import AUTO, FLAT, POOLED
+from trafficdp.mechanisms.publish import MOST_SPANNED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.simulated.cities import City, cities_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE
@@ -35,7 +37,7 @@ from trafficdp.planner.allocation import (
     passes,
 )
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import PICO, Loss, rounded_up
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, PureDP, rounded_up
 
 FloatArray = npt.NDArray[np.float64]
 DOUBLINGS, HALVINGS = 6, 4
@@ -48,7 +50,7 @@ class Verdict:
 
     ``by_skill``: the error is that expected in simulated cities, the threshold nine tenths of that of one
     number for the city; ``worse`` is the share of draws that are further off than it. ``yardstick``: that
-    number was asked for by name.
+    number was asked for by name. ``by_rank``: not an error, but the share of vehicles that an interval spans.
     """
 
     statistic: Statistic
@@ -57,6 +59,7 @@ class Verdict:
     by_skill: bool = False
     worse: float = 0.0
     yardstick: bool = False
+    by_rank: bool = False
 
     @property
     def refused(self) -> bool:
@@ -68,6 +71,9 @@ class Verdict:
 
         Errors are told in ``unit``, of which there are ``factor`` in one of the speed bound's.
         """
+        if self.by_rank:
+            spans = f"an interval that spans {self.median_error:.0%} of a hexagon's vehicles"
+            return spans, f"at most {self.threshold:.0%} of them, in the median hexagon"
         if self.by_skill and self.median_error <= self.threshold and not self.yardstick:
             beyond = "of all draws farther from the truth than one number for the whole city"
             return f"{self.worse:.0%} {beyond}", f"at most {MOST_WORSE:.0%}"
@@ -104,6 +110,9 @@ def judge(allocation: Allocation) -> Verdict:
     """
     request = allocation.request
     statistic = request.judged
+    if allocation.spanned:
+        widest = max(float(np.median(each)) for each in allocation.spanned.values())
+        return Verdict(statistic, widest, MOST_SPANNED, by_rank=True)
     if judged_by_error(allocation):
         return Verdict(
             statistic,
@@ -194,6 +203,8 @@ def passing_epsilon(counts: Counts, request: Request) -> float | None:
     kept = counts.select(counts.users_per_bin >= request.min_vehicles)
     if kept.bins == 0:
         return None
+    if request.by_rank:
+        return _epsilon_of_ranks(kept, request)
     statistic = request.judged
     accounting = choose_accounting(accountings_for(kept, request, thorough=False), request)
     if not _noisy(accounting.scales(1.0)[statistic]).size:
@@ -215,6 +226,27 @@ def passing_epsilon(counts: Counts, request: Request) -> float | None:
         low, high = (low, between) if passes(between) else (between, high)
     # a hair more, so that rounding of the scales cannot spoil it; a decimal that PureDP.of reads whole
     return math.ceil(high * (1 + 1e-12) * PICO) / PICO
+
+
+def _epsilon_of_ranks(kept: Counts, request: Request) -> float | None:
+    """The least epsilon, to a thousandth, at which quantiles of the bins of ``kept`` pass: see ``judge``."""
+
+    def passes(epsilon: float) -> bool:
+        asked = replace(request, loss=PureDP.of(f"{epsilon:.12f}"), min_vehicles=1)
+        return not judge(allocate(kept, asked)).refused
+
+    high = 1.0
+    while not passes(high):
+        high *= 2
+        if high > LARGEST_LOSS / PICO:
+            return None
+    low = high / 2
+    while low > 1e-6 and passes(low):
+        low /= 2
+    while low < high * (1 - 1e-3):
+        between = math.sqrt(low * high)
+        low, high = (low, between) if passes(between) else (between, high)
+    return high
 
 
 def passing_min_vehicles(counts: Counts, request: Request) -> int | None:

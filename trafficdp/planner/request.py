@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from trafficdp.mechanisms.calibrated import PublicFacts
-from trafficdp.mechanisms.names import AUTO, BASELINE, FLAT, HIDDEN_POOLED, POOLED, PROVED
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_RANK, FLAT, HIDDEN_POOLED, POOLED, PROVED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -22,7 +22,7 @@ COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
 """What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
-JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE)
+JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE, *QUANTILES)
 """The first of them that is released is the one the refusal looks at."""
 
 
@@ -77,6 +77,11 @@ class Request:
         return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
 
     @property
+    def by_rank(self) -> bool:
+        """Whether quantiles are asked for, which are selected and have no noise that is added."""
+        return BY_RANK in self.named
+
+    @property
     def kind(self) -> LossKind:
         """What losses are counted in."""
         return self.loss.kind
@@ -94,6 +99,8 @@ class Request:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
         if self.hides_presence:
             return HIDDEN_POOLED
+        if statistic in QUANTILES:
+            return BY_RANK
         return self.mechanism.get(statistic, PROVED[self.kind])
 
     def with_proved_intervals(self) -> Request:
@@ -110,7 +117,7 @@ class Request:
     @property
     def free_to_choose(self) -> bool:
         """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
-        return self.kind is LossKind.PURE and self.named <= {BASELINE, AUTO}
+        return self.kind is LossKind.PURE and (self.named <= {BASELINE, AUTO} or self.by_rank)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,13 @@ Slots = Annotated[str, Says({"enum": [kind.value for kind in SlotKind]})]
 UnitLabel = Annotated[str, Says({"enum": _LABELS})]
 StatisticUnit = Annotated[str, Says({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]
 Column = Annotated[
-    str, Says({"pattern": r"^speed_(mean|vehicle_mean)_(ms|kmh|mph)$|^speed_variance_(ms|kmh|mph)2$"})
+    str,
+    Says(
+        {
+            "pattern": r"^speed_(mean|vehicle_(mean|median|p[0-9]{2}))_(ms|kmh|mph)$"
+            r"|^speed_variance_(ms|kmh|mph)2$"
+        }
+    ),
 ]
 Counted = Annotated[int, Says({"minimum": 1})]
 Number = Annotated[int, Says({"minimum": 0})]

@@ -35,10 +35,13 @@ class IntervalKind(StrEnum):
 
     GUARANTEED: a theorem says how often it holds the statistic of its bin, whatever the speeds are.
     CALIBRATED: tried on days that chose nothing of it, it held at least 95 % of bins on average. No theorem.
+    RANKS: a theorem says between which vehicles' speeds the number lies, ``rank_low`` and ``rank_high`` among
+    ``Estimate.noise``. Its ends in speed are those of the whole range.
     """
 
     GUARANTEED = "guaranteed"
     CALIBRATED = "calibrated"
+    RANKS = "ranks"
 
 
 @dataclass(frozen=True)

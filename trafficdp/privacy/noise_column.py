@@ -38,6 +38,10 @@ NOISE_COLUMNS = {
         NoiseColumn("noise_terms", None, "draws of that scale whose sum is the noise", 0),
         NoiseColumn("rho", None, "rho that the mechanism was given for all bins together, exactly"),
         NoiseColumn("epsilon", None, "epsilon that the mechanism was given in the bin, exactly"),
+        NoiseColumn("rank_low", "vehicles", "the vehicle, from the slowest, whose speed is the lower end", 0),
+        NoiseColumn(
+            "rank_high", "vehicles", "the vehicle, from the slowest, whose speed is the upper end", 0
+        ),
         NoiseColumn("fleet_fast", "grains", "noisy number of vehicles, counted as far as they are fast", 0),
         NoiseColumn("fleet_slow", "grains", "noisy number of vehicles, counted as far as they are slow", 0),
         NoiseColumn("city_vehicles", "vehicles", "vehicles in all, by these two"),

@@ -19,6 +19,7 @@ _KINDS = [
     "partial_pooling",
     "flat",
     "hidden_pooling",
+    "vehicle_quantiles",
 ]
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trafficdp.model.longer_slot import kinds_of
 from trafficdp.model.mosaic import resolution_of
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.release import Release
 
@@ -31,7 +31,8 @@ def published_frame(release: Release) -> pd.DataFrame:
     Columns: ``h3`` (hexadecimal text; the number of a zone), ``place`` (its name), ``resolution`` (none of
     zones), ``slot``, ``slot_kind``, ``slot_label``, ``slot_start``, ``slot_end``, ``status``, ``vehicles``,
     ``records``, then for every statistic, with stem and unit as in ``speed_mean_kmh``: the value, ``_low``,
-    ``_high``, ``_noise_scale``, ``_expected_error``; and by stem alone ``_status`` and ``_interval_kind``.
+    ``_high``, ``_noise_scale``, ``_expected_error``, of a quantile ``_rank_low`` and ``_rank_high``; and by
+    stem alone ``_status`` and ``_interval_kind``.
 
     Values are rounded to DECIMALS to the nearest, ``_low`` down and ``_high``, ``_noise_scale`` and
     ``_expected_error`` up, so that an interval is never narrowed. Withheld numbers are NaN.
@@ -61,6 +62,38 @@ def published_frame(release: Release) -> pd.DataFrame:
             kind = _texts([release.interval_kind(statistic).value], there)
             columns[f"{statistic.stem}_interval_kind"] = kind
     return pd.DataFrame(columns)
+
+
+def quantiles_frame(release: Release) -> pd.DataFrame:
+    """Return the quantiles of ``release``: a row a bin and quantile, sorted by cell, slot and quantile.
+
+    Columns: ``h3``, ``cell``, ``slot``, ``quantile``, ``speed``, ``rank_low``, ``rank_high``, ``status`` and
+    ``epsilon``. Numbers as in ``published_frame``; no rows where there are no quantiles.
+    """
+    import pandas as pd
+
+    own = sorted((each for each in QUANTILES if each in release.estimates), key=lambda each: QUANTILES[each])
+    table, many = published_frame(release), len(own)
+    row = np.repeat(np.arange(release.bins), many)
+
+    def beside(part: str, of: str, dtype: str) -> pd.Series:
+        names = [f"{each.stem if of == 'stem' else each.column(release.display_unit)}{part}" for each in own]
+        return pd.Series(table[names].to_numpy(dtype=object).ravel(), dtype=dtype)
+
+    given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
+    return pd.DataFrame(
+        {
+            "h3": table["h3"].take(row).reset_index(drop=True),
+            "cell": release.cell[row],
+            "slot": release.slot[row],
+            "quantile": np.tile([float(QUANTILES[each]) for each in own], release.bins),
+            "speed": beside("", "column", "float64"),
+            "rank_low": beside("_rank_low", "column", "Int64"),
+            "rank_high": beside("_rank_high", "column", "Int64"),
+            "status": beside("_status", "stem", "str"),
+            "epsilon": np.array(given, dtype=np.float64).T.ravel(),
+        }
+    )
 
 
 def mechanism_frame(release: Release) -> pd.DataFrame:
@@ -132,10 +165,18 @@ def _counts(counts: npt.NDArray[np.int64] | None, bins: int) -> pd.Series:
 
 def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: SpeedUnit) -> dict[str, object]:
     """Return the published columns of one statistic by name, G rows each, in the unit ``display``."""
+    import pandas as pd
+
     factor = estimate.statistic.factor(unit_of_bound, display)
     name, stem = estimate.statistic.column(display), estimate.statistic.stem
     unit = 10.0**DECIMALS
     value = np.round(estimate.value * factor * unit) / unit
+    there = ~np.isnan(estimate.value)
+    ranks: dict[str, object] = {
+        f"{name}_{end}": pd.Series(estimate.noise[end], dtype="Int64").where(there)
+        for end in ("rank_low", "rank_high")
+        if end in estimate.noise
+    }
     return {
         name: value,
         # a value that rounding moved past its interval takes the interval's end with it
@@ -143,5 +184,6 @@ def statistic_columns(estimate: Estimate, unit_of_bound: SpeedUnit, display: Spe
         f"{name}_high": np.maximum(np.ceil(estimate.high * factor * unit) / unit, value),
         f"{name}_noise_scale": np.ceil(estimate.noise_scale * factor * unit) / unit,
         f"{name}_expected_error": np.ceil(estimate.expected_error * factor * unit) / unit,
+        **ranks,
         f"{stem}_status": _repeating(estimate.status),
     }

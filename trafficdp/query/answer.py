@@ -183,6 +183,8 @@ def _array(column: Column, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit)
         return pa.array(counts.samples_per_bin if kind is Kind.FIXES else counts.users_per_bin)
     statistic = kind.statistic
     stem = "" if statistic is None else statistic.column(unit)
+    if column.end.of_rank:
+        return pa.array(frame[stem + column.end.value], pa.int64(), from_pandas=True)
     numbers = frame[stem + column.end.value].to_numpy(dtype=np.float64)
     if kind is Kind.STDDEV:
         numbers = _root(numbers, column.end)

@@ -32,6 +32,10 @@ NOTHING = PureDP(0)
 NOISY_COUNTS = (
     "counts are noisy; their intervals are of the noise alone, for a vehicle in very many bins counts as less"
 )
+RANKS_NOTE = (
+    "quantiles are over vehicles: each vehicle's mean speed counts once; with {level} % the number lies "
+    "between the speeds of the vehicles rank_low and rank_high, counted from the slowest"
+)
 COUNTS_NOTE = (
     "counts are exact: how many records and vehicles are where is public by assumption (counts_public)"
 )
@@ -205,6 +209,8 @@ class _Answering:
     def _answered(self, release: Release, counts: Counts, charged: Loss, note: str) -> Answered:
         rows = rows_of(self.question, self.there.grid, counts, release, self.there.map.display_unit)
         notes = [note, *self.question.remarks]
+        if any(column.kind.by_rank for column in self.question.columns):
+            notes.append(RANKS_NOTE.format(level=f"{100 * release.interval_level:g}"))
         if not self.question.by_cell:
             notes.append("one number for the whole city: for the hexagon that holds all of it")
         withheld = int(np.isnan(next(iter(release.estimates.values())).value).sum())

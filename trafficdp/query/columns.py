@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -33,6 +33,15 @@ class Kind(StrEnum):
     VARIANCE = "VAR_POP(speed)"
     STDDEV = "STDDEV_POP(speed)"
     VEHICLE_MEAN = "VEHICLE_AVG(speed)"
+    MEDIAN = "MEDIAN(speed)"
+    P05 = "QUANTILE_CONT(speed, 0.05)"
+    P10 = "QUANTILE_CONT(speed, 0.1)"
+    P15 = "QUANTILE_CONT(speed, 0.15)"
+    P25 = "QUANTILE_CONT(speed, 0.25)"
+    P75 = "QUANTILE_CONT(speed, 0.75)"
+    P85 = "QUANTILE_CONT(speed, 0.85)"
+    P90 = "QUANTILE_CONT(speed, 0.9)"
+    P95 = "QUANTILE_CONT(speed, 0.95)"
 
     @property
     def statistic(self) -> Statistic | None:
@@ -64,13 +73,35 @@ class Kind(StrEnum):
         """Whether it is a number that may have an interval: a statistic or a count."""
         return self.counts or self.statistic is not None
 
+    @property
+    def by_rank(self) -> bool:
+        """Whether it is a quantile, whose interval is one of ranks."""
+        return self.statistic in QUANTILES
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """The ends of its interval."""
+        return (End.RANK_LOW, End.RANK_HIGH) if self.by_rank else (End.LOW, End.HIGH)
+
 
 class End(StrEnum):
-    """Which number of a measured column: the value, or an end of its interval."""
+    """Which number of a measured column: the value, or an end of its interval (of a quantile: ranks)."""
 
     VALUE = ""
     LOW = "_low"
     HIGH = "_high"
+    RANK_LOW = "_rank_low"
+    RANK_HIGH = "_rank_high"
+
+    @property
+    def of_rank(self) -> bool:
+        """Whether it is the number of a vehicle, counted from the slowest."""
+        return self in (End.RANK_LOW, End.RANK_HIGH)
+
+    @property
+    def function(self) -> str:
+        """What asks for it."""
+        return f"DP{'' if self.of_rank else '_INTERVAL'}{self.upper()}"
 
 
 _STATISTICS = {
@@ -78,7 +109,11 @@ _STATISTICS = {
     Kind.VARIANCE: Statistic.VARIANCE,
     Kind.STDDEV: Statistic.VARIANCE,
     Kind.VEHICLE_MEAN: Statistic.VEHICLE_MEAN,
+    Kind.MEDIAN: Statistic.VEHICLE_MEDIAN,
+    **{kind: Statistic[f"VEHICLE_{kind.name}"] for kind in Kind if kind.startswith("QUANTILE")},
 }
+KIND_OF = {QUANTILES[each]: kind for kind, each in _STATISTICS.items() if each in QUANTILES}
+"""Which quantiles may be asked for."""
 SLOTS_BY_CLOCK = {
     SlotKind.HOUR_OF_DAY: {Kind.HOUR},
     SlotKind.WEEKDAY: {Kind.WEEKDAY},
@@ -107,7 +142,7 @@ class Meaning(NamedTuple):
     def expression(self, cell: str = "cell", slot: str = "slot") -> str:
         """Return how it is written; ``cell`` and ``slot`` are how the question writes those two."""
         inner = {Kind.CELL: cell, Kind.SLOT: slot}.get(self.kind, self.kind.value)
-        shown = inner if self.end is End.VALUE else f"DP_INTERVAL{self.end.upper()}({inner})"
+        shown = inner if self.end is End.VALUE else f"{self.end.function}({inner})"
         return shown if self.digits is None else f"ROUND({shown}, {self.digits})"
 
 

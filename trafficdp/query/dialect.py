@@ -16,7 +16,9 @@ PARSER_FAILS = (SqlglotError, ValueError, LookupError, TypeError, AttributeError
 _OWN = """
     fixes records cell h3 slot slot_label slot_start slot_end status speed vehicle plate vehicle_id
     latitude longitude time date weekday hour area in_box count avg sum min max median var_pop var_samp
-    stddev stddev_pop stddev_samp vehicle_avg dp_interval_low dp_interval_high differential_privacy options
+    stddev stddev_pop stddev_samp vehicle_avg quantile quantile_cont quantile_disc percentile percentile_cont
+    percentile_disc within group dp_interval_low dp_interval_high dp_rank_low dp_rank_high
+    differential_privacy options
     epsilon delta min_vehicles interval_level speed_bound force privacy_unit_column
 """
 _OMITTED = "..."

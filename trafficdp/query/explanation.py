@@ -71,21 +71,32 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     if earlier:
         yield "answered before", earlier, None
     yield from _accountings(plan)
-    widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)
-    errors = allocation.errors()
-    for statistic in allocation.calibrated.statistics:
-        factor = statistic.factor(request.bound.unit, display_unit)
-        unit = statistic.unit(display_unit)
-        name = statistic.value.replace("_", " ")
-        for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
-            yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
-            yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit
+    yield from _by_rank(plan) if allocation.spanned else _in_speeds(plan, display_unit)
     for name, error in allocation.count_errors.items():
         yield f"noise of the number of {name}", f"{error:.3g}", name
     yield "left for every vehicle", str(plan.budget_left), quantity
     yield "verdict", "says too little: refused" if plan.verdict.refused else "may be answered", None
     if plan.suggestions is not None:
         yield "would pass", plan.suggestions.in_words().replace("--force", "force = TRUE"), None
+
+
+def _in_speeds(plan: Plan, display_unit: SpeedUnit) -> Iterator[Line]:
+    allocation, request = plan.allocation, plan.allocation.request
+    widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)
+    errors = allocation.errors()
+    for statistic in allocation.calibrated.statistics:
+        factor = statistic.factor(request.bound.unit, display_unit)
+        unit, name = statistic.unit(display_unit), statistic.words
+        for what, numbers in (("expected error", errors[statistic]), ("half width", widths[statistic])):
+            yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit
+            yield f"worst {what} of the {name}", f"{float(np.max(numbers)) * factor:.4g}", unit
+
+
+def _by_rank(plan: Plan) -> Iterator[Line]:
+    for statistic, spanned in plan.allocation.spanned.items():
+        for what, share in (("in the median bin", np.median(spanned)), ("in the worst bin", np.max(spanned))):
+            name = f"interval of the {statistic.words}, {what}"
+            yield name, f"{100 * float(share):.3g}", "% of its vehicles"
 
 
 def _accountings(plan: Plan) -> Iterator[Line]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from sqlglot import exp
 
 from trafficdp.model.slot import SlotKind
-from trafficdp.query.columns import End, Kind, Meaning
-from trafficdp.query.literals import call_of, integer_of, name_of, string_of, text_of, unwrapped
+from trafficdp.query.columns import KIND_OF, End, Kind, Meaning
+from trafficdp.query.literals import call_of, integer_of, name_of, number_of, string_of, text_of, unwrapped
 from trafficdp.query.problems import Problem, UnreadableError
 
 SHOWN = (
     "cell, place, h3(resolution), hour, weekday, date, slot, slot('hour_of_day'), slot_label, slot_start, "
     "slot_end, status, COUNT(*), "
     "COUNT(DISTINCT vehicle), AVG(speed), VAR_POP(speed), STDDEV_POP(speed), VEHICLE_AVG(speed), "
+    "MEDIAN(speed), QUANTILE_CONT(speed, 0.85), "
     "DP_INTERVAL_LOW(x), DP_INTERVAL_HIGH(x) and ROUND(x, digits)"
 )
 _SLOTS = "one of " + ", ".join(f"slot('{kind.value}')" for kind in SlotKind)
@@ -46,7 +48,11 @@ _AGGREGATES: dict[type[exp.Expr], Kind] = {
     exp.VariancePop: Kind.VARIANCE,
     exp.StddevPop: Kind.STDDEV,
     exp.Stddev: Kind.STDDEV,
+    exp.Median: Kind.MEDIAN,
 }
+_QUANTILES = (exp.WithinGroup, exp.PercentileCont, exp.PercentileDisc, exp.Quantile)
+_QUANTILE_CALLS = ("quantile_cont", "quantile_disc", "percentile", "approx_percentile")
+_SHARES = "one of " + ", ".join(f"{float(share):g}" for share in sorted(KIND_OF))
 _SAMPLE: dict[type[exp.Expr], Kind] = {exp.Variance: Kind.VARIANCE, exp.StddevSamp: Kind.STDDEV}
 """Sample statistics: what is released is that of the whole population of records."""
 
@@ -87,6 +93,8 @@ def meaning_of(node: exp.Expr, aliases: dict[str, Meaning], words: GridWords) ->
         return _rounded(node, aliases, words)
     if isinstance(node, exp.Count):
         return _count(node)
+    if isinstance(node, _QUANTILES):
+        return _quantile(node)
     if kind in _AGGREGATES:
         _needs_speed(node, Meaning(_AGGREGATES[kind]))
         return Meaning(_AGGREGATES[kind])
@@ -160,7 +168,9 @@ def _called(
         if len(arguments) != 1 or name_of(arguments[0]) != "speed":
             raise _refused("statistics are those of speed", node, Kind.VEHICLE_MEAN.value, Kind.VEHICLE_MEAN)
         return Meaning(Kind.VEHICLE_MEAN)
-    ends = {"dp_interval_low": End.LOW, "dp_interval_high": End.HIGH}
+    if name in _QUANTILE_CALLS and len(arguments) == 2:
+        return Meaning(_of_share(arguments[0], arguments[1], node))
+    ends = {each.function.lower(): each for each in End if each is not End.VALUE}
     if name not in ends:
         raise _refused("this cannot be asked of the vault", node, SHOWN, _inner(node))
     end = ends[name]
@@ -173,7 +183,38 @@ def _called(
         raise RefusedError(error.problem, Meaning(instead if instead.measured else Kind.MEAN, end)) from None
     if not kind.measured or inner_end is not End.VALUE:
         raise _refused("only statistics have intervals", node, f"{name}(AVG(speed))", Kind.MEAN, end)
+    if end not in kind.ends:
+        what = "the interval of a quantile is in ranks" if kind.by_rank else "only quantiles have ranks"
+        own = kind.ends[end in (End.HIGH, End.RANK_HIGH)]
+        raise _refused(what, node, f"{own.function}({kind.value})", kind, own)
     return Meaning(kind, end, digits)
+
+
+def _quantile(node: exp.Expr) -> Meaning:
+    """Return the quantile that QUANTILE(speed, q) or PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY speed) is."""
+    if not isinstance(node, exp.WithinGroup):
+        share = node.args.get("quantile") or node.args.get("expression")
+        return Meaning(_of_share(node.this, share, node))
+    order = node.expression.expressions if isinstance(node.expression, exp.Order) else []
+    if len(order) != 1 or not isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
+        expected = "PERCENTILE_CONT(0.85) WITHIN GROUP (ORDER BY speed)"
+        raise _refused("this quantile cannot be read", node, expected, Kind.MEDIAN)
+    return Meaning(_of_share(order[0].this, node.this.this, node, down=bool(order[0].args.get("desc"))))
+
+
+def _of_share(column: object, share: object, node: exp.Expr, *, down: bool = False) -> Kind:
+    """Return the quantile of speed below which ``share`` of the vehicles are, or above: ``down``."""
+    if name_of(unwrapped(column) if isinstance(column, exp.Expr) else None) != "speed":
+        raise _refused("statistics are those of speed", node, Kind.MEDIAN.value, Kind.MEDIAN)
+    try:
+        asked = share if isinstance(share, exp.Expr) else exp.Null()
+        found = Fraction(number_of(asked, "the share of a quantile", _SHARES)).limit_denominator(10**6)
+    except UnreadableError as error:
+        raise RefusedError(error.problem, Meaning(Kind.MEDIAN)) from None
+    kind = KIND_OF.get(1 - found if down else found)
+    if kind is None:
+        raise _refused("there is no such quantile", node, _SHARES, Kind.MEDIAN)
+    return kind
 
 
 def _rounded(node: exp.Round | exp.Cast, aliases: dict[str, Meaning], words: GridWords) -> Meaning:

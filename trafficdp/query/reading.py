@@ -27,6 +27,7 @@ from trafficdp.query.problems import Problems
 from trafficdp.query.question import Question
 from trafficdp.query.select_list import (
     DEFAULTS,
+    Shown,
     aliases_of,
     check_form,
     named,
@@ -68,12 +69,7 @@ def _read(clause: Clause, config: Config, names: Named, problems: Problems) -> Q
         check_form(select, problems)
         columns = read_columns(select, words, problems)
         keys = read_keys(select, columns, words, problems)
-    if config.hides_presence and any(each.kind is Kind.VEHICLE_MEAN for each, _ in columns):
-        problems.add("means over vehicles are not measured here", "VEHICLE_AVG(speed)", "AVG(speed)")
-        columns = [
-            (each._replace(kind=Kind.MEAN), name) if each.kind is Kind.VEHICLE_MEAN else (each, name)
-            for each, name in columns
-        ]
+    _check_statistics(columns, config, problems)
     shown = named(columns, config.map.display_unit, problems)
     order = () if select is None else read_order(select, shown, words, problems)
     configured = _resolution(words, config, problems)
@@ -128,6 +124,23 @@ def _options(clause: Clause, config: Config, columns: tuple[Column, ...], proble
             problems.add("option speed_bound is not valid", None, str(error.expected))
             options = replace(options, speed_bound=None)
     return options
+
+
+def _check_statistics(columns: list[Shown], config: Config, problems: Problems) -> None:
+    """Note a problem for statistics that are not measured here, or not together."""
+    kinds = list(dict.fromkeys(each.kind for each, _ in columns if each.kind.statistic is not None))
+    ranked = [kind for kind in kinds if kind.by_rank]
+    if config.hides_presence and Kind.VEHICLE_MEAN in kinds:
+        problems.add("means over vehicles are not measured here", Kind.VEHICLE_MEAN.value, "AVG(speed)")
+    if config.hides_presence and ranked:
+        what = "there are no quantiles where nothing about a vehicle is public: each costs a vehicle once a"
+        problems.add(f"{what} hexagon, and nobody knows how many it is in", ranked[0].value, "AVG(speed)")
+    elif ranked and len(ranked) < len(kinds):
+        problems.add(
+            "quantiles are asked for apart from other statistics",
+            " and ".join(kind.value for kind in kinds),
+            "two questions: what they cost adds up either way",
+        )
 
 
 def _resolution(words: GridWords, config: Config, problems: Problems) -> int | None:

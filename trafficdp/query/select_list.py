@@ -200,7 +200,7 @@ def _with_intervals(columns: list[Column], seen: set[str]) -> tuple[Column, ...]
         if column.kind.statistic is None or column.kind in done:
             continue
         done.add(column.kind)
-        for end in (End.LOW, End.HIGH):
+        for end in column.kind.ends:
             name = _free(column.name + end.value, seen)
             seen.add(name.lower())
             found.append(Column(column.kind, end, name, column.digits))

@@ -20,7 +20,7 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
-from trafficdp.mechanisms.publish import bin_status, status_of
+from trafficdp.mechanisms.publish import bin_status, rank_status, status_of
 from trafficdp.mechanisms.separate import calibrated as calibrated_separately
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
@@ -63,6 +63,8 @@ COMPOSITION: dict[str, str] = {
     "partial_pooling": "askings for one vector a vehicle each, clipped as a whole: a vehicle loses at most "
     "the asking's share of the budget, less where its numbers' intervals are short, added over askings; the "
     "largest is the guarantee",
+    "vehicle_quantiles": "a selection a bin and quantile, which costs each vehicle there the same: the loss "
+    "over the most bins that any of them is in, added over bins; the largest is the guarantee",
     "flat": "one sum over the whole city, with noise for the vehicle that has most records in it",
     "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
     "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
@@ -104,6 +106,7 @@ def specify(
     request, kept = allocation.request, allocation.counts
     verdict = judge(allocation)
     limit = 1 - LEAST_SKILL if verdict.by_skill else request.refuse_above
+    limit = verdict.threshold if verdict.by_rank else limit
     calibrated = allocation.calibrated
     statements = {
         statistic: calibrated.statement(statistic, kept, request.bound) for statistic in calibrated.statistics
@@ -174,6 +177,7 @@ def specify(
                 threshold=limit,
                 value=verdict.median_error * limit / verdict.threshold,
                 by_skill=verdict.by_skill,
+                by_rank=verdict.by_rank,
             ),
             publish_counts=occasion.publish_counts,
         ),
@@ -182,7 +186,8 @@ def specify(
 
 def _composition(allocation: Allocation) -> str:
     kind = allocation.calibrated.kind
-    if allocation.event.kind is LossKind.ZCDP and not allocation.request.hides_presence:
+    hidden, ranked = allocation.request.hides_presence, bool(allocation.spanned)
+    if allocation.event.kind is LossKind.ZCDP and not (hidden or ranked):
         return COMPOSITION[LossKind.ZCDP]
     return COMPOSITION[allocation.chosen.name if allocation.by_accounting else kind]
 
@@ -233,6 +238,8 @@ def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit)
 def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
     """The status of every bin, which follows from counts and calibrated mechanism alone."""
     request = allocation.request
+    if allocation.spanned:
+        return bin_status(allocation.keep, [rank_status(each) for each in allocation.spanned.values()])
     errors = allocation.calibrated.expected_errors(allocation.counts, request.bound)
     statuses = [status_of(errors[each], each, request.bound, request.refuse_above) for each in errors]
     return bin_status(allocation.keep, statuses)

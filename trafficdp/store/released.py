@@ -22,9 +22,9 @@ import pyarrow as pa
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.json_codec import as_json
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.published import published_frame, quantiles_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.failures import store_failures
 from trafficdp.store.statements import connect, number, query, registered, run, script
@@ -160,8 +160,10 @@ def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConn
         shutil.copyfile(folder / RELEASED_NAME, path)
         connection = _attached(path, "READ_WRITE")
         try:
-            columns = run(connection, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'cells'")
-            if not {"publication", *_cells_table(release).column_names} <= {name for (name,) in columns}:
+            columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
+            tables = {"cells": _cells_table(release), "quantiles": _quantiles_table(release)}
+            needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
+            if not {"cells.publication", *needed} <= {name for (name,) in columns}:
                 raise _NotToBeExtended
             connection.begin()
             add(connection)
@@ -276,7 +278,7 @@ def _cells_table(release: Release) -> pa.Table:
             **{name: pd.to_datetime(published[name], utc=True) for name in ("slot_start", "slot_end")},
         }
     )
-    for statistic in Statistic:
+    for statistic in OF_MAPS:
         present = statistic in release.estimates
         name = statistic.column(release.display_unit)
         for part in _PARTS:
@@ -289,6 +291,14 @@ def _cells_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
+def _quantiles_table(release: Release) -> pa.Table:
+    import pandas as pd
+
+    rows = quantiles_frame(release)
+    rows.insert(0, "release_id", pd.Series([release.id] * len(rows), dtype="str"))
+    return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+
+
 def _insert_cells(
     connection: duckdb.DuckDBPyConnection, release: Release, publication: int | None = None
 ) -> None:
@@ -298,12 +308,14 @@ def _insert_cells(
             "INSERT INTO cells BY NAME SELECT *, $publication AS publication FROM incoming_cells",
             {"publication": publication},
         )
+    with registered(connection, "incoming_quantiles", _quantiles_table(release)):
+        run(connection, "INSERT INTO quantiles BY NAME FROM incoming_quantiles")
 
 
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     """Return whether `released.duckdb` in ``folder`` says of the published ``release`` exactly what it is.
 
-    That is its row in releases, with the loss ``epsilon``, and its rows in cells.
+    That is its row in releases, with the loss ``epsilon``, and its rows in cells and quantiles.
     """
     with store_failures("reading released.duckdb", RELEASED_NAME):
         connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
@@ -316,11 +328,15 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
             stored = query(
                 connection, "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot", [release.id]
             )
+            listed = "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile"
+            quantiles = query(connection, listed, [release.id])
         finally:
             connection.close()
     row = _release_row(release, epsilon, withdrawn=False)
     row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
     if [list(found) for found in about] != [row]:
+        return False
+    if not quantiles.equals(_quantiles_table(release).cast(quantiles.schema)):
         return False
     expected = _cells_table(release)
 

@@ -33,7 +33,7 @@ from trafficdp.model.period import Period
 from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, NeighbouringRelation
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software, Source
 from trafficdp.privacy.estimate import BinStatus, Estimate
@@ -117,7 +117,7 @@ def release_of(
             share=None,
             library="opendp 0.16.0",
         )
-        for each in Statistic
+        for each in OF_MAPS
         if each in estimates
     ]
     disclosed = disclosure(

@@ -87,7 +87,9 @@ def test_blocks_get_their_half_widths_and_one_scale():
 @pytest.mark.parametrize("kind", list(LossKind))
 def test_choices_are_drawn_at_the_scale_that_they_state(kind):
     heard = Heard()
-    Ranks(PLACES, numbers(9, 4), numbers(1, 0), np.array([2.5, 7.0]), kind).draw(heard, numbers(3, 4, 5))
+    Ranks(PLACES, numbers(9, 4), numbers(1, 0), numbers(1, 0), np.array([2.5, 7.0]), kind).draw(
+        heard, numbers(3, 4, 5)
+    )
     assert heard.scales == [2.5, 7.0]
     heard = Heard()
     scores = ClaimedScores(PLACES, np.ones(2), np.array([0.5, 3.0]), kind, "a theorem")

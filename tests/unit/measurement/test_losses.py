@@ -147,38 +147,86 @@ def test_a_narrow_interval_in_a_ball_costs_less():
     assert ball.inside(np.array([1.0, 1.0])).tolist() == [100, 0]
 
 
-def test_a_private_quantile_costs_what_brute_force_finds():
-    places = support((0, 0), (0, 1), (0, 2), users=3, coordinates=1)
-    ranks = Ranks(places, numbers(4), numbers(1), np.array([2.0]), LossKind.PURE)
-    loss = ranks.loss()
-    assert near(int(loss[0]), Fraction(1))
+def missed(values, t, rank, above):
+    """By how many of ``values`` the number ``t`` misses the ranks, written out."""
+    slower, upto = sum(v < t for v in values), sum(v <= t for v in values)
+    return max(0, slower - rank, above - upto)
+
+
+def quantiles(places, high, rank, above, scale, kind=LossKind.PURE):
+    many = places.coordinates
+    sides = (np.full(many, each) for each in (high, rank, above))
+    return Ranks(places, *sides, np.full(many, scale), kind)
+
+
+THREE = support((0, 0), (0, 1), (0, 2), users=3, coordinates=1)
+
+
+@pytest.mark.parametrize(("rank", "above"), [(1, 2), (1, 1), (2, 3)])
+def test_a_private_quantile_costs_what_brute_force_finds(rank, above):
+    loss = int(quantiles(THREE, 4, rank, above, 2.0).loss()[0])
+    assert near(loss, Fraction(1))
 
     def law(values):
-        weight = {t: np.exp(-abs(sum(v < t for v in values) - 1) / 2.0) for t in range(5)}
+        weight = {t: np.exp(-missed(values, t, rank, above) / 2.0) for t in range(5)}
         return {t: w / sum(weight.values()) for t, w in weight.items()}
 
-    most = 0.0
+    most, moved = 0.0, 0
     for rest in itertools.combinations_with_replacement(range(5), 2):
         for a, b in itertools.product(range(5), repeat=2):
+            moved = max(
+                moved,
+                *(
+                    abs(missed([a, *rest], t, rank, above) - missed([b, *rest], t, rank, above))
+                    for t in range(5)
+                ),
+            )
             one, two = law([a, *rest]), law([b, *rest])
             most = max(most, *(np.log(one[t] / two[t]) for t in range(5)))
-    assert 0.5 < most <= int(loss[0]) / PICO
-    rho = Ranks(places, numbers(4), numbers(1), np.array([2.0]), LossKind.ZCDP)
-    assert near(int(rho.loss()[0]), Fraction(1, 8))
+    # a score moves by just as much as the price takes it to
+    assert moved == 1
+    assert 0.5 < most <= loss / PICO
+    assert near(int(quantiles(THREE, 4, rank, above, 2.0, LossKind.ZCDP).loss()[0]), Fraction(1, 8))
 
 
-def test_a_private_quantile_is_drawn_by_its_law():
+@pytest.mark.parametrize("values", [(1, 1, 3), (0, 0, 0), (4, 4, 4), (0, 2, 4), (2, 3, 3)], ids=str)
+def test_a_private_quantile_is_drawn_by_its_law(values):
     many = 60_000
     places = Support(np.tile(np.arange(3), many), np.repeat(np.arange(many), 3), 3, many)
-    high, rank = np.full(many, 4), np.full(many, 1)
-    ranks = Ranks(places, high, rank, np.full(many, 1.0), LossKind.PURE)
-    values = np.tile(numbers(1, 1, 3), many)
-    drawn = SimulatedNoise(3).select(ranks, values)
-    weight = np.array([np.exp(-abs(sum(v < t for v in (1, 1, 3)) - 1)) for t in range(5)])
+    drawn = SimulatedNoise(3).select(quantiles(places, 4, 1, 2, 1.0), np.tile(numbers(*values), many))
+    weight = np.array([np.exp(-missed(values, t, 1, 2)) for t in range(5)])
     expected = weight / weight.sum() * many
     found = np.bincount(drawn, minlength=5)
     # six standard deviations of each
     assert np.all(np.abs(found - expected) < 6.5 * np.sqrt(expected))
+
+
+def test_without_noise_a_quantile_is_the_one_of_the_numbers_however_many_are_alike():
+    for values in itertools.product(range(4), repeat=3):
+        found = SimulatedNoise(0).select(quantiles(THREE, 3, 1, 2, 0.0), numbers(*values))
+        assert found.tolist() == [sorted(values)[1]]
+    nobody = Support(numbers(), numbers(), 1, 1)
+    assert 0 <= SimulatedNoise(0).select(quantiles(nobody, 3, 0, 0, 1.0), numbers())[0] <= 3
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.7, 1.5])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_a_quantile_misses_no_more_ranks_than_its_reach_says_and_some_miss_as_many(scale, level):
+    high, users = 3, 6
+    worst = dict.fromkeys(range(users + 1), 0.0)
+    for values in itertools.combinations_with_replacement(range(high + 1), users):
+        costs = [missed(values, t, 3, 3) for t in range(high + 1)]
+        weight = np.exp(-np.array(costs) / scale)
+        for k in worst:
+            beyond = float(weight[np.array(costs) > k].sum() / weight.sum())
+            worst[k] = max(worst[k], beyond)
+    places = support(*((0, u) for u in range(users)), users=users, coordinates=1)
+    reach = int(quantiles(places, high, 3, 3, scale).reach(level)[0])
+    assert reach >= users or worst[reach] <= 1 - level
+    # all vehicles alike: the bound is attained, so that one rank less holds only where it says so
+    odds = high * np.exp(-3 / scale)
+    assert worst[2] == pytest.approx(odds / (1 + odds))
+    assert (reach <= 2) == (odds / (1 + odds) <= 1 - level)
 
 
 def test_values_beyond_the_set_are_brought_inside_without_an_error():

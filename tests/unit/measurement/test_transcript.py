@@ -29,7 +29,7 @@ VALUES = numbers(7, 50)
 def asked(measure):
     """Every verb, in turn."""
     one = np.ones(1)
-    ranks = Ranks(SUPPORT, numbers(20), numbers(1), one, LossKind.PURE)
+    ranks = Ranks(SUPPORT, numbers(20), numbers(1), numbers(1), one, LossKind.PURE)
     scores = ClaimedScores(SUPPORT, one, one, LossKind.PURE, "a theorem")
     noise = ClaimedNoise(
         SUPPORT, np.ones(2), LossKind.PURE, "a theorem", lambda size, below: below(np.full(size, 9)) / 7

@@ -84,7 +84,7 @@ def steps(draw):
     scale = array(draw, scales, size, np.float64)
     if kind == "ranks":
         zeros = np.zeros(size, dtype=np.int64)
-        return Ranks(of, zeros + 9, zeros, scale, loss_kind)
+        return Ranks(of, zeros + 9, zeros, zeros, scale, loss_kind)
     if kind == "scores":
         return ClaimedScores(of, array(draw, st.integers(0, 9), size, np.float64), scale, loss_kind, "none")
     lost = array(draw, st.floats(0, 9), entries, np.float64)
@@ -127,7 +127,7 @@ def test_what_varies_without_noise_is_unsound():
         plain(box, Block(np.array([1]), np.array([-1]), 1.0)),
         plain(pairs, Laplace(np.array([1.0, 0.0]))),
         plain(pairs, Block(np.array([1, 1]), np.array([0, -1]), 1.0)),
-        Ranks(of, np.array([3]), np.array([1]), zero, LossKind.PURE),
+        Ranks(of, np.array([3]), np.array([1]), np.array([1]), zero, LossKind.PURE),
     ]
     for step in bare:
         with pytest.raises(AllocationError):

@@ -15,7 +15,7 @@ from trafficdp.model.json_codec import from_json
 from trafficdp.model.period import Period
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
@@ -44,7 +44,7 @@ def _estimate(statistic, **changes):
     )
 
 
-def _release(statistics=tuple(Statistic), display=SpeedUnit.KILOMETRES_PER_HOUR, counts=True, **changes):
+def _release(statistics=OF_MAPS, display=SpeedUnit.KILOMETRES_PER_HOUR, counts=True, **changes):
     unit = changes.pop("unit", SpeedUnit.METRES_PER_SECOND)
     return Release(
         id="r0001",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.model.zones import Zones
 from trafficdp.privacy.coverage import Counted, Sha256, Text
 from trafficdp.privacy.estimate import BinStatus
@@ -90,15 +90,26 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
                 f"{name}_noise_scale", unit, f"average size of the noise in {name} (Laplace noise: its scale)"
             ),
             ColumnFacts(f"{name}_expected_error", unit, _error_in_words(statistic, name, release)),
+            *(_ranks(name, level) if statistic in QUANTILES else ()),
             ColumnFacts(f"{stem}_status", None, f"what became of {name} in the bin"),
             ColumnFacts(
                 f"{stem}_interval_kind",
                 None,
-                "guaranteed (a theorem for every bin) or calibrated (at least 95 % of bins on average, on "
-                "other days); empty where there is no interval",
+                "guaranteed (a theorem for every bin), ranks (the same, in ranks) or calibrated (at least "
+                "95 % of bins on average, on other days); empty where there is no interval",
             ),
         ]
     return {facts.name: facts for facts in columns}
+
+
+def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
+    text = (
+        "which vehicle, counted from the slowest, has the speed that is the {} end of the {} % interval of {}"
+    )
+    return tuple(
+        ColumnFacts(f"{name}_rank_{end}", "vehicles", text.format(word, level, name))
+        for end, word in (("low", "lower"), ("high", "upper"))
+    )
 
 
 def _of_places(zones: Zones | None) -> tuple[ColumnFacts, ...]:

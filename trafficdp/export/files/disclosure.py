@@ -104,6 +104,7 @@ class Verdict:
     threshold: float
     value: float
     by_skill: bool = False
+    by_rank: bool = False
 
 
 def disclosure(
@@ -162,6 +163,9 @@ def disclosure(
                 rule="refused when the expected error in simulated cities, as a share of that of one number "
                 "for the city, is above the threshold, or when more than one draw in ten is further off"
                 if verdict.by_skill
+                else "refused when the interval of the median bin spans a larger share of its vehicles than "
+                "the threshold"
+                if verdict.by_rank
                 else "refused when the median over bins of the worst-case expected error, as a share of "
                 "the speed range, exceeds the threshold",
                 threshold=verdict.threshold,

@@ -36,7 +36,7 @@ from trafficdp.export.map.library import LIBRARY
 from trafficdp.export.map.payload import lines_of_text, pack, thousandths
 from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
 from trafficdp.export.map.templating import fill_template
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
-_BRIEF = {
+_BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
     Statistic.MEAN: "Mean",
     Statistic.VARIANCE: "Standard deviation",
     Statistic.VEHICLE_MEAN: "Mean by vehicle",
 }
-_LABELS = {
+_LABELS = {each: f"{each.words.capitalize()} (their mean speeds)" for each in QUANTILES} | {
     Statistic.MEAN: "Mean speed (over GPS records)",
     Statistic.VARIANCE: "How much speeds differ (standard deviation, over GPS records)",
     Statistic.VEHICLE_MEAN: "Mean speed (every vehicle weighs the same)",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import QUANTILES, Statistic
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),
@@ -29,6 +29,7 @@ WORDS: Mapping[Statistic, Words] = MappingProxyType(
         Statistic.MEAN: Words("mean speed", "slower", "faster"),
         Statistic.VEHICLE_MEAN: Words("mean speed of the vehicles", "slower", "faster"),
         Statistic.VARIANCE: Words("standard deviation of speed", "steadier", "more varied"),
+        **{each: Words(f"{each.words} of their mean speed", "slower", "faster") for each in QUANTILES},
     }
 )
 

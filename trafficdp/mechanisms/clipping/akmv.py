@@ -88,4 +88,4 @@ class AKMV(Means):
         with np.errstate(over="ignore"):
             scale = np.minimum(choice_scale(np.ones(counts.bins), epsilon / 2), 2.0**60)
         high = bound.steps * counts.largest_count_per_bin
-        return Ranks(support_of(counts), high, rank, scale, self.kind)
+        return Ranks(support_of(counts), high, rank, rank, scale, self.kind)

@@ -24,7 +24,7 @@ from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.loss_kind import LossKind
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Baseline:
         "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets (003), "
         "Baseline; variance by sums of x and of x (U - x), here"
     )
-    statistics = tuple(Statistic)
+    statistics = OF_MAPS
     idealised = False
     kind = LossKind.PURE
     enforced = True

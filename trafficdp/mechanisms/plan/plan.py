@@ -228,7 +228,8 @@ def _medians(counts: Counts, pico: int) -> Ranks:
     """The medians of the visitors' numbers 0..TOP in every bin."""
     scale = np.full(counts.bins, choice_scale(pico))
     top = np.full(counts.bins, TOP, dtype=np.int64)
-    return Ranks(support_of(counts), top, counts.users_per_bin // 2, scale, LossKind.ZCDP)
+    half, rest = np.divmod(counts.users_per_bin, 2)
+    return Ranks(support_of(counts), top, half, half + rest, scale, LossKind.ZCDP)
 
 
 def _longest(counts: Counts, pico: int) -> Ranks:
@@ -237,7 +238,8 @@ def _longest(counts: Counts, pico: int) -> Ranks:
     vehicles = len(user)
     rank = max(vehicles - int(np.ceil(rank_allowance(vehicles, pico / PICO))), vehicles // 2)
     support = Support(user, np.zeros(vehicles, dtype=np.int64), counts.users, 1)
-    return Ranks(support, np.array([TOP]), np.array([rank]), np.array([choice_scale(pico)]), LossKind.ZCDP)
+    top, ranks, scale = np.array([TOP]), np.array([rank]), np.array([choice_scale(pico)])
+    return Ranks(support, top, ranks, ranks, scale, LossKind.ZCDP)
 
 
 def _root(pico: int) -> float:

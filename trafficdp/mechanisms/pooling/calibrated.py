@@ -29,7 +29,7 @@ from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, round_up
 from trafficdp.privacy.loss_kind import LossKind
@@ -121,7 +121,7 @@ class CalibratedFlat(CalibratedWhole):
         "the posterior mean of one noisy mean over all records under a fixed prior, painted on every bin"
     )
     intervals: ClassVar[str] = "the whole range of the statistic: one number for all says nothing of a bin"
-    estimable: ClassVar[tuple[Statistic, ...]] = tuple(Statistic)
+    estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""

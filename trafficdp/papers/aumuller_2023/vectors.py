@@ -32,7 +32,7 @@ def exponential_quantiles(
     """
     columns = x.shape[1]
     scale, ranks = np.full(columns, 2 / np.sqrt(8 * rho)), np.full(columns, rank)
-    of = Ranks(entries(x), np.full(columns, TOP), ranks, scale, LossKind.ZCDP)
+    of = Ranks(entries(x), np.full(columns, TOP), ranks, ranks, scale, LossKind.ZCDP)
     return np.asarray(low + measure.select(of, _whole(x, low, high)) * ((high - low) / TOP))
 
 

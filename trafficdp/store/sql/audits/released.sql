@@ -12,6 +12,18 @@ SELECT 'cells of an unknown or withdrawn release', count(*)
 FROM audited ANTI JOIN (SELECT release_id FROM releases WHERE status = 'published') USING (release_id)
 HAVING count(*) > 0
 UNION ALL
+SELECT 'a quantile of an unknown bin', count(*)
+FROM quantiles ANTI JOIN cells USING (release_id, cell, slot)
+WHERE $release_id IS NULL OR quantiles.release_id = $release_id
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a quantile without ranks, or a withheld one with a number', count(*)
+FROM quantiles
+WHERE ($release_id IS NULL OR release_id = $release_id)
+  AND ((speed IS NULL) <> (status = 'withheld') OR (speed IS NULL) <> (coalesce(rank_low, rank_high) IS NULL)
+    OR rank_low > rank_high)
+HAVING count(*) > 0
+UNION ALL
 SELECT 'cells of an unknown publication', count(*)
 FROM audited ANTI JOIN publications
     ON audited.release_id = publications.release_id AND audited.publication = publications.number

@@ -128,3 +128,27 @@ COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute 
 COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
+
+CREATE TABLE quantiles (
+    release_id VARCHAR NOT NULL,
+    h3         VARCHAR NOT NULL,
+    cell       UBIGINT NOT NULL,
+    slot       BIGINT  NOT NULL,
+    quantile   DOUBLE  NOT NULL,
+    speed      DOUBLE,
+    rank_low   BIGINT,
+    rank_high  BIGINT,
+    status     VARCHAR NOT NULL,
+    epsilon    DOUBLE
+);
+COMMENT ON TABLE quantiles IS 'One row a quantile over vehicles and bin, of the answers that have any: maps have none.';
+COMMENT ON COLUMN quantiles.release_id IS 'The release.';
+COMMENT ON COLUMN quantiles.h3 IS 'H3 index as text, or the number of the zone.';
+COMMENT ON COLUMN quantiles.cell IS 'The same as a number.';
+COMMENT ON COLUMN quantiles.slot IS 'Number of the slot.';
+COMMENT ON COLUMN quantiles.quantile IS 'Which share of the vehicles is slower: 0.5 is the median.';
+COMMENT ON COLUMN quantiles.speed IS 'The quantile of the vehicles'' own mean speeds, selected privately.';
+COMMENT ON COLUMN quantiles.rank_low IS 'With the release''s interval level the speed is at least that of this vehicle, from the slowest; 0: of none.';
+COMMENT ON COLUMN quantiles.rank_high IS 'The same: at most that of this vehicle; one more than there are: of none.';
+COMMENT ON COLUMN quantiles.status IS 'released, withheld or uninformative.';
+COMMENT ON COLUMN quantiles.epsilon IS 'What its selection was given in the bin; null where losses are rho.';

@@ -1,0 +1,1 @@
+"""Quantiles over vehicles, for answers to questions."""

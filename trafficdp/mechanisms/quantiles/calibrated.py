@@ -1,0 +1,160 @@
+"""The calibrated mechanism ``vehicle_quantiles``: medians and percentiles of the vehicles' own mean speeds.
+
+Every vehicle of a bin has one number, its mean speed; a quantile is selected among some CANDIDATES speeds
+0..U by how many vehicles it misses (``measurement.ranks``), all means rounded to these: fewer candidates miss
+fewer vehicles, as the logarithm of their number. A vehicle in several bins pays for each:
+
+**Theorem (REPLACE_USER_VALUES).** With B_g the most bins that any vehicle of bin g is in, Q quantiles, and
+loss/(Q B_g) a selection, no vehicle loses more than ``loss``. *Proof.* A vehicle in B bins loses the sum over
+these of loss/B_g, and B_g >= B in each of them. QED. One that is in the most bins of all loses all of it.
+
+What holds is a statement on **ranks**: with the interval's level, the number lies between the speeds of the
+vehicles number ``rank_low`` and ``rank_high``, counted from the slowest (0: the speed 0; one more than there
+are: the speed U). For q n a whole number that is q n - k .. q n + k + 1, k the reach. How far apart in speed
+these are, only the speeds could tell: a theorem in speeds has the whole range alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trafficdp.errors import UsageError
+from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.ranks import Ranks
+from trafficdp.mechanisms.calibrated import Statement
+from trafficdp.mechanisms.names import BY_RANK
+from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
+from trafficdp.mechanisms.promise import require_statistic
+from trafficdp.mechanisms.publish import rank_status
+from trafficdp.mechanisms.scales import choice_scale
+from trafficdp.mechanisms.sums import support_of
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
+from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.privacy.estimate import Estimate, IntervalKind
+from trafficdp.privacy.loss import PICO
+from trafficdp.privacy.loss_kind import LossKind
+
+if TYPE_CHECKING:
+    from trafficdp.sensitive.values import Values
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+CANDIDATES = 250
+"""At least; twice as many at most, where the speed step is not coarser."""
+
+
+@dataclass(frozen=True)
+class CalibratedQuantiles(CalibratedWhole):
+    """Quantiles of all bins, for ``pico`` 10^-12 of ``loss_kind``, in equal parts a quantile."""
+
+    kind: ClassVar[str] = BY_RANK
+    citation: ClassVar[str | None] = (
+        "McSherry, Talwar: Mechanism Design via Differential Privacy, 2007; for quantiles Smith, STOC 2011"
+    )
+    sensitivity: ClassVar[str] = "one vehicle moves by at most 1 how many vehicles a speed misses"
+    distribution: ClassVar[str] = (
+        "exponential mechanism over all speeds in whole steps, by the number of vehicles that a speed misses"
+    )
+    estimable: ClassVar[tuple[Statistic, ...]] = tuple(QUANTILES)
+    intervals: ClassVar[str] = (
+        "ranks: the tail of the selection at the speeds that are worst for it; of speeds only the whole range"
+    )
+
+    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Ranks, ...]:
+        """Return one selection a quantile. Raises UsageError for a loss that cannot be shared out."""
+        for each in self.statistics:
+            require_statistic(self.kind, each, self.estimable)
+        share = self._share(counts)
+        if int(share.min(initial=1)) < 1:
+            quantity = self.loss_kind.quantity
+            raise UsageError(f"no noise fits the {quantity}", todo="ask for a larger one")
+        loss = share / PICO
+        epsilon = loss if self.loss_kind is LossKind.PURE else np.sqrt(8 * loss)
+        scale = choice_scale(np.ones(counts.bins), epsilon)
+        support, high = support_of(counts), np.full(counts.bins, -(-bound.steps // _grain(bound)))
+        found = []
+        for part in (QUANTILES[each] for each in self.statistics):
+            slower, over = np.divmod(counts.users_per_bin * part.numerator, part.denominator)
+            found.append(Ranks(support, high, slower, slower + (over > 0), scale, self.loss_kind))
+        return tuple(found)
+
+    def ranks(
+        self, counts: Counts, bound: ContributionBound, level: float
+    ) -> dict[Statistic, tuple[IntArray, IntArray]]:
+        """Return the ends of the intervals, as ranks among the vehicles of the bin, shape (G,) each."""
+        many = counts.users_per_bin
+        found = {}
+        for statistic, step in zip(self.statistics, self.steps(counts, bound), strict=True):
+            reach = step.reach(level)
+            low, high = np.maximum(step.above - reach, 0), np.minimum(step.rank + reach, many) + 1
+            found[statistic] = low, high
+        return found
+
+    def spanned(self, counts: Counts, bound: ContributionBound, level: float) -> dict[Statistic, FloatArray]:
+        """Return which share of a bin's vehicles lies within the interval, shape (G,)."""
+        return {
+            each: np.asarray((high - low) / counts.users_per_bin)
+            for each, (low, high) in self.ranks(counts, bound, level).items()
+        }
+
+    def estimates(
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
+    ) -> dict[Statistic, Estimate]:
+        """Select, and state the ranks; a status follows from these, not from ``uninformative_above``."""
+        contributions = values.contributions
+        counts, bound = contributions.counts, contributions.bound
+        grain = _grain(bound)
+        own = (2 * contributions.total + counts.count * grain) // (2 * counts.count * grain)
+        ranks = self.ranks(counts, bound, interval_level)
+        spanned = self.spanned(counts, bound, interval_level)
+        errors = self.expected_errors(counts, bound)
+        given = np.full(counts.bins, self.pico / PICO / len(self.statistics))
+        if self.loss_kind is LossKind.PURE:
+            given = self._share(counts) / PICO
+        found = {}
+        for statistic, step in zip(self.statistics, self.steps(counts, bound), strict=True):
+            low, high = ranks[statistic]
+            value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)
+            ends = np.zeros(counts.bins), np.full(counts.bins, float(bound.upper))
+            found[statistic] = estimate_without_scale(
+                statistic,
+                (value * float(bound.step), *ends, errors[statistic]),
+                rank_status(spanned[statistic]),
+                {self.loss_kind.quantity: given, "rank_low": low, "rank_high": high},
+            )
+        return found
+
+    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+        # no theorem bounds how far apart in speed neighbouring ranks are
+        return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
+
+    def half_widths(
+        self, counts: Counts, bound: ContributionBound, interval_level: float
+    ) -> dict[Statistic, FloatArray]:
+        """Return the whole range: see ``ranks``."""
+        return self._errors(counts, bound)
+
+    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+        """Return what the manifest says."""
+        return replace(
+            super().statement(statistic, counts, bound),
+            interval_kind=IntervalKind.RANKS,
+            share=1 / len(self.statistics),
+            sampler="random bits of the operating system and exact comparisons (exponential mechanism)",
+        )
+
+    def _share(self, counts: Counts) -> IntArray:
+        """What a selection may cost each vehicle of the bin, whole 10^-12, shape (G,)."""
+        most = np.ones(counts.bins, dtype=np.int64)
+        np.maximum.at(most, counts.bin_index, counts.bins_per_user[counts.user_index])
+        return np.asarray(self.pico // (len(self.statistics) * most))
+
+
+def _grain(bound: ContributionBound) -> int:
+    """How many steps there are from one candidate to the next."""
+    return max(1, bound.steps // CANDIDATES)
