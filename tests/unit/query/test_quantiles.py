@@ -10,6 +10,8 @@ import pytest
 
 from trafficdp.errors import AnalystBudgetError, UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
+from trafficdp.model.statistic import QUANTILES
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.query.columns import End, Kind
 from trafficdp.query.explanation import Explanation
 from trafficdp.release import curator as door
@@ -178,10 +180,10 @@ def test_it_is_no_statistic_of_a_map_nor_where_nothing_is_public(small_city, tmp
         hidden.open().ask(clause + "MEDIAN(speed) FROM fixes")
 
 
-@pytest.mark.parametrize("kind", quantiles.LossKind)
+@pytest.mark.parametrize("kind", LossKind)
 def test_every_vehicle_pays_at_most_the_loss_and_the_busiest_all_of_it(bound_of, counts_of, kind):
     counts = counts_of([[2, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 4]])
-    pair = tuple(quantiles.QUANTILES)[:2]
+    pair = tuple(QUANTILES)[:2]
     asked = quantiles.CalibratedQuantiles(pair, kind, 10**12)
     losses = asked.event(counts, bound_of(60)).loss_per_user
     # the first vehicle is in all three bins, the last alone in one of these
@@ -204,9 +206,9 @@ def test_a_selection_that_is_killed_is_finished_once(city, small_city, boundary)
 
 def test_ranks_are_exact_where_no_noise_is_needed(bound_of, counts_of):
     counts, bound = counts_of([[2, 1, 5, 3]]), bound_of(60)
-    asked = quantiles.CalibratedQuantiles(tuple(quantiles.QUANTILES), quantiles.LossKind.PURE, 10**18)
+    asked = quantiles.CalibratedQuantiles(tuple(QUANTILES), LossKind.PURE, 10**18)
     median, *_ = asked.ranks(counts, bound, 0.95).values()
     assert [each.tolist() for each in median] == [[2], [3]]
-    assert np.all(asked.spanned(counts, bound, 0.95)[next(iter(quantiles.QUANTILES))] == 0.25)
+    assert np.all(asked.spanned(counts, bound, 0.95)[next(iter(QUANTILES))] == 0.25)
     for step in asked.steps(counts, bound):
         assert np.allclose(step.loss(), 10**18 / 9)
