@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -24,6 +23,8 @@ from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
+    # settings name public facts, and need no noise to load
+    from trafficdp.measurement.measure import Measure, Priced
     from trafficdp.sensitive.values import Values
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 IntArray = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -26,6 +25,9 @@ def stable_order(key: Whole, size: int) -> Whole:
         raise IndexError(f"a key is not in 0..{size - 1}")
     if number > LONGEST:
         return np.argsort(key, kind="stable")
+    # it takes longer to import than some commands to run
+    from scipy import sparse
+
     positions = np.arange(number, dtype=np.int32)
     one_row = sparse.csr_matrix((positions, key, np.array([0, number])), shape=(1, size))
     result: npt.NDArray[np.int32] = one_row.tocsc().data
