@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,8 @@ from trafficdp.privacy.loss import LARGEST_LOSS, PICO, loss_upper_bound, round_u
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
+_AT_ONCE = 1 << 21
+"""Entries that are sorted in memory together."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +108,15 @@ class Block:
 
     def largest(self, support: Support, units: IntArray) -> IntArray:
         """Return the sum over blocks of each vehicle's largest of ``units`` (E,), shape (users,)."""
-        at = np.flatnonzero(units)
-        _, user, which = number_pairs(
-            self.block[support.coordinate[at]], support.user[at], max(self.blocks, 1), support.users
-        )
-        most = np.zeros(len(user), dtype=np.int64)
-        np.maximum.at(most, which, units[at])
-        total = np.zeros(support.users, dtype=np.int64)
-        np.add.at(total, user, most)
+        total, parts = np.zeros(support.users, dtype=np.int64), len(units) // _AT_ONCE + 1
+        for first, last in pairwise(np.linspace(0, support.users, parts + 1).astype(np.int64).tolist()):
+            at = np.flatnonzero((units != 0) & (support.user >= first) & (support.user < last))
+            _, user, which = number_pairs(
+                self.block[support.coordinate[at]], support.user[at], max(self.blocks, 1), support.users
+            )
+            most = np.zeros(len(user), dtype=np.int64)
+            np.maximum.at(most, which, units[at])
+            np.add.at(total, user, most)
         return total
 
     def loss_of_units(self, units: IntArray) -> IntArray:

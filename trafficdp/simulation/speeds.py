@@ -202,9 +202,11 @@ def _moving_speeds(
 
 def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
     """Yield slices, one after another, of things of ``size`` (n,) that add up to about ``at_once`` each."""
-    if len(size):
-        group = np.floor_divide(np.cumsum(size), at_once)
-        yield from starmap(slice, pairwise([0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(size)]))
+    ends = np.flatnonzero(np.diff(np.floor_divide(np.cumsum(size), at_once))) + 1
+    edges = [0, *ends.tolist(), len(size)] if len(size) else []
+    # what is cut may be large, and is not needed while it is worked on
+    del size
+    yield from starmap(slice, pairwise(edges))
 
 
 def _drawn_pairs(

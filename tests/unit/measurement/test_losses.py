@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
+from trafficdp.measurement import laws
 from trafficdp.measurement.ball import GRAINS, Ball
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedSums
@@ -296,6 +297,16 @@ def test_vehicles_in_one_bin_of_a_block_do_not_pay_for_two():
     assert alone - 2 * 4 * 2**10 // 64 in (1, 2)
     assert everywhere == 4 * 2**10 // 64 + 4 * 2**10 // 256
     assert everywhere < alone
+
+
+def test_what_blocks_cost_is_the_same_however_many_entries_are_sorted_together(monkeypatch):
+    rng = np.random.default_rng(1)
+    coordinate, user = np.divmod(np.unique(rng.integers(0, 30 * 20, 400)), 20)
+    law = Block(np.full(30, 3), rng.integers(-1, 5, 30), 2.0)
+    move = np.where(law.block[coordinate] < 0, 0, rng.integers(0, 40, len(user)))
+    whole = law.loss(Support(user, coordinate, 20, 30), move)
+    monkeypatch.setattr(laws, "_AT_ONCE", 30)
+    assert law.loss(Support(user, coordinate, 20, 30), move).tolist() == whole.tolist()
 
 
 def test_the_two_largest_of_groups():

@@ -39,9 +39,9 @@ def runs_of_the_heaviest(items: Items) -> IntArray:
     entries = entries[np.argsort(-items.cost[entries], kind="stable")]
     block = np.arange(items.number) + items.number
     length = _best_runs(items.cost[entries])[1]
-    at = 0
-    while at < len(entries):
-        block[items.of_entry[entries[at : at + length[at]]]] = at
+    item, at = items.of_entry[entries], 0
+    while at < len(item):
+        block[item[at : at + length[at]]] = at
         at += length[at]
     result: IntArray = np.unique(block, return_inverse=True)[1].astype(np.int64)
     return result

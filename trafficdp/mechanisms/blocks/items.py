@@ -40,7 +40,7 @@ class Items:
         """I."""
         return len(self.tolerance)
 
-    @cached_property
+    @property
     def of_entry(self) -> IntArray:
         """The item of every entry."""
         return np.repeat(np.arange(self.number), np.diff(self.start))

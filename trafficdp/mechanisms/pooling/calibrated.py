@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -42,6 +42,12 @@ IntArray = npt.NDArray[np.int64]
 CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efron, Morris 1975"
 
 
+@lru_cache(maxsize=1)
+def _design(counts: Counts, bound: ContributionBound, kind: LossKind, pico: int, variance: bool) -> Design:
+    """Return the design; the last one is kept, for plan, rehearsal and draw have the same counts."""
+    return Design(counts, bound, kind, pico, variance)
+
+
 @dataclass(frozen=True)
 class CalibratedPooling(CalibratedWhole):
     """Partial pooling (``design``, ``estimates``) of all bins, for ``pico`` 10^-12 of ``loss_kind``."""
@@ -65,15 +71,8 @@ class CalibratedPooling(CalibratedWhole):
         """Return what is asked; raises UsageError for a statistic that is not pooled."""
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
-        if (counts, bound) not in self._designs:
-            variance = Statistic.VARIANCE in self.statistics
-            self._designs[counts, bound] = Design(counts, bound, self.loss_kind, self.pico, variance)
-        return self._designs[counts, bound]
-
-    @cached_property
-    def _designs(self) -> dict[tuple[Counts, ContributionBound], Design]:
-        """Those that were asked for: what follows from counts is worked out once."""
-        return {}
+        variance = Statistic.VARIANCE in self.statistics
+        return _design(counts, bound, self.loss_kind, self.pico, variance)
 
     def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""

@@ -169,10 +169,14 @@ class Design(Asking):
         """The entry of every pair, shape (P,)."""
         return self.counts.visits.of_pair
 
+    def of_entries(self, value: FloatArray | IntArray) -> FloatArray:
+        """Return sums of ``value`` (P,) over an entry's pairs, shape (E,)."""
+        return np.bincount(self.entry, value, len(self.support.user)).astype(np.float64, copy=False)
+
     @cached_property
     def records(self) -> FloatArray:
         """m_uc of every entry, shape (E,)."""
-        return np.bincount(self.entry, self.counts.count, len(self.support.user)).astype(np.float64)
+        return self.of_entries(self.counts.count)
 
     @cached_property
     def cell_sd(self) -> FloatArray:

@@ -173,13 +173,11 @@ def _cells(design: Design, x: FloatArray, base: FloatArray, unit: float, measure
     prior, sampling = (unit * design.cell_sd) ** 2, unit**2 * design.sampling
     precision, told, move = (np.zeros(design.cells) for _ in range(3))
     pull = move
-    entries = len(design.support.user)
+    own, most = design.of_entries(of_pair * x), design.of_entries(of_pair) * upper
     for _ in range(rounds):
         map_now = np.clip(base + move[design.cell], 0.0, upper)[place]
-        values, below, above = (
-            np.bincount(design.entry, of_pair * each, entries).astype(np.float64)
-            for each in (x - map_now, map_now, upper - map_now)
-        )
+        below = design.of_entries(of_pair * map_now)
+        values, above = own - below, most - below
         step = design.step(design.support, design.reach, below, above, part)
         answer = measure.measure(step, values) * (design.reach / GRAINS) * unit / design.cell_weight + move
         precision, told = precision + 1 / noise, told + answer / noise
@@ -244,9 +242,8 @@ def _variance_cells(design: Design, own: FloatArray, measure: Measure) -> FloatA
     """How much more a cell varies than the function says, as a share, shape (C,)."""
     part, factor = design.parts[4], VARIANCE_POWER * design.upper
     share = design.counts.count / design.records[design.entry]
-    entries = len(design.support.user)
-    values = design.weight * np.bincount(design.entry, share * own, entries) * factor
-    far = np.full(entries, design.reach)
+    values = design.weight * design.of_entries(share * own) * factor
+    far = np.full(len(values), design.reach)
     step = design.step(design.support, design.reach, far, far, part)
     answer = measure.measure(step, values) * (design.reach / GRAINS) / design.cell_weight
     noise = (design.asked_sd(design.reach, part) / design.cell_weight) ** 2
