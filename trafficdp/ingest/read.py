@@ -14,7 +14,7 @@ from pathlib import Path
 from trafficdp.errors import ConfigError, DataError, UsageError
 from trafficdp.ingest.clean import clean
 from trafficdp.ingest.formats import csv, frame, gtfs_rt, gtfs_rt_csv, iudx, mds, parquet, tides
-from trafficdp.ingest.input_file import InputFile, Named
+from trafficdp.ingest.input_file import InputFile, Named, RefusedFor
 from trafficdp.ingest.linter import HIGHEST_RATIO, LOWEST_RATIO, LintFinding, LintVerdict, UnitCheck
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.report import COLUMNS, RULES, FileReport
@@ -94,14 +94,10 @@ def choose_source(
 class Reading:
     """A file or frame that is read as its source declares, in parts that memory holds; nothing is kept.
 
-    ``judged`` by its rows it is refused when it has none, or not one with a time in the declared format;
-    else its format alone can be refused, and each row stands for itself (``InputFile``).
-
     Take ``parts`` to their end, then ask for the ``report``. ``given`` is a path, a file that is open to us
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
-    last call; the calls add up to the size of the file. ``strict_units``: a file whose speeds do not fit the
-    declared unit is refused; otherwise the report says so. Whether everyone's records count then hangs on
-    speeds, unpaid. ``scratch``: a folder for rows that memory does not hold; without one all are held.
+    last call; the calls add up to the size of the file. What it is not ``refused_for`` the report says.
+    ``scratch``: a folder for rows that memory does not hold; without one all are held.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
     the file cannot be read or is of another format than declared.
@@ -115,9 +111,8 @@ class Reading:
         key: VehicleKey,
         *,
         progress: Callable[[int], None] | None = None,
-        strict_units: bool = False,
+        refused_for: RefusedFor = RefusedFor.ROWS,
         scratch: Path | None = None,
-        judged: bool = True,
     ) -> None:
         reader = READERS.get(source.format)
         if reader is None:
@@ -127,7 +122,8 @@ class Reading:
                 expected="one of " + ", ".join(sorted(READERS)),
             )
         self._source, self._area, self._key = source, area, key
-        self._strict_units, self._scratch = strict_units, scratch
+        self._refused_for, self._scratch = refused_for, scratch
+        judged = refused_for >= RefusedFor.ROWS
         self._file: InputFile | frame.Frame
         if isinstance(given, Path | InputFile):
             opened = given if isinstance(given, InputFile) else InputFile(given, progress, judged=judged)
@@ -156,7 +152,7 @@ class Reading:
         """Yield the fixes, every vehicle's in one part and in the order of the file.
 
         Raises DataError (exit 4) when the file cannot be read as declared, when not a single time is in the
-        declared format, or, after the last part, when ``strict_units`` refuses it. The last two messages
+        declared format, or, after the last part, when it is refused for its units. The last two messages
         tell something about many records; like the report they are for the curator, outside the privacy
         guarantee.
         """
@@ -174,7 +170,7 @@ class Reading:
             yield cleaned.fixes
         findings = check.findings()
         for finding in findings:
-            if self._strict_units and finding.verdict is LintVerdict.WRONG:
+            if self._refused_for >= RefusedFor.UNITS and finding.verdict is LintVerdict.WRONG:
                 raise wrong_unit(file.name, source.name, finding)
         file.tell_progress(file.size)
         self._report = FileReport(
@@ -209,11 +205,10 @@ def read_file(
     key: VehicleKey,
     *,
     progress: Callable[[int], None] | None = None,
-    strict_units: bool = False,
-    judged: bool = True,
+    refused_for: RefusedFor = RefusedFor.ROWS,
 ) -> ReadFile:
     """Read a whole file or frame into memory, in one part; see ``Reading``, whose errors it raises."""
-    reading = Reading(given, source, area, key, progress=progress, strict_units=strict_units, judged=judged)
+    reading = Reading(given, source, area, key, progress=progress, refused_for=refused_for)
     (fixes,) = reading.parts()
     return ReadFile(fixes, reading.report, reading.digest)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trafficdp.config.file import Config, declaration_json
 from trafficdp.errors import UsageError
+from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.source import SourceDeclaration
@@ -56,6 +57,12 @@ class Intake:
                 audit(self.vault, before)
             return done
 
+    @property
+    def _refused_for(self) -> RefusedFor:
+        if self.strict_units:
+            return RefusedFor.UNITS
+        return RefusedFor.ROWS if self.config.relation.may_refuse_by_counts else RefusedFor.FORMAT
+
     def _one(self, given: object, source: SourceDeclaration) -> IngestedFile:
         declaration = declaration_json(source)
         bar = self.progress(given) if self.progress and isinstance(given, Path) else nullcontext(None)
@@ -66,9 +73,8 @@ class Intake:
                 self.config.grid.area,
                 self.key,
                 progress=advance,
-                strict_units=self.strict_units,
+                refused_for=self._refused_for,
                 scratch=self.vault.spill_folder / "ingest",
-                judged=self.config.relation.may_refuse_by_counts,
             )
             there = vault_fixes.already_ingested(self.vault, reading.digest, declaration)
             incoming = None if there or self.dry_run else vault_fixes.Incoming(self.vault)

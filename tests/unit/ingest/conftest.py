@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import ReadFile, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.model.area import StudyArea
@@ -55,11 +56,9 @@ class Reader:
     def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
         return self.file(self.write(content, name), **changes)
 
-    def file(
-        self, path: Path, *, strict_units: bool = False, judged: bool = True, **changes: object
-    ) -> ReadFile:
+    def file(self, path: Path, *, refused_for: RefusedFor = RefusedFor.ROWS, **changes: object) -> ReadFile:
         source = replace(self.source, **changes)  # type: ignore[arg-type]
-        return read_file(path, source, self.area, self.key, strict_units=strict_units, judged=judged)
+        return read_file(path, source, self.area, self.key, refused_for=refused_for)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
+from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.linter import LintFinding, LintVerdict, UnitCheck
 from trafficdp.model.speed_unit import SpeedUnit
 
@@ -88,7 +89,7 @@ def test_a_finding_survives_its_dictionary():
 def test_read_file_stops_and_names_file_unit_ratio_and_the_unit_that_fits(reader, stretch):
     rows = stretch(40, true=10, said=10)
     with pytest.raises(DataError) as caught:
-        reader.rows(*rows, strict_units=True)
+        reader.rows(*rows, refused_for=RefusedFor.UNITS)
     message = str(caught.value)
     for part in ("day.csv", "km/h", "3.600", "39 pairs", "m/s would fit"):
         assert part in message
