@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trafficdp.binning.mosaic import slot_facts_of
+from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
+from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.choose import Choice, choose
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
@@ -194,6 +197,42 @@ class Plan:
                 f"{name}_half_width": widths[statistic] * factor,
             }
         return pd.DataFrame(columns)
+
+    def choices(self, seed: int = SEED) -> tuple[Choice, ...]:
+        """Return every statistic's mechanisms, tried on simulated speeds of ``seed``, and the one chosen.
+
+        Raises UsageError where nothing about a vehicle is public: there is one map there, and no choice.
+        """
+        request, counts = self.allocation.request, self.allocation.counts
+        if request.hides_presence:
+            raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
+        tries = SimulatedCities(counts, request.bound, seed)
+        enough, unit = request.refuse_above, self.display_unit
+        return tuple(
+            choose(counts, request.bound, each, request.loss, tries=tries, refuse_above=enough, shown=unit)
+            for each in request.tolerance
+        )
+
+    def compare(self, seed: int = SEED) -> pd.DataFrame:
+        """Return how far each mechanism may be off on this map at this loss, one row each. Nothing is spent.
+
+        Columns: ``statistic``; ``mechanism``; ``median_error`` and ``worst_error`` over hexagons, expected at
+        the worst speeds there could be; ``simulated_error`` on simulated speeds of ``seed``; ``loss``, what
+        the vehicle pays that pays most; ``exact``, whether its noise has an exact sampler; ``auto``, whether
+        it is taken of all by itself. Errors are in the unit that is shown. Raises as ``choices``.
+        """
+        import pandas as pd
+
+        rows = []
+        for choice in self.choices(seed):
+            for offer in choice.offers:
+                errors = offer.median_error, offer.worst_error, np.nan if offer.tried is None else offer.tried
+                shown = [self.shown(error, choice.statistic) for error in errors]
+                loss = np.nan if offer.fit is None else float(offer.fit.event.loss.exact)
+                last = loss, not offer.idealised, offer is choice.chosen
+                rows.append((choice.statistic.value, offer.mechanism, *shown, *last))
+        names = ("statistic", "mechanism", "median_error", "worst_error", "simulated_error", "loss", "exact")
+        return pd.DataFrame(rows, columns=[*names, "auto"])
 
     def _facts(self) -> dict[str, str]:
         allocation, verdict = self.allocation, self.verdict

@@ -21,14 +21,14 @@ from trafficdp.cli.words.settings import Settings
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.separate.fit import Split
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
-from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
+from trafficdp.mechanisms.simulated.trial import SEED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.json_codec import Says, as_json
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation, allocate
-from trafficdp.planner.choose import Choice, choose, constant_error
+from trafficdp.planner.choose import Choice, constant_error
 from trafficdp.planner.offer import Offer
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated
@@ -193,23 +193,12 @@ def comparison(plan: Plan, seed: int) -> Comparison:
     """Return the comparison on the bins of ``plan``, tried on simulated speeds of ``seed``."""
     allocation = plan.allocation
     request, counts = allocation.request, allocation.counts
-    tries = SimulatedCities(counts, request.bound, seed)
-    choices = tuple(
-        choose(
-            counts,
-            request.bound,
-            statistic,
-            request.loss,
-            tries=tries,
-            refuse_above=request.refuse_above,
-            shown=plan.display_unit,
-        )
-        for statistic in request.tolerance
-    )
     withheld = int((~allocation.keep).sum())
     free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
     auto = allocate(counts, free, allocation.hour)
-    return Comparison(request.loss, request.bound, counts, withheld, choices, seed, auto, plan.display_unit)
+    return Comparison(
+        request.loss, request.bound, counts, withheld, plan.choices(seed), seed, auto, plan.display_unit
+    )
 
 
 def comparison_facts(found: Comparison) -> ComparisonFacts:

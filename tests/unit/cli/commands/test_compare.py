@@ -7,12 +7,13 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from trafficdp.cli.commands import compare as compare_module
+import trafficdp
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import BLURRED
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.release import outcomes
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
 
@@ -159,7 +160,7 @@ def test_what_is_only_claimed_is_marked_with_its_theorem(found):
 
 
 def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monkeypatch):
-    real = compare_module.choose
+    real = outcomes.choose
 
     class Cannot(Baseline):
         name = "cannot"
@@ -172,13 +173,25 @@ def test_a_mechanism_that_cannot_is_listed_with_its_reason(filled, command, monk
     def of_two(*given, **more):
         return real(*given, (mechanisms_of(LossKind.PURE)[0], Cannot()), **more)
 
-    monkeypatch.setattr(compare_module, "choose", of_two)
+    monkeypatch.setattr(outcomes, "choose", of_two)
     result = command("compare")
     assert result.code == 0
     assert "cannot is not available: this one cannot." in result.out
     found = command("--json", "compare").json
     jsonschema.validate(found, SCHEMA)
     assert found["statistics"][0]["mechanisms"][1]["unavailable"] == "this one cannot"
+
+
+def test_a_plan_in_python_has_the_same_as_a_frame(found, filled):
+    facts = found
+    frame = trafficdp.open(filled.config).plan(suggestions=False).compare()
+    assert frame["statistic"].unique().tolist() == [each["statistic"] for each in facts["statistics"]]
+    told = [offer for each in facts["statistics"] for offer in each["mechanisms"]]
+    assert frame["mechanism"].tolist() == [offer["mechanism"] for offer in told]
+    for column in ("median_error", "worst_error", "simulated_error"):
+        assert frame[column].tolist() == pytest.approx([offer[column] for offer in told])
+    assert frame["exact"].tolist() == [not offer["idealised"] for offer in told]
+    assert frame[frame["auto"]]["mechanism"].tolist() == [each["auto"] for each in facts["statistics"]]
 
 
 def test_an_empty_store_and_a_wrong_epsilon_are_one_line(empty, refusal):
