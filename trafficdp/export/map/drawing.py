@@ -18,6 +18,11 @@ _LARGEST_WIDTH = 100_000.0
 _KILOMETRES_PER_DEGREE = 111.195
 
 
+MOST_CORNERS = 50_000
+"""Of all zones of a page together, some 160 kB. Finer outlines are simplified, no more than it takes."""
+_FINEST, _COARSEST = 2.0**-15, 2.0**-10
+
+
 @dataclass(frozen=True, slots=True)
 class ScaleBar:
     """A bar of ``kilometres`` that is ``length`` drawing units long."""
@@ -140,3 +145,17 @@ class Drawing:
         steps = np.diff(points, axis=0).tolist()
         first = points[0].tolist()
         return f"M{first[0]} {first[1]}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"
+
+
+def outlines_shown(zones: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Return the outlines of ``zones`` as a page draws them; a border that two share stays shared.
+
+    They are as they are up to MOST_CORNERS. Beyond, they are simplified by 1/32768 of the map's width, or
+    twice as much and so on until they are no more, but by 1/1024 at most: about a pixel of a screen.
+    """
+    west, south, east, north = shapely.total_bounds(zones)
+    tolerance, shown = _FINEST, zones
+    while int(shapely.get_num_coordinates(shown).sum()) > MOST_CORNERS and tolerance <= _COARSEST:
+        coarse = shapely.coverage_simplify(zones, tolerance * max(east - west, north - south))
+        shown, tolerance = shapely.orient_polygons(coarse), 2 * tolerance
+    return np.asarray(shown, dtype=object)

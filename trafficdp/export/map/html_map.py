@@ -31,7 +31,7 @@ from trafficdp.export.files.shown import (
     shown_numbers,
     shown_width_breaks,
 )
-from trafficdp.export.map.drawing import Drawing
+from trafficdp.export.map.drawing import Drawing, outlines_shown
 from trafficdp.export.map.library import LIBRARY
 from trafficdp.export.map.payload import lines_of_text, pack, thousandths
 from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
@@ -108,6 +108,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to draw")
     polygons, position = unique_polygons(release)
+    polygons = polygons if release.grid.zones is None else outlines_shown(polygons)
     drawing = Drawing.of(polygons, hexagons=release.grid.zones is None)
     table = published_frame(release)
     views = [

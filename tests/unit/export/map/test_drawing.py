@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 import pytest
+import shapely
 
 from trafficdp.binning.cells import polygons_of
-from trafficdp.export.map.drawing import Drawing
+from trafficdp.export.map import drawing as drawing_module
+from trafficdp.export.map.drawing import Drawing, outlines_shown
 
 
 def points(path):
@@ -96,3 +98,33 @@ def test_rings_are_the_corners_of_the_paths_and_steps_add_up_to_them(name, reque
             found.append(here)
         at += corners
     np.testing.assert_array_equal(found, rings.point)
+
+
+def districts():
+    """Nine districts whose borders are wavy lines of a thousand points, the same from both sides."""
+    squares = np.array([shapely.box(x, y, x + 1, y + 1) for x in range(3) for y in range(3)])
+    fine = np.array([shapely.segmentize(each, 1 / 256) for each in squares])
+
+    def waved(at):
+        x, y = at.T
+        return np.column_stack([x + 0.01 * np.sin(20 * y), y + 0.01 * np.sin(20 * x)])
+
+    return shapely.transform(fine, waved)
+
+
+def test_zones_with_few_corners_are_drawn_as_they_are():
+    given = districts()
+    assert outlines_shown(given) is given
+
+
+def test_fine_zones_are_drawn_with_fewer_corners_and_still_touch(monkeypatch):
+    monkeypatch.setattr(drawing_module, "MOST_CORNERS", 3_000)
+    given = districts()
+    shown = outlines_shown(given)
+    assert shapely.get_num_coordinates(shown).sum() <= 3_000 < shapely.get_num_coordinates(given).sum()
+    assert shapely.coverage_is_valid(shown)
+    assert shapely.is_ccw(shapely.get_exterior_ring(shown)).all()
+    assert np.all(shapely.hausdorff_distance(shown, given) < 0.01)
+    # what cannot be drawn in so few corners is no coarser than a screen shows
+    monkeypatch.setattr(drawing_module, "MOST_CORNERS", 10)
+    assert np.all(shapely.hausdorff_distance(outlines_shown(given), given) < 0.02)
