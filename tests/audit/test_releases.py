@@ -3,17 +3,26 @@
 The confidence is 1 - 10^-9, so that a failure is not chance.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import audit_draws
+from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surprise
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.mechanisms.names import BY_NAME
+from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
+from trafficdp.mechanisms.simulated.accuracy import repeated
+from trafficdp.model.bound import ContributionBound
+from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.sensitive.values import Values
 
 CERTAIN = 1 - 1e-9
 RELEASES = executed(BOUND, PureDP.of(1), DELTA)
@@ -31,6 +40,9 @@ class Quieter(SimulatedNoise):
     def block(self, half_width, block, scale):
         return super().block(half_width, block, scale / 4)
 
+    def choose(self, cost, weight, start, scale, runs=1):
+        return super().choose(cost, weight, start, scale / 4, runs)
+
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
 def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release):
@@ -39,6 +51,24 @@ def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release
         return audit_draws(release.draws, release.pairs, noise, **arguments).epsilon
 
     assert found(SimulatedNoise(3)) <= release.claim < found(Quieter(3))
+
+
+def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught():
+    median, bound = Statistic.VEHICLE_MEDIAN, ContributionBound(Fraction(4), Fraction(1), BOUND.unit)
+    asked = CalibratedQuantiles((median,), LossKind.PURE, 10**12)
+    sides = [one_bin([[own]], bound) for own in (0, bound.steps)]
+    pairs = [Neighbours("the only vehicle of a hexagon, at 0 or at U", *sides)]
+
+    def medians(samples, times, noise):
+        copies = repeated(samples, times, apart=True)
+        values = Values(copies.contributions(), lambda: copies)
+        return asked.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)[median].value
+
+    def found(noise):
+        return audit_draws(medians, pairs, noise, draws=20_000, confidence=CERTAIN).epsilon
+
+    assert asked.event(sides[0].counts, bound).loss == PureDP.of(1)
+    assert 0.2 < found(SimulatedNoise(3)) <= 1 < found(Quieter(3))
 
 
 def test_every_accounting_both_kinds_of_loss_a_stream_and_a_declared_grid_are_among_them():
