@@ -97,8 +97,8 @@ NAMED = {
     ),
     "quantiles drawn at half the scale": (
         "measurement/ranks.py",
-        "cell = source.choose(cost, ends - begins, first, self.scale)[0]",
-        "cell = source.choose(cost, ends - begins, first, self.scale / 2)[0]",
+        "cell = source.choose(cost, weight, start, self.scale)[0]",
+        "cell = source.choose(cost, weight, start, self.scale / 2)[0]",
     ),
     "choices by claimed scores drawn at half the scale": (
         "measurement/claims.py",

@@ -21,6 +21,7 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.calibrated import NAME, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -88,8 +89,9 @@ def calibrated_for(
 ) -> CalibratedLaplace:
     """Return the noise that costs every bin's largest vehicle ``epsilon[g]`` (infinite: no noise).
 
-    Raises UsageError unless every epsilon is above 0 and its noise can be drawn.
+    Raises UsageError for a quantile, and unless every epsilon is above 0 and its noise can be drawn.
     """
+    require_statistic(Baseline.name, statistic, Baseline.statistics)
     noise = LaplaceNoise.of_sensitivity(counts, bound, {statistic: 1.0})
     with np.errstate(over="ignore"):
         each = (1 + HEADROOM) / checked_epsilon(epsilon, counts)
