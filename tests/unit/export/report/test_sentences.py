@@ -17,10 +17,11 @@ from trafficdp.export.report import fact_sentences, phrases, sentences
 from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order, Standing
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.coverage import BinNumbers
 
 GOLDEN = Path(__file__).parent / "golden" / "report_sentences.txt"
+MEDIAN_AND_P85 = Statistic.VEHICLE_MEDIAN, Statistic.VEHICLE_P85
 MEAN, VARIANCE = WORDS[Statistic.MEAN], WORDS[Statistic.VARIANCE]
 EARLIER = "release r0001 of 3 to 5 March 2026"
 ONE, TWO = (Standing(0, 3),), (Standing(0, 3), Standing(1, 2))
@@ -112,7 +113,7 @@ CASES = {
     sentences.section_heading: [(VARIANCE,), (WORDS[Statistic.VEHICLE_MEAN],)],
     sentences.value_and_unit: [(MEAN, "km/h")],
     sentences.only_records: [("Monday 08:00-09:00",)],
-    sentences.what_it_is: [(each, "km/h") for each in Statistic],
+    sentences.what_it_is: [(each, "km/h") for each in (*OF_MAPS, *MEDIAN_AND_P85)],
     fact_sentences.sum_of_releases: [("8", "12")],
     fact_sentences.clipping_in_words: [("65", "0.01", "km/h")],
     fact_sentences.grid_in_words: [("H3 hexagons of resolution 7", "hour of day", "Asia/Kolkata")],
