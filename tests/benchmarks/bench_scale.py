@@ -8,7 +8,7 @@ vehicles, a Parquet file a day. Two ways:
 * ``floor``: DuckDB reads the files, cleans and drops repeats, h3ronpy gives cells, and sums are grouped by
   cell, hour of day and vehicle: what anybody would have to do;
 * ``trafficdp``: ``ingest``, ``reduce`` (what vehicles contribute) and ``release --force``; and beside them
-  ``plan`` of the map, which is refused, with what would pass.
+  ``plan`` of the map, with what would pass were it refused.
 
 A fresh process each, after imports. Then the five functions that a day's ingest and its release spend most
 in, by the profiler.
@@ -185,12 +185,11 @@ def hottest(stats: pstats.Stats) -> list[tuple[str, float]]:
     whole = stats.total_tt  # type: ignore[attr-defined]
     named = []
     for (path, _, name), (_, _, own, _, callers) in entries:
-        where = path.rpartition("trafficdp/")[2] if "trafficdp/" in path else Path(path).name
         if path == "~":
             # a function of C: said with who calls it most
-            caller = max(callers, key=lambda each: callers[each][2], default=("", 0, "?"))
-            where = caller[0].rpartition("trafficdp/")[2]
-        named.append((f"`{name}` in `{where}`", own / whole))
+            path = max(callers, key=lambda each: callers[each][2], default=("?", 0, "?"))[0]
+        inside = re.split(r"(?:trafficdp|site-packages)/", path)[1:]
+        named.append((f"`{name}` in `{inside[-1] if inside else Path(path).name}`", own / whole))
     return named
 
 
@@ -277,8 +276,8 @@ def main() -> None:
 SAID = (
     f"Simulated cities of at most {VEHICLES:,} vehicles, hexagons of resolution {RESOLUTION} and the hour of "
     "day; pairs are (bin, vehicle). Seconds of the processor a step; `floor` is the same cleaning, removal "
-    "of repeats, hexagons and sums in plain SQL. `plan` is of a map that is refused, with its suggestions. "
-    "Ratio: ingest, reduce and release over the floor. MB: the largest peak of our steps."
+    "of repeats, hexagons and sums in plain SQL. `plan` is that of the map, with suggestions were it "
+    "refused. Ratio: ingest, reduce and release over the floor. MB: the largest peak of our steps."
 )
 
 
