@@ -13,6 +13,7 @@ Theorem (REPLACE_USER_VALUES). The clipped sum of user l lies in an interval of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,13 +85,10 @@ class WorstCaseClipping(Means):
 
         A bin with T = 0 keeps nothing: its total is cut in the middle, and its interval is 0 wide.
         """
-        reach = bound.steps * counts.count
-        threshold = self._threshold(counts, bound, epsilon)
-        cut = clip_cut(counts.count, counts.bin_index, threshold, bound.steps)
-        return cut, np.maximum(reach - 2 * cut, 0)
+        return _clipping(self, counts, bound, epsilon.tobytes())
 
-    def _threshold(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> IntArray:
-        """T of every bin in steps, shape (G,)."""
+    def threshold(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> IntArray:
+        """Return T of every bin in steps, shape (G,)."""
         count, index, bins = counts.count, counts.bin_index, counts.bins
         if not self.least_exact_error:
             return bound.steps * worst_case_threshold(count, index, bins, epsilon)
@@ -99,3 +97,13 @@ class WorstCaseClipping(Means):
         largest = bound.steps * counts.largest_count_per_bin
         steps = np.clip(np.rint(best * bound.steps), 1, largest).astype(np.int64)
         return np.where(finite, steps, largest)
+
+
+@lru_cache(maxsize=2)
+def _clipping(
+    mechanism: WorstCaseClipping, counts: Counts, bound: ContributionBound, epsilon: bytes
+) -> tuple[IntArray, IntArray]:
+    # the last ones are kept: a mechanism that is tried asks for the same in every run
+    threshold = mechanism.threshold(counts, bound, np.frombuffer(epsilon))
+    cut = clip_cut(counts.count, counts.bin_index, threshold, bound.steps)
+    return cut, np.maximum(bound.steps * counts.count - 2 * cut, 0)
