@@ -144,7 +144,7 @@ def test_figure_3_with_ten_times_the_samples_levy_is_best(buses):
         assert np.all(levy < BETTER * errors(other, many)), other
 
 
-@pytest.mark.parametrize("times", [2, 3, 5])
+@pytest.mark.parametrize("times", [2, 3, pytest.param(5, marks=pytest.mark.prove)])
 def test_figure_4_with_more_users_fixed_quantile_is_best_and_array_averaging_second(buses, times):
     many = synthetic(np.repeat(buses.counts.count, times))
     first, second = errors(Quantile(QuantileRule.FIXED, BEST), many), errors(ArrayAveraging(BEST), many)

@@ -49,7 +49,7 @@ def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
     from trafficdp.measurement.residuals import _ranks, _varies
 
     source, random = SecureNoise(), np.random.default_rng(5)
-    for name, law in laws(20_000).items():
+    for name, law in laws(8_000).items():
         z, varies = drawn(law, source), _varies(law)
         draws = draws_of([(law, z)])
         for side in _ranks(law, varies, z[varies], random.random(draws)):
