@@ -52,7 +52,9 @@ def main() -> None:
             page.click("#all")
             page.evaluate("document.activeElement.blur()")
             with Image.open(io.BytesIO(page.screenshot())) as picture:
-                picture.convert("RGB").quantize(255).save(IMAGES / f"map_{width}.png", optimize=True)
+                # an octree keeps the colours of the key, of which there is little to see
+                few = picture.convert("RGB").quantize(255, Image.Quantize.FASTOCTREE)
+                few.save(IMAGES / f"map_{width}.png", optimize=True)
         browser.close()
 
 

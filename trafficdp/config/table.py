@@ -195,7 +195,7 @@ def refuse_placeholders(document: Mapping[str, object], *, name: str) -> None:
     waiting = list(dict.fromkeys(_where(key, document) for key in _placeholders(document)))
     if waiting:
         raise ConfigError(
-            f"{name} has {len(waiting)} keys still to be chosen",
+            f"{name} has {len(waiting)} key{'s'[: len(waiting) > 1]} still to be chosen",
             got=", ".join(waiting),
             todo='replace every "CHOOSE ..." by your choice; the comments above it explain the options',
         )

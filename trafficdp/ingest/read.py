@@ -229,7 +229,8 @@ def require_kept_rows(report: FileReport, source: SourceDeclaration, relation: N
         f"{'too few rows' if share else 'no row'} of {report.file} can be kept",
         got=f"{report.rows_kept} of {report.rows_in} rows; most often {rule}{where}: {RULES[rule]}",
         expected=f"a share of {float(source.min_kept):g} at least (min_kept)" if share else "one at least",
-        todo=f"correct the declaration of source {source.name} or the study area, or leave the file out",
+        todo=f"correct the declaration of source {source.name}, such as its columns or decimal, or the study "
+        "area, or leave the file out",
     )
 
 

@@ -298,7 +298,7 @@ class Planning:
             wider = growth(
                 near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
             )
-            ways.append(f"or {wider.vehicles:.2g} times as many vehicles that drive like these")
+            ways.append(f"or {max(wider.vehicles, 1.1):.2g} times as many vehicles that drive like these")
         return UninformativeReleaseError(
             f"no map is that precise at that {quantity}",
             got=f"{quantity} {request.loss} and a half width of {asked}",

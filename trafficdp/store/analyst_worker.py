@@ -265,6 +265,8 @@ def explained(error: BaseException) -> dict[str, str]:
     if "max_expression_depth" in str(error):
         return explained(RecursionError())
     text = _PREFIX.sub("", _EXCERPT.split(str(error), maxsplit=1)[0])
+    if text.startswith("Table with name"):
+        return {"kind": "table", "message": text.split("!")[0]}
     data = isinstance(error, (duckdb.ConversionException, duckdb.OutOfRangeException))
     return {"kind": "data" if data else "wrong", "message": " ".join(text.split())[:400]}
 

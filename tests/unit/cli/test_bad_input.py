@@ -118,7 +118,7 @@ CONFIGURATIONS = [
     ('speed_unit = "m/s"\nmin', 'speed_unit = "knots"\nmin', "[map] speed_unit"),
     ('speed_unit = "m/s"\ncol', 'speed_unit = "furlongs"\ncol', '[[source]] "buses" speed_unit'),
     ("replace_user_values", "add_or_remove_user", "or to be left out"),
-    ("replace_user_values", "CHOOSE", "has 1 keys still to be chosen; got [privacy] relation"),
+    ("replace_user_values", "CHOOSE", "has 1 key still to be chosen; got [privacy] relation"),
     ("Europe/Vienna", "Europe/Wien", "[city] time_zone"),
     ('from = "2026-03-02"', 'from = "2026-02-30"', "[city] period.from"),
     ("16.20, 48.10, 16.60, 48.30", "16.20, 48.30, 16.60, 48.10", "[city] study_area.bbox"),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from trafficdp._validate import one_of
-from trafficdp.cli.words.output import Output, fitting, shorten
+from trafficdp.cli.words.output import Output, fitting, longest_word, shorten
 from trafficdp.cli.words.settings import Settings
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
@@ -38,7 +38,9 @@ TABLE = "table"
 MOST_SHOWN = 1000
 """Rows that a table on the screen has."""
 PROSE = 40
-"""A column with a longer text than this may be folded on a narrow terminal."""
+"""A column with a longer text than this may be folded where there is no terminal."""
+NARROW = 20
+"""On a terminal texts are folded to this width before columns are left out."""
 
 
 def sql(
@@ -211,11 +213,15 @@ class _Asked:
             return
         shown = rows.slice(0, MOST_SHOWN)
         columns = {name: cell_texts(shown, name) for name in shown.column_names}
-        if self.turned:
+        left, right = self._fitting(columns)
+        hidden = len(columns) - left - right
+        if self.turned or (hidden and rows.num_rows == 1):
+            hidden = 0
             for number, row in enumerate(zip(*columns.values(), strict=True), 1):
                 below = list(zip(columns, row, strict=True))
                 self.output.table(f"row {number}", ["column", "value"], below, prose=("value",))
-        hidden = 0 if self.turned else self._table(columns)
+        else:
+            self._table(columns, left, right)
         rows_there = "1 row" if rows.num_rows == 1 else f"{rows.num_rows:,} rows"
         left_out = (
             f"; {hidden} of {len(columns)} columns do not fit: \\x in the shell, or name them in SELECT"
@@ -226,25 +232,27 @@ class _Asked:
                 f"these are the first {MOST_SHOWN:,} of {rows.num_rows:,} rows; --to csv has them all"
             )
 
-    def _table(self, columns: dict[str, list[str]]) -> int:
-        """Show the rows with the first and last columns that fit the terminal; return how many do not."""
-        prose = [name for name, texts in columns.items() if _longest(texts) > PROSE]
-        names, hidden = list(columns), 0
+    def _fitting(self, columns: dict[str, list[str]]) -> tuple[int, int]:
+        """Return how many first and last columns the terminal has room for; all, where folding is enough."""
         terminal = self.output.columns
-        if terminal is not None:
-            widths = [
-                max(len(name), min(_longest(texts), PROSE) if name in prose else _longest(texts))
-                for name, texts in columns.items()
-            ]
-            left, right = fitting(widths, terminal)
-            hidden = len(names) - left - right
-            if hidden:
-                dots = "\u2026"
-                columns = {**columns, dots: [dots] * len(next(iter(columns.values())))}
-                names = [*names[:left], dots, *names[len(names) - right :]]
+        folded = [longest_word([name, *texts]) for name, texts in columns.items()]
+        if terminal is None or fitting(folded, terminal) == (len(columns), 0):
+            return len(columns), 0
+        widths = [min(_longest([name, *texts]), NARROW) for name, texts in columns.items()]
+        return fitting(list(map(max, widths, folded)), terminal)
+
+    def _table(self, columns: dict[str, list[str]], left: int, right: int) -> None:
+        """Show the first and last columns of the rows, and dots for those between."""
+        names = list(columns)
+        if left + right < len(names):
+            dots = "\u2026"
+            columns = {**columns, dots: [dots] * len(next(iter(columns.values())))}
+            names = [*names[:left], dots, *names[len(names) - right :]]
         rows = list(zip(*(columns[name] for name in names), strict=True))
-        self.output.table("", names, rows, prose=[name for name in prose if name in names])
-        return hidden
+        # on a terminal whatever has words may be folded
+        shortest = PROSE if self.output.columns is None else 0
+        prose = [name for name in names if _longest(columns[name]) > shortest]
+        self.output.table("", names, rows, prose=prose)
 
     def turn(self) -> None:
         """Show rows one below the other from now on, or as a table again."""

@@ -20,7 +20,8 @@ def status(context: typer.Context) -> None:
     left = max(0, facts.budget.pico - facts.largest_spent.pico)
     output = settings.output
     output.say(f"store            {shorten(facts.store)}")
-    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {facts.files} files")
+    files = f"{facts.files} file{'s'[: facts.files != 1]}"
+    output.say(f"records          {facts.records:,} of {facts.vehicles:,} vehicles, from {files}")
     if facts.derived:
         output.say(f"derived speeds   {facts.derived:,}: derived runs lower than reported")
     output.say(

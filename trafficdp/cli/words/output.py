@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+GAP = 3
+"""Letters between two columns of a table."""
+
+
 class Output:
     """Prints results on standard output and everything else on standard error."""
 
@@ -67,15 +71,20 @@ class Output:
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         cells = [[plain(_cell(value)) for value in row] for row in rows]
+        texts = [[name, *(row[index] for row in cells)] for index, name in enumerate(columns)]
+        whole = [max(map(len, column)) for column in texts]
+        least = [
+            longest_word(column) if name in prose else width
+            for name, column, width in zip(columns, texts, whole, strict=True)
+        ]
+        most = whole if self.columns is None else shared(whole, least, self.columns - GAP * len(columns))
         for index, name in enumerate(columns):
             numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
-            texts = [name, *(row[index] for row in cells)]
-            # prose may be folded, but not within a word
-            parts = [part for text in texts for part in (text.split() if name in prose else [text])]
             table.add_column(
                 name,
                 justify="right" if numeric else "left",
-                min_width=max(map(len, parts), default=0),
+                min_width=least[index],
+                max_width=most[index],
                 overflow="fold",
             )
         for row in cells:
@@ -219,23 +228,38 @@ def minute(instant: str, time_zone: str) -> str:
     return f"{datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M}"
 
 
+def longest_word(texts: Sequence[str]) -> int:
+    """Return the letters of the longest word: prose is not folded within one."""
+    return max((len(word) for text in texts for word in text.split()), default=0)
+
+
+def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths from ``least`` to ``whole`` that share ``room``; narrow columns are whole first."""
+    widths, spare = list(least), max(0, room - sum(least))
+    for index in sorted(range(len(whole)), key=whole.__getitem__):
+        more = min(whole[index] - least[index], spare)
+        widths[index] += more
+        spare -= more
+    return widths
+
+
 def fitting(widths: Sequence[int], columns: int) -> tuple[int, int]:
     """Return how many columns from the left and from the right fit a terminal of ``columns`` letters.
 
     ``widths`` are those of the texts; between what is shown and left out stands a narrow column of dots.
     Where nothing has to be left out, all are on the left.
     """
-    gap = 3
-    if sum(widths) + gap * len(widths) <= columns:
+    if sum(widths) + GAP * len(widths) <= columns:
         return len(widths), 0
     left = right = 0
-    room = columns - 1 - gap
+    room = columns - 1 - GAP
     while left + right < len(widths):
-        width = widths[-1 - right] if left > right else widths[left]
-        if width + gap > room:
+        first, last = widths[left] + GAP, widths[-1 - right] + GAP
+        at_left = first <= room and (left <= right or last > room)
+        if not at_left and (last > room or not left):
             break
-        room -= width + gap
-        left, right = (left, right + 1) if left > right else (left + 1, right)
+        room -= first if at_left else last
+        left, right = left + at_left, right + (not at_left)
     return max(1, left), right
 
 

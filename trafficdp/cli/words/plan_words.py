@@ -310,9 +310,10 @@ def _show_verdict(output: Output, result: Plan) -> None:
 
 
 def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> None:
+    times = max(found.vehicles, 1.1)
     output.say(
         f"{what} needs {quantity} {found.needed}, and there is {found.allowed}. That would be enough with "
-        f"{found.vehicles:.2g} times as many vehicles, if the new ones drive where and as often as these do."
+        f"{times:.2g} times as many vehicles, if the new ones drive where and as often as these do."
     )
     if found.half_needed is None:
         return

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from trafficdp.cli.words.output import Output, fitting, minute, plain
+from trafficdp.cli.words.output import Output, fitting, minute, plain, shared
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
@@ -240,6 +240,7 @@ def test_instants_are_shown_to_the_minute_by_the_citys_clocks():
         ([5, 5, 5], 23, (1, 1)),
         ([5, 9, 9, 5], 30, (1, 1)),
         ([5] * 30, 80, (5, 4)),
+        ([5, 5, 5, 5, 40], 30, (3, 0)),
         ([90, 5], 20, (1, 0)),
         ([], 20, (0, 0)),
     ],
@@ -250,6 +251,12 @@ def test_columns_are_left_out_in_the_middle_until_the_rest_fits(widths, columns,
     if 1 < left + right < len(widths):
         kept = widths[:left] + widths[len(widths) - right :]
         assert sum(kept) + 1 + 3 * (len(kept) + 1) <= columns
+
+
+def test_columns_with_words_share_what_a_terminal_has():
+    assert shared([33, 90, 7], [10, 35, 7], 71) == [29, 35, 7]
+    assert shared([33, 90, 7], [10, 35, 7], 200) == [33, 90, 7]
+    assert shared([33, 90, 7], [10, 35, 7], 20) == [10, 35, 7]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -1,6 +1,7 @@
 """CSV as Europe writes it, and a declaration that is suggested from the file itself."""
 
 import json
+import shutil
 
 import pytest
 
@@ -181,4 +182,7 @@ def test_the_command_prints_lines_that_can_be_pasted(tmp_path, capsys):
     path.write_bytes(GERMAN.encode("cp1252"))
     assert run(["suggest", str(path)]) == 0
     expected = in_toml(suggest(InputFile(path)), "buses", "*.csv")
+    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+    shutil.copy(path, tmp_path / "buses_of_the_next_day.csv")
+    assert run(["suggest", *map(str, sorted(tmp_path.glob("*.csv")))]) == 0
     assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
