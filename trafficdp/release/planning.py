@@ -27,7 +27,7 @@ from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.refusal import judge, passing_epsilon, too_little
 from trafficdp.planner.request import AdaptiveSettings, Request
-from trafficdp.planner.suggest import maps_of, suggest, suggest_of_anyone
+from trafficdp.planner.suggest import Suggestions, maps_of, suggest, suggest_of_anyone
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP, rounded_up
 from trafficdp.release.curator import Curator
@@ -206,7 +206,7 @@ class Planning:
             precision=precision(allocation),
             affordable=able,
             display_unit=self._config.map.display_unit,
-            growth=self._growth_of_refused(grid, request) if advised and answer is None else None,
+            growth=self._growth_of_refused(grid, request, suggestions) if advised and not answer else None,
             answer=answer,
             asked=asked,
             in_epsilon=self._in_epsilon(allocation.loss),
@@ -305,18 +305,19 @@ class Planning:
             todo="; ".join(ways) or "gather more vehicles",
         )
 
-    def _growth_of_refused(self, grid: Grid, request: Request) -> Growth | None:
-        """How far the counts would have to grow for the refused map to pass."""
+    def _growth_of_refused(self, grid: Grid, request: Request, found: Suggestions | None) -> Growth | None:
+        """How far the counts would have to grow for the refused map, for which ``found`` was, to pass."""
 
         def needed_on(candidate: Grid) -> Loss | None:
             with suppress(UsageError):
                 if not request.judged_by_error:
                     return maps_of(self._counts(candidate), candidate, request).least()
-                found = passing_epsilon(self._counts(candidate), request)
-                return None if found is None else PureDP.of(rounded_up(found))
+                least = passing_epsilon(self._counts(candidate), request)
+                return None if least is None else PureDP.of(rounded_up(least))
             return None
 
-        needed = needed_on(grid)
+        known = None if found is None or request.judged_by_error else found.epsilon
+        needed = needed_on(grid) if known is None else PureDP.of(rounded_up(known))
         return None if needed is None else growth(grid, needed, request.loss, needed_on)
 
     def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], Loss | None]:
