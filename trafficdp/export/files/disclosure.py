@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -244,6 +245,11 @@ def rfc3339(moment: datetime) -> str:
     if moment.tzinfo is None:
         raise UsageError("a time carries no offset", got=moment.isoformat(), expected="an aware datetime")
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def on_city_clocks(moment: datetime, time_zone: str) -> str:
+    """Return ``moment`` to the minute, as pages say it: "2026-03-05 10:30 (Asia/Kolkata)"."""
+    return f"{moment.astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M} ({time_zone})"
 
 
 def exact_text(value: Fraction) -> str:

@@ -22,6 +22,7 @@ from trafficdp.export.files.classes import (
     WITHHELD,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
+from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.files.frame import unique_polygons
 from trafficdp.export.files.shown import (
     read_number,
@@ -173,6 +174,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         number=number,
         withheld=withheld_because(release),
         groups=release.disclosure,
+        made=on_city_clocks(release.created_at, release.grid.period.time_zone),
         library=LIBRARY,
         sources=sources(release.grid.context),
         tiles=tiles,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trafficdp.export.files.disclosure import rfc3339
+from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.report import fact_sentences as sentences
 from trafficdp.export.report.page import Promise
 from trafficdp.export.report.phrases import listed
@@ -31,7 +31,8 @@ def facts_of(release: Release) -> tuple[tuple[str, str], ...]:
     software, bounds = disclosed.identity.software, disclosed.bounds
     guarantee, accounting = disclosed.guarantee, disclosed.accounting
     facts = {
-        "made": f"{rfc3339(release.created_at)}, {software.name} {software.version}",
+        "made": f"{on_city_clocks(release.created_at, grid.period.time_zone)}, "
+        f"{software.name} {software.version}",
         "data": listed([each.name for each in disclosed.data.sources] or ["-"]),
         "grid": sentences.grid_in_words(
             grid.in_words(),

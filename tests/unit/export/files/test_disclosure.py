@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.disclosure import bin_numbers, exact_text, rfc3339
+from trafficdp.export.files.disclosure import bin_numbers, exact_text, on_city_clocks, rfc3339
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.slot import SlotKind
 from trafficdp.privacy.coverage import BinNumbers
@@ -62,9 +62,10 @@ def test_day_parts_are_listed_only_where_they_count(city, make_release):
     assert len(parts.disclosure.coverage.day_parts) == 5
 
 
-def test_times_are_told_in_utc():
-    zone = timezone(timedelta(hours=-6))
-    assert rfc3339(datetime(2016, 11, 24, 20, tzinfo=zone)) == "2016-11-25T02:00:00Z"
+def test_times_are_told_in_utc_to_programs_and_by_the_citys_clocks_to_people():
+    moment = datetime(2016, 11, 24, 20, tzinfo=timezone(timedelta(hours=-6)))
+    assert rfc3339(moment) == "2016-11-25T02:00:00Z"
+    assert on_city_clocks(moment, "Asia/Kolkata") == "2016-11-25 07:30 (Asia/Kolkata)"
 
 
 def test_a_time_without_offset_is_refused():
