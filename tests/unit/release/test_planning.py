@@ -142,7 +142,7 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
 
 
 def test_how_losses_add_up_is_said_by_the_kind_of_noise_or_by_the_accounting():
-    def said(kind, chosen="equal", hidden=False, loss=LossKind.PURE, by_accounting=False):
+    def said(kind, chosen="equal", hidden=False, loss=LossKind.PURE, by_accounting=False, spanned=()):
         return publishing_facts._composition(
             SimpleNamespace(
                 request=SimpleNamespace(hides_presence=hidden),
@@ -150,6 +150,7 @@ def test_how_losses_add_up_is_said_by_the_kind_of_noise_or_by_the_accounting():
                 calibrated=SimpleNamespace(kind=kind),
                 chosen=SimpleNamespace(name=chosen),
                 by_accounting=by_accounting,
+                spanned=spanned,
             )
         )
 
@@ -158,3 +159,5 @@ def test_how_losses_add_up_is_said_by_the_kind_of_noise_or_by_the_accounting():
     assert said("laplace", by_accounting=True) == known["equal"]
     assert said("clip_user", loss=LossKind.ZCDP) == known[LossKind.ZCDP]
     assert said("hidden_pooling", hidden=True, loss=LossKind.ZCDP) == known["hidden_pooling"]
+    ranked = {"spanned": {"vehicle_median": 0.1}, "loss": LossKind.ZCDP}
+    assert said("vehicle_quantiles", **ranked) == known["vehicle_quantiles"]
