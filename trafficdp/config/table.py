@@ -241,7 +241,9 @@ def _where(key: Key, document: Mapping[str, Any]) -> str:
         head = f"[[{section}]]"
         if isinstance(rest[0], int):
             item, number = content[rest[0]], rest.pop(0)
-            name = line(item.get("name")) if isinstance(item, dict) else None
+            # the name of a layer is a column of its file
+            named = "file" if section == "context" else "name"
+            name = line(item.get(named)) if isinstance(item, dict) else None
             head += f" {shown(name) if name else int(number) + 1}"
     inside = "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in rest)
     return f"{head} {inside.lstrip('.')}".rstrip()

@@ -21,8 +21,12 @@ def test_layers_are_in_their_order_and_a_column_may_be_left_out(load, minimal, d
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("streets.gpkg", "none.gpkg", r"\[\[context\]\] 1 file does not exist; got .*none.gpkg"),
-        ('"streets.gpkg"', '"https://example.org/streets.gpkg"', r"\[\[context\]\] 1 file is not valid"),
+        ("streets.gpkg", "none.gpkg", r"\[\[context\]\] \"none.gpkg\" file does not exist; got .*none.gpkg"),
+        (
+            '"streets.gpkg"',
+            '"https://example.org/streets.gpkg"',
+            r"\[\[context\]\] \"https:.*\" file is not valid",
+        ),
         ('"roads"', '"railways"', r'kind is not valid.*"roads", "water", "park"'),
         ('attribution = "Survey of nowhere"\n', "", "attribution is missing.*who made the layer"),
     ],
