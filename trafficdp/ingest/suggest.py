@@ -23,7 +23,7 @@ START = 1 << 16
 ROWS = 100
 NAMES = {
     "vehicle": r"(vehicle|veh|plate|licen[cs]e|kennzeichen|fahrzeug|bus|truck|taxi|device|unit|car|matricula|"
-    r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?|id",
+    r"placa|immatriculation)([ _.-]?(id|no|nr|number|label|plate))?",
     "time": r"(time[ _]?stamp|date[ _]?time|time|zeit|zeitstempel|zeitpunkt|uhrzeit|datum|fecha|hora|heure|"
     r"date|horodatage|observation|observed|recorded|gps)([ _.-]?(at|date[ _]?time|time|utc|stamp))?|ts",
     "latitude": r"lat(itude)?|breite(ngrad)?|latitud|y",
@@ -31,7 +31,10 @@ NAMES = {
     "speed": r"(gps[ _.-]?)?(speed|velocity|geschwindigkeit|velocidad|vitesse|tempo|km[ _/]?h|mph|v)"
     r"([ _.-]?(kmh|km[ _/]?h|mph|m[ _/]?s|ms))?",
 }
-"""What columns are called: the whole name, in any case, but for a unit in brackets at its end."""
+"""What columns are called: the whole name, in any case, but for a unit in brackets at its end.
+
+A column ``id`` may number rows, each of which would then be protected as a vehicle: a person must choose.
+"""
 _UNIT_AT_END = re.compile(r"\s*[\[(].*[\])]\s*$")
 UNITS = {"km/h": r"km[ _/]?h|kph", "mph": r"mph", "m/s": r"m[ _/]s|ms$|mps"}
 ENCODINGS = ("utf-8", "cp1252")
@@ -79,6 +82,8 @@ def _of_csv(file: InputFile) -> Suggestion:
         raise DataError(f"{file.name} is empty", got="no first line")
     delimiter = max(",;\t|", key=lines[0].count)
     names, *rows = csv.reader(lines, delimiter=delimiter)
+    if "vehicle.position.latitude" in names:
+        return Suggestion("gtfs_rt_csv", Dialect(encoding=encoding), {}, (), "epoch_s", True, "m/s")
     numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
     comma = delimiter != "," and any(re.fullmatch(r"[-+]?[\d. ']*,\d+", each) for each in numbers)
     grouped = comma and any(re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?", each) for each in numbers)
@@ -163,7 +168,7 @@ def in_toml(found: Suggestion, name: str, pattern: str) -> str:
     ]
     if not found.offset:
         lines.append('time_zone = "CHOOSE"  # of the clock that wrote the times, such as "Europe/Berlin"')
-    if found.format != "gtfs_rt":
+    if not found.format.startswith("gtfs_rt"):
         unit = found.speed_unit or "CHOOSE"
         lines.append(f"speed_unit = {_text(unit)}  # m/s, km/h or mph: only who made the file knows")
     return "\n".join(lines) + "\n"

@@ -139,7 +139,7 @@ def test_a_file_in_cp1252_needs_what_is_suggested_and_two_choices(tmp_path):
             False,
         ),
         ("plate,ts,y,x,velocity", "1,1769853600,1.5,2.5,3", "epoch_s", True),
-        ("id,time,latitude,lng,speed_mph", "1,1769853600000,1.5,2.5,3", "epoch_ms", True),
+        ("device,time,latitude,lng,speed_mph", "1,1769853600000,1.5,2.5,3", "epoch_ms", True),
         ("bus,date_time,lat,lon,speed", "1,2026-01-31 10:00:00,1.5,2.5,3", "iso8601", False),
         ("bus,time,lat,lon,speed", "1,03/04/2026 10:00:00,1.5,2.5,3", None, False),
     ],
@@ -152,6 +152,17 @@ def test_names_and_times_are_recognised(tmp_path, header, row, form, offset):
     assert (found.time_format, found.offset) == (form, offset)
     assert found.dialect == Dialect()
     assert found.speed_unit == ("mph" if "mph" in header else None)
+
+
+def test_what_may_number_rows_is_no_vehicle_and_flattened_gtfs_realtime_needs_no_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,time,lat,lon,speed\n1,2026-01-31T10:00:00Z,1.5,2.5,3\n")
+    assert suggest(InputFile(path)).columns["vehicle"] is None
+    path.write_text("id,vehicle.position.latitude,vehicle.timestamp\n1,1.5,1769853600\n")
+    text = in_toml(suggest(InputFile(path)), "a", "*.csv")
+    assert 'format = "gtfs_rt_csv"' in text
+    assert "CHOOSE" not in text
+    assert "columns" not in text
 
 
 @pytest.mark.parametrize(
