@@ -70,9 +70,9 @@ class Ranks:
         start = np.concatenate([[0], np.cumsum(2 * many + 1)]).astype(np.int64)
         between, own, last = start[at] + 2 * place, start[at] + 2 * place + 1, start[1:] - 1
         before = np.where(place == 0, -1, np.roll(number, 1))
+        # a number that several have is a cell once, at the first of them
         new = (place == 0) | (number != before)
         group = np.cumsum(new) - 1
-        slower = place[new][group]
         greatest = np.full(support.coordinates, -1, dtype=np.int64)
         np.maximum.at(greatest, at, number)
         begin, weight, below, upto = (np.zeros(int(start[-1]), dtype=np.int64) for _ in range(4))
@@ -82,8 +82,8 @@ class Ranks:
             new,
             self.high - greatest,
         )
-        below[between], below[own], below[last] = place, slower, many
-        upto[between], upto[own], upto[last] = place, slower + np.bincount(group)[group], many
+        below[between], below[own], below[last] = place, place, many
+        upto[between], upto[own], upto[last] = place, place + np.bincount(group)[group], many
         owner = np.repeat(np.arange(support.coordinates), 2 * many + 1)
         cost = np.maximum(np.maximum(below - self.rank[owner], self.above[owner] - upto), 0)
         cell = source.choose(cost, weight, start, self.scale)[0]
