@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trafficdp.release.holdings import ReleaseSummary
     from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
+    from trafficdp.release.recomputation import verify_public
     from trafficdp.release.status import Status
     from trafficdp.simulation.city import CityModel
     from trafficdp.simulation.write import SimulatedFiles, simulate
@@ -33,6 +34,7 @@ else:
         "Workspace": ("trafficdp.workspace", "Workspace"),
         "open": ("trafficdp.workspace", "open_workspace"),
         "simulate": ("trafficdp.simulation.write", "simulate"),
+        "verify_public": ("trafficdp.release.recomputation", "verify_public"),
     }
 
     def __getattr__(name: str) -> object:
@@ -59,4 +61,5 @@ __all__ = [
     "Workspace",
     "open",
     "simulate",
+    "verify_public",
 ]

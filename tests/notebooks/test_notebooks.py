@@ -103,10 +103,9 @@ def test_the_committed_notebook_was_run_in_order_and_shows_its_plots(name):
     assert any("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_whoever_chooses_a_mechanism_needs_public_names_alone():
-    code = "\n".join(
-        cell.source for cell in _read("2_choose_a_mechanism.ipynb").cells if cell.cell_type == "code"
-    )
+@pytest.mark.parametrize("name", ["1_tour", "2_choose_a_mechanism", "3_analyst"])
+def test_who_uses_the_tool_needs_public_names_alone(name):
+    code = "\n".join(cell.source for cell in _read(f"{name}.ipynb").cells if cell.cell_type == "code")
     taken = {
         module
         for node in ast.walk(ast.parse(code))
