@@ -141,6 +141,16 @@ class City:
             connection.execute("DETACH it")
         return rows
 
+    def kept(self, part, release="r0001"):
+        """Return what the vault keeps of a release under the name ``part``, as bytes."""
+        found = "SELECT piece FROM release_pieces WHERE release_id = ? AND part = ? ORDER BY number"
+        return b"".join(piece for (piece,) in self.sql(found, [release, part]))
+
+    def keep(self, part, content, release="r0001"):
+        """Put ``content`` in the place of what the vault keeps of a release under the name ``part``."""
+        self.sql("DELETE FROM release_pieces WHERE release_id = ? AND part = ?", [release, part])
+        self.sql("INSERT INTO release_pieces VALUES (?, ?, 1, ?)", [release, part, content])
+
     def dump(self):
         """Return the logical content of the store: see ``logical_dump``."""
         return logical_dump(self.store)

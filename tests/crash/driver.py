@@ -151,15 +151,22 @@ def committed(city):
                 shutil.copy(city.store / name, folder)
         tables = small_city.tables_of(Path(folder) / "vault.duckdb")
     values = {
-        row[0]: hashlib.sha256(repr(row[3:5]).encode()).hexdigest()
-        for row in tables["releases"]
-        if row[3] is not None
+        name: hashlib.sha256(repr(values_among(tables["release_pieces"], name)).encode()).hexdigest()
+        for name, _, drawn, _, _ in tables["releases"]
+        if drawn == "true"
     }
     state = {
-        row[0]: "withdrawn" if row[6] == "true" else "published" if row[5] == "true" else "charged"
-        for row in tables["releases"]
+        name: "withdrawn" if withdrawn == "true" else "published" if published == "true" else "charged"
+        for name, _, _, published, withdrawn in tables["releases"]
     }
     return values, state, len(tables["ledger"]), len(tables["ingests"])
+
+
+def values_among(pieces, name):
+    """Return the rows that hold the noisy values of a release; none of them is missing."""
+    found = [row for row in pieces if row[0] == name and row[1] != "allocation"]
+    assert {row[1] for row in found} == {"facts", "bins", "measured"}
+    return found
 
 
 def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):

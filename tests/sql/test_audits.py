@@ -32,8 +32,12 @@ PLANTED = {
     "a charge to an unknown vehicle": f"UPDATE vehicle_charges SET vehicle_id = 999 WHERE vehicle_id = {ONE}",
     "a gap in the ledger": "DELETE FROM ledger WHERE sequence = 1",
     "a vehicle whose pseudonym is not 32 bytes": "UPDATE vehicles SET hmac = 'short' WHERE vehicle_id = 1",
-    "a release with half its values": "UPDATE releases SET facts = NULL",
-    "a published release without values": "UPDATE releases SET facts = NULL, bins = NULL",
+    "a release without its allocation, or without its values when they are drawn": (
+        "DELETE FROM release_pieces WHERE part = 'facts'"
+    ),
+    "a piece of an unknown release": "INSERT INTO release_pieces VALUES ('r0009', 'bins', 1, 'a'::BLOB)",
+    "a gap in the pieces of a release": "DELETE FROM release_pieces WHERE part = 'bins' AND number = 2",
+    "a published release without values": "UPDATE releases SET drawn = false",
 }
 
 

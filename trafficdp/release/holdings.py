@@ -103,14 +103,8 @@ def earlier_release(
 ) -> str | None:
     """Return the newest published release of ``allocation`` on ``grid`` and this data, None without one."""
     # specifications are long: a search for their words first
-    words = (
-        version.name,
-        f'"resolution":{json.dumps(grid.resolution)},',
-        f'"slot_kind":"{grid.slot_kind.value}"',
-    )
-    for stored in reversed(vault_releases.all_releases(curator.vault)):
-        if stored.withdrawn or not stored.published:
-            continue
+    words = f'"resolution":{json.dumps(grid.resolution)},', f'"slot_kind":"{grid.slot_kind.value}"'
+    for stored in vault_releases.published_of(curator.vault, version.name):
         frozen = vault_releases.allocation_of(curator.vault, stored.release_id)
         if not all(each in frozen for each in words):
             continue

@@ -23,7 +23,7 @@ from trafficdp.store.folder import owner_only
 from trafficdp.store.statements import connect, first, registered, run, script
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "5"
+SCHEMA_VERSION = "6"
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"

@@ -226,7 +226,7 @@ def test_a_release_that_leaves_vehicles_out_is_verified_from_counts_and_its_file
     assert manifest["noise"]["kind"] == "suppressed"
     assert manifest["guarantee"]["epsilon"] == "0.5"
     # the heavy vehicle is left out of every bin but one, and who that is stays in the vault
-    frozen = json.loads(city.sql("SELECT allocation FROM releases")[0][0])["calibrated"]
+    frozen = json.loads(city.kept("allocation"))["calibrated"]
     assert len(frozen["left_out"]) == 3
     assert "left_out" not in text
     assert [each["mechanism"] for each in manifest["mechanisms"]] == ["clip_user"]
@@ -270,14 +270,12 @@ def test_a_release_without_its_folder_fails(released):
 
 VAULT = {
     "UPDATE vehicle_charges SET loss_pico = loss_pico - 1": "the vehicles' accounts are those of the charge",
-    "UPDATE releases SET allocation = replace(allocation, '0.95', '0.94')": (
-        "the ledger's charge is the specification that was executed"
-    ),
     "UPDATE ingests SET data_version = repeat('0', 64)": "the data is the version that was charged",
     "DELETE FROM fixes WHERE vehicle_id = 1": "the data is the version that was charged",
-    "UPDATE releases SET facts = replace(facts, '\"min_vehicles\": 3', '\"min_vehicles\": 2')": (
-        "released.duckdb holds the same release"
-    ),
+}
+KEPT = {
+    ("allocation", b"0.95", b"0.94"): "the ledger's charge is the specification that was executed",
+    ("facts", b'"min_vehicles": 3', b'"min_vehicles": 2'): "released.duckdb holds the same release",
 }
 
 
@@ -294,7 +292,7 @@ def test_noise_that_is_not_what_was_charged_is_found_in_the_draws(city, monkeypa
 
 def test_numbers_that_do_not_follow_from_what_was_measured_are_found(released):
     follows = "every number follows from what was measured"
-    (kept,) = released.sql("SELECT measured FROM releases")[0]
+    kept = released.kept("measured")
     for answers, said in (
         ([], "something else was measured than this mechanism measures"),
         ([each + 10**6 for each in answers_of(kept)], "other numbers than were measured"),
@@ -302,9 +300,9 @@ def test_numbers_that_do_not_follow_from_what_was_measured_are_found(released):
     ):
         sink = io.BytesIO()
         np.savez(sink, *answers)
-        released.sql("UPDATE releases SET measured = ?", [sink.getvalue()])
+        released.keep("measured", sink.getvalue())
         assert said in failed(released)[follows]
-    released.sql("UPDATE releases SET measured = 'nothing'::BLOB")
+    released.keep("measured", b"nothing")
     assert "cannot be read" in failed(released)[follows]
 
 
@@ -319,6 +317,15 @@ def test_a_change_in_the_vault_is_caught(released, statement):
     released.sql(statement)
     assert released.vault.stat().st_mtime_ns != before
     assert VAULT[statement] in failed(released)
+
+
+@pytest.mark.parametrize("change", KEPT)
+def test_a_change_of_what_is_kept_of_a_release_is_caught(released, change):
+    part, old, new = change
+    before = released.kept(part)
+    assert old in before
+    released.keep(part, before.replace(old, new))
+    assert KEPT[change] in failed(released)
 
 
 def test_another_row_in_the_released_database_is_caught(released):

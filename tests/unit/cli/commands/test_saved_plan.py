@@ -25,8 +25,11 @@ def file(saved):
 
 def specification_of(city, name):
     with duckdb.connect(str(city.store / "vault.duckdb"), read_only=True) as vault:
-        ((text,),) = vault.execute("SELECT allocation FROM releases WHERE release_id = ?", [name]).fetchall()
-    return Specification.from_json(text)
+        pieces = vault.execute(
+            "SELECT piece FROM release_pieces WHERE release_id = ? AND part = 'allocation' ORDER BY number",
+            [name],
+        ).fetchall()
+    return Specification.from_json(b"".join(piece for (piece,) in pieces).decode())
 
 
 def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, command):

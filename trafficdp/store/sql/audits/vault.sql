@@ -80,12 +80,25 @@ FROM vehicles
 WHERE octet_length(hmac) <> 32
 HAVING count(*) > 0
 UNION ALL
-SELECT 'a release with half its values', count(*)
-FROM releases
-WHERE (facts IS NULL) <> (bins IS NULL)
+SELECT 'a release without its allocation, or without its values when they are drawn', count(*)
+FROM releases LEFT JOIN (
+    SELECT release_id, list_sort(list(DISTINCT part)) AS parts FROM release_pieces GROUP BY release_id
+) USING (release_id)
+WHERE parts IS DISTINCT FROM CASE
+    WHEN drawn THEN ['allocation', 'bins', 'facts', 'measured'] ELSE ['allocation'] END
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a piece of an unknown release', count(*)
+FROM release_pieces ANTI JOIN releases USING (release_id)
+HAVING count(*) > 0
+UNION ALL
+SELECT 'a gap in the pieces of a release', count(*)
+FROM (SELECT count(*) AS all_of_them, count(DISTINCT number) AS numbers, min(number) AS first, max(number) AS last
+      FROM release_pieces GROUP BY release_id, part)
+WHERE first <> 1 OR last <> all_of_them OR numbers <> all_of_them
 HAVING count(*) > 0
 UNION ALL
 SELECT 'a published release without values', count(*)
 FROM releases
-WHERE published AND (facts IS NULL OR bins IS NULL)
+WHERE published AND NOT drawn
 HAVING count(*) > 0;

@@ -134,19 +134,27 @@ COMMENT ON COLUMN vehicle_charges.loss_pico IS 'Its privacy loss in 10^-12 epsil
 CREATE TABLE releases (
     release_id   VARCHAR NOT NULL PRIMARY KEY,
     sequence     BIGINT  NOT NULL UNIQUE,
-    allocation   VARCHAR NOT NULL,
-    facts        VARCHAR,
-    bins         BLOB,
-    measured     BLOB,
+    drawn        BOOLEAN NOT NULL DEFAULT FALSE,
     published    BOOLEAN NOT NULL DEFAULT FALSE,
     withdrawn    BOOLEAN NOT NULL DEFAULT FALSE
 );
-COMMENT ON TABLE releases IS 'One row a charged release. facts, bins and measured are null until its noise is committed.';
+COMMENT ON TABLE releases IS 'One row a charged release: how far it is.';
 COMMENT ON COLUMN releases.release_id IS 'Name of the release: its folder under releases/.';
 COMMENT ON COLUMN releases.sequence IS 'Its charge: ledger.sequence.';
-COMMENT ON COLUMN releases.allocation IS 'JSON of the frozen allocation that was charged.';
-COMMENT ON COLUMN releases.facts IS 'JSON of the release without its arrays.';
-COMMENT ON COLUMN releases.bins IS 'Arrow IPC of the arrays of the release, one row a bin.';
-COMMENT ON COLUMN releases.measured IS 'The noisy answers that the release was made from, as they were drawn: NumPy npz.';
+COMMENT ON COLUMN releases.drawn IS 'Whether its noise is committed: facts, bins and measured are in release_pieces.';
 COMMENT ON COLUMN releases.published IS 'Whether its files are in place.';
 COMMENT ON COLUMN releases.withdrawn IS 'Whether it was withdrawn; its charge stays.';
+
+-- Without a key, and in rows of a kilobyte: so a checkpoint writes what is new, and never all of it again but
+-- where that doubled. An index would have every release written anew with each (vault_releases.PIECE).
+CREATE TABLE release_pieces (
+    release_id VARCHAR NOT NULL,
+    part       VARCHAR NOT NULL,
+    number     INTEGER NOT NULL,
+    piece      BLOB    NOT NULL
+);
+COMMENT ON TABLE release_pieces IS 'One row a (release, part, piece): what a release leaves, append-only.';
+COMMENT ON COLUMN release_pieces.release_id IS 'The release: releases.release_id.';
+COMMENT ON COLUMN release_pieces.part IS 'allocation: JSON that was frozen and charged; facts: JSON of the release without its arrays; bins: Arrow IPC of these, one row a bin; measured: the noisy answers as they were drawn, NumPy npz.';
+COMMENT ON COLUMN release_pieces.number IS '1, 2, ... in the order in which pieces make the part.';
+COMMENT ON COLUMN release_pieces.piece IS 'The bytes; JSON in UTF-8.';
