@@ -71,7 +71,7 @@ WRITES = """
     WITH x AS (INSERT INTO cells SELECT * FROM cells RETURNING *) FROM x
     WITH x AS (DELETE FROM cells RETURNING *) FROM x
     WITH x AS (UPDATE cells SET vehicles = 1 RETURNING *) FROM x
-    UPDATE cells SET speed_mean = 0
+    UPDATE cells SET speed_mean_kmh = 0
     DELETE FROM cells
     MERGE INTO cells USING releases ON false WHEN MATCHED THEN DELETE
     TRUNCATE cells

@@ -44,7 +44,9 @@ MOST_ROWS = 5_000_000
 THREADS = 4
 
 _TABLES = {"cells", "releases"}
-_PROBE = "SELECT h3, slot, cells.status, speed_mean, disclosure FROM cells JOIN releases USING (release_id)"
+_PROBE = (
+    "SELECT h3, slot, cells.status, speed_mean_status, disclosure FROM cells JOIN releases USING (release_id)"
+)
 _VAULT = ("vehicles", "fixes")
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 _EXCERPT = re.compile(r"\s*(LINE \d+:|Stack Trace:)")

@@ -22,6 +22,7 @@ import pyarrow as pa
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model.json_codec import as_json
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import OF_MAPS
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame, quantiles_frame
@@ -34,7 +35,7 @@ STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("h3", "place", "resolution", "slot", "slot_label", "status", "vehicles", "records")
+_PLAIN = ("h3", "place", "resolution", "slot", "slot_kind", "slot_label", "status", "vehicles", "records")
 _PARTS = ("", "_low", "_high", "_noise_scale", "_expected_error")
 
 
@@ -141,6 +142,11 @@ def _fill(
     try:
         connection.begin()
         run(connection, script("tables/released"))
+        for unit in sorted(
+            {each.display_unit for each, *_ in releases}
+            | {each.release.display_unit for each in publications}
+        ):
+            run(connection, _in(unit, "tables/speeds"))
         run(connection, script("views/released"))
         for release, epsilon, withdrawn in releases:
             _insert_release(connection, release, epsilon, withdrawn)
@@ -186,13 +192,20 @@ def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None
     connection.commit()
     # all of it into the one file: a log beside it would not be swapped in
     run(connection, "CHECKPOINT released")
-    problems = run(connection, script("audits/released"), {"release_id": release_id})
+    units = run(connection, "SELECT DISTINCT speed_unit FROM releases ORDER BY ALL")
+    audits = [script("audits/released"), *(_in(SpeedUnit(unit), "audits/speeds") for (unit,) in units)]
+    problems = [problem for audit in audits for problem in run(connection, audit, {"release_id": release_id})]
     run(connection, "USE memory")
     run(connection, "DETACH released")
     if problems:
         raise StoreDamagedError(
             "released.duckdb fails its audits", got="; ".join(str(problem[0]) for problem in problems)
         )
+
+
+def _in(unit: SpeedUnit, name: str) -> str:
+    """The script ``name``, which is written for km/h, for speeds in ``unit``."""
+    return script(name).replace(SpeedUnit.KILOMETRES_PER_HOUR.value, unit.value)
 
 
 def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publication) -> None:
@@ -282,7 +295,7 @@ def _cells_table(release: Release) -> pa.Table:
         present = statistic in release.estimates
         name = statistic.column(release.display_unit)
         for part in _PARTS:
-            rows[statistic.stem + part] = published[name + part] if present else np.nan
+            rows[name + part] = published[name + part] if present else np.nan
         for part in ("_status", "_interval_kind"):
             rows[statistic.stem + part] = published[statistic.stem + part] if present else None
         noise = release.estimates[statistic].noise if present else {}
@@ -294,7 +307,7 @@ def _cells_table(release: Release) -> pa.Table:
 def _quantiles_table(release: Release) -> pa.Table:
     import pandas as pd
 
-    rows = quantiles_frame(release)
+    rows = quantiles_frame(release).rename(columns={"speed": f"speed_{release.display_unit.value}"})
     rows.insert(0, "release_id", pd.Series([release.id] * len(rows), dtype="str"))
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
@@ -334,21 +347,11 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
             connection.close()
     row = _release_row(release, epsilon, withdrawn=False)
     row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
-    if [list(found) for found in about] != [row]:
-        return False
-    if not quantiles.equals(_quantiles_table(release).cast(quantiles.schema)):
-        return False
-    expected = _cells_table(release)
-
-    def same(name: str) -> bool:
-        column = expected.column(name)
-        if name not in stored.column_names:
-            # written before the column was there: it has nothing to say (a cell knows its resolution)
-            return name == "resolution" or bool(column.null_count == len(column))
-        found: bool = stored.column(name).equals(column.cast(stored.schema.field(name).type))
-        return found
-
-    return stored.num_rows == expected.num_rows and all(map(same, expected.column_names))
+    return (
+        [list(found) for found in about] == [row]
+        and _holds(stored, _cells_table(release))
+        and _holds(quantiles, _quantiles_table(release))
+    )
 
 
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
@@ -380,8 +383,16 @@ def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Pub
         "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],
     )
-    expected = _cells_table(publication.release)
-    return stored.num_rows == expected.num_rows and all(
-        stored.column(name).equals(expected.column(name).cast(stored.schema.field(name).type))
-        for name in expected.column_names
-    )
+    return _holds(stored, _cells_table(publication.release))
+
+
+def _holds(stored: pa.Table, expected: pa.Table) -> bool:
+    """Whether ``stored`` has the rows of ``expected``, and beside them nothing but a publication's number."""
+
+    def same(name: str) -> bool:
+        column = stored.column(name)
+        if name not in expected.column_names:
+            return name == "publication" or bool(column.null_count == len(column))
+        return bool(column.equals(expected.column(name).cast(column.type)))
+
+    return stored.num_rows == expected.num_rows and all(map(same, stored.column_names))

@@ -80,8 +80,10 @@ def test_a_data_scientist_goes_from_a_frame_to_a_map_in_a_notebook(empty, feed):
     hexagons = release.to_geodataframe()
     assert hexagons["speed_mean_ms"].notna().any()
     assert set(plan.to_frame()["h3"]) <= set(hexagons["h3"])
-    slowest = city.ask("SELECT place, speed_mean FROM latest_cells ORDER BY speed_mean LIMIT 1").to_frame()
-    assert slowest["speed_mean"].item() == hexagons["speed_mean_ms"].min()
+    slowest = city.ask(
+        "SELECT place, speed_mean_ms FROM latest_cells ORDER BY speed_mean_ms LIMIT 1"
+    ).to_frame()
+    assert slowest["speed_mean_ms"].item() == hexagons["speed_mean_ms"].min()
     for shown in (city, plan, release):
         assert len(repr(shown)) < 1_000
         assert shown._repr_html_().startswith("<")

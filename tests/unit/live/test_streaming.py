@@ -110,7 +110,8 @@ def test_without_noise_the_last_map_is_that_of_the_fixes(live_city, quiet):
         if len(cars) >= 3
     )
     found = live_city.sql(
-        "SELECT speed_mean, speed_variance FROM latest_cells WHERE speed_mean IS NOT NULL ORDER BY 1",
+        "SELECT speed_mean_kmh, speed_variance_kmh2 FROM latest_cells "
+        "WHERE speed_mean_kmh IS NOT NULL ORDER BY 1",
         database="released",
     )
     assert np.array(found) == pytest.approx(np.array(expected), abs=2e-3)

@@ -32,7 +32,7 @@ def test_an_answer_is_a_release_with_intervals_manifest_and_sql(city, clause, me
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 8"
     )
     assert manifest["guarantee"]["epsilon"] == str(answered.charged)
-    rows = city.sql("SELECT h3, speed_mean FROM cells WHERE release_id = 'r0001'", database="released")
+    rows = city.sql("SELECT h3, speed_mean_kmh FROM cells WHERE release_id = 'r0001'", database="released")
     assert {h3 for h3, _ in rows} == set(frame["cell"])
 
 
@@ -280,7 +280,7 @@ def test_a_refused_answer_is_offered_the_same_question_and_others_in_words(city,
 def test_what_is_released_is_asked_for_nothing_and_shown_with_its_hexagons(released):
     workspace = released.open()
     before = len(workspace.ledger())
-    found = workspace.ask("SELECT h3, place, speed_mean FROM latest_cells ORDER BY h3")
+    found = workspace.ask("SELECT h3, place, speed_mean_kmh FROM latest_cells ORDER BY h3")
     assert (str(found.charged), found.release_id) == ("0", None)
     published = workspace.map("r0001").to_geodataframe()
     assert found.to_frame()["h3"].tolist() == published["h3"].tolist()

@@ -122,7 +122,7 @@ def test_every_reader_of_a_release_takes_it(released, tmp_path):
     city, release = released
     city.open().city_report(release.id, tmp_path / "report.html")
     assert (release.folder / "map.html").stat().st_size > 0
-    rows = city.sql("SELECT h3, speed_mean FROM cells ORDER BY cell", database="released")
+    rows = city.sql("SELECT h3, speed_mean_kmh FROM cells ORDER BY cell", database="released")
     assert len(rows) == len(release.to_frame())
     mean = findings(release.release, None).statistics[0]
     assert mean.statistic is MEAN

@@ -102,7 +102,7 @@ def test_a_release_is_verified_and_every_file_says_the_same(opened, zoned, tmp_p
 
 def test_sql_reads_districts_and_asks_about_them(opened):
     opened.release()
-    free = opened.ask("SELECT h3, place, resolution, speed_mean FROM latest_cells ORDER BY h3")
+    free = opened.ask("SELECT h3, place, resolution, speed_mean_kmh FROM latest_cells ORDER BY h3")
     assert free.to_frame()["place"].tolist() == ["South", "Middle", "Hill"]
     drawn = free.to_geodataframe()
     assert shapely.area(shapely.symmetric_difference(drawn.geometry[2], HILL)) < 1e-6

@@ -75,7 +75,7 @@ def test_errors_are_the_engines_words_without_its_excerpts(session):
         session.run("SELECT spede_mean\nFROM cells")
     message = str(caught.value)
     assert 'Referenced column "spede_mean"' in message
-    assert "speed_mean" in message
+    assert "speed_mean_status" in message
     assert "LINE" not in message
     assert "\n" not in message
 

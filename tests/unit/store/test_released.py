@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from trafficdp.errors import StoreDamagedError, StoreFullError
+from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.published import published_frame
 from trafficdp.release.publication import epsilon_of
@@ -39,8 +40,8 @@ def test_it_opens_read_only_and_older_clients_understand_it(released):
 def test_its_rows_are_the_published_table(released, release):
     frame = published_frame(release)
     rows = released.sql(
-        "SELECT h3, status, speed_mean, speed_mean_low, speed_mean_high, speed_mean_noise_scale, "
-        "speed_variance FROM cells ORDER BY cell, slot",
+        "SELECT h3, status, speed_mean_kmh, speed_mean_kmh_low, speed_mean_kmh_high, "
+        "speed_mean_kmh_noise_scale, speed_variance_kmh2 FROM cells ORDER BY cell, slot",
         database="released",
     )
     assert [row[0] for row in rows] == frame["h3"].tolist()
@@ -184,10 +185,38 @@ def test_a_reader_in_this_process_does_not_hide_the_swap(released, release):
         assert reader.execute("SELECT count(*) FROM releases").fetchall() == [(1,)]
 
 
+def test_every_unit_has_columns_of_its_own_under_the_names_of_the_files(released, release):
+    other = replace(release, id="r0002", display_unit=SpeedUnit.MILES_PER_HOUR)
+    build(released.store, [(each, epsilon_of(each), False) for each in (release, other)])
+    assert all(released_matches(released.store, each, epsilon_of(each)) for each in (release, other))
+    for own, there, absent in ((release, "kmh", "mph"), (other, "mph", "kmh")):
+        frame = published_frame(own)
+        rows = released.sql(
+            f"SELECT speed_mean_{there}, speed_variance_{there}2_high, "
+            f"coalesce(speed_mean_{absent}, speed_variance_{absent}2_high) "
+            f"FROM cells WHERE release_id = '{own.id}' ORDER BY cell, slot",
+            database="released",
+        )
+        for place, name in enumerate((f"speed_mean_{there}", f"speed_variance_{there}2_high")):
+            assert [row[place] for row in rows] == [None if x != x else x for x in frame[name]]
+        assert {row[2] for row in rows} == {None}
+
+
+def test_a_release_in_another_unit_is_not_added_to_the_file_as_it_is(released, release):
+    before = {release.id: False}
+    for unit in (release.display_unit, SpeedUnit.METRES_PER_SECOND):
+        other = replace(release, id="r0002", display_unit=unit)
+        added = room.append_release(released.store, other, epsilon_of(other), before)
+        assert added == (unit is release.display_unit)
+        before |= {"r0002": False}
+
+
 ALTERED = [
-    "UPDATE cells SET speed_mean = speed_mean + 0.001 WHERE speed_mean IS NOT NULL",
+    "UPDATE cells SET speed_mean_kmh = speed_mean_kmh + 0.001 WHERE speed_mean_kmh IS NOT NULL",
     "DELETE FROM cells WHERE status = 'withheld'",
     "INSERT INTO cells SELECT * FROM cells LIMIT 1",
+    "ALTER TABLE cells ADD COLUMN speed_mean_mph DOUBLE DEFAULT 1",
+    "UPDATE cells SET slot_kind = 'hour_of_day'",
     "UPDATE releases SET epsilon = 1",
     "UPDATE releases SET status = 'withdrawn'",
     "UPDATE releases SET ledger_head = repeat('0', 64)",

@@ -1,17 +1,21 @@
 """`trafficdp sql` answers from released.duckdb alone, in the form that is asked for."""
 
 import csv
+import fcntl
 import io
 import json
 import os
 import pty
+import re
 import shutil
+import struct
 import subprocess
+import termios
 
 import pyarrow.parquet as pq
 import pytest
 
-MEANS = "SELECT h3, speed_mean FROM latest_cells ORDER BY h3"
+MEANS = "SELECT h3, speed_mean_ms FROM latest_cells ORDER BY h3"
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def test_a_table_shows_every_digit(cells, command):
 
 def test_json_has_columns_and_rows(cells, command):
     found = command("--json", "sql", MEANS).json
-    assert found["columns"] == [{"name": "h3", "type": "string"}, {"name": "speed_mean", "type": "double"}]
+    assert found["columns"] == [{"name": "h3", "type": "string"}, {"name": "speed_mean_ms", "type": "double"}]
     assert [row["h3"] for row in found["rows"]] == [row["h3"] for row in cells]
 
 
@@ -128,6 +132,28 @@ def test_a_terminal_is_a_shell(released, script):
     for expected in ("latest_cells", "One row a release", "answer", "42", "sum_of_epsilons"):
         assert expected in text
     assert b"trafficdp: syntax error" in err
+
+
+@pytest.mark.parametrize(
+    ("width", "seen"), [(80, ["h3", "place", "speed_mean_ms"]), (120, ["slot_label", "speed_mean_ms_high"])]
+)
+def test_a_narrow_terminal_shows_where_and_how_fast(released, script, width, seen):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    subprocess.run(
+        [script, "sql", "FROM latest_cells LIMIT 2"],
+        stdout=theirs,
+        env=os.environ | {"NO_COLOR": "1"},
+        check=True,
+        timeout=60,
+    )
+    # the line of names is among the first that were written, in bold letters
+    lines = re.sub(r"\x1b\[\d+m", " ", os.read(ours, 4096).decode()).splitlines()
+    header = next(line for line in lines if "h3" in line).split()
+    os.close(ours)
+    os.close(theirs)
+    assert set(seen) <= set(header)
+    assert {"…", "..."} & set(header)
 
 
 def test_help_names_the_options(command):

@@ -56,7 +56,7 @@ def test_the_second_time_is_free_and_free_sql_sees_the_answer(city, command):
     assert "nothing was charged" in again.err
     assert again.json["rows"] == first["rows"]
     assert (again.json["charged"], again.json["release"]) == ("0", "r0001")
-    released = command("--json", "sql", "SELECT h3 AS cell, speed_mean AS m FROM cells").json["rows"]
+    released = command("--json", "sql", "SELECT h3 AS cell, speed_mean_ms AS m FROM cells").json["rows"]
     assert {row["cell"]: row["m"] for row in released} == {row["cell"]: row["m"] for row in first["rows"]}
 
 

@@ -1,5 +1,5 @@
 -- The released database: only what anyone may have. Built anew from Release objects, never altered.
--- Grain and meaning are stated on each table.
+-- Grain and meaning are stated on each table. The speeds themselves are columns of tables/speeds.sql.
 
 CREATE TABLE releases (
     release_id      VARCHAR     NOT NULL PRIMARY KEY,
@@ -59,72 +59,44 @@ CREATE TABLE cells (
     cell                              UBIGINT NOT NULL,
     resolution                        INTEGER,
     slot                              BIGINT  NOT NULL,
+    slot_kind                         VARCHAR NOT NULL,
     slot_label                        VARCHAR NOT NULL,
     slot_start                        TIMESTAMPTZ,
     slot_end                          TIMESTAMPTZ,
     status                            VARCHAR NOT NULL,
     vehicles                          BIGINT,
     records                           BIGINT,
-    speed_mean                        DOUBLE,
-    speed_mean_low                    DOUBLE,
-    speed_mean_high                   DOUBLE,
-    speed_mean_noise_scale            DOUBLE,
-    speed_mean_expected_error         DOUBLE,
     speed_mean_status                 VARCHAR,
     speed_mean_interval_kind          VARCHAR,
     speed_mean_epsilon                DOUBLE,
-    speed_variance                    DOUBLE,
-    speed_variance_low                DOUBLE,
-    speed_variance_high               DOUBLE,
-    speed_variance_noise_scale        DOUBLE,
-    speed_variance_expected_error     DOUBLE,
     speed_variance_status             VARCHAR,
     speed_variance_interval_kind      VARCHAR,
     speed_variance_epsilon            DOUBLE,
-    speed_vehicle_mean                DOUBLE,
-    speed_vehicle_mean_low            DOUBLE,
-    speed_vehicle_mean_high           DOUBLE,
-    speed_vehicle_mean_noise_scale    DOUBLE,
-    speed_vehicle_mean_expected_error DOUBLE,
     speed_vehicle_mean_status         VARCHAR,
     speed_vehicle_mean_interval_kind  VARCHAR,
     speed_vehicle_mean_epsilon        DOUBLE
 );
-COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Units: releases.speed_unit.';
+COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Speeds have their unit in their names.';
 COMMENT ON COLUMN cells.release_id IS 'The release.';
 COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
 COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text; the number of a zone.';
 COMMENT ON COLUMN cells.place IS 'Where the hexagon lies, in words, by public layers alone.';
 COMMENT ON COLUMN cells.cell IS 'H3 cell as a number; that of a zone.';
 COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell, (cell >> 52) & 15; null: a zone.';
-COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on releases.slot_kind.';
+COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on slot_kind.';
+COMMENT ON COLUMN cells.slot_kind IS 'How time is cut in this row: that of the release, or in maps of several, a longer one.';
 COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
 COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
 COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
 COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
 COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
 COMMENT ON COLUMN cells.records IS 'GPS records; null unless counts are published.';
-COMMENT ON COLUMN cells.speed_mean IS 'Mean speed over records, noisy; null when withheld or not released.';
-COMMENT ON COLUMN cells.speed_mean_low IS 'Lower end of its interval.';
-COMMENT ON COLUMN cells.speed_mean_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
-COMMENT ON COLUMN cells.speed_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_variance IS 'Population variance of speed over records, noisy.';
-COMMENT ON COLUMN cells.speed_variance_low IS 'Lower end of its interval.';
-COMMENT ON COLUMN cells.speed_variance_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_variance_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
-COMMENT ON COLUMN cells.speed_variance_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_variance_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_vehicle_mean IS 'Mean over vehicles of each vehicle''s own mean speed, noisy.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_low IS 'Lower end of its interval.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_high IS 'Upper end of its interval.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_noise_scale IS 'Average size of its noise (Laplace noise: its scale).';
-COMMENT ON COLUMN cells.speed_vehicle_mean_expected_error IS 'Expected absolute error, worst case over the truth.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
 COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
@@ -135,7 +107,6 @@ CREATE TABLE quantiles (
     cell       UBIGINT NOT NULL,
     slot       BIGINT  NOT NULL,
     quantile   DOUBLE  NOT NULL,
-    speed      DOUBLE,
     rank_low   BIGINT,
     rank_high  BIGINT,
     status     VARCHAR NOT NULL,
@@ -147,7 +118,6 @@ COMMENT ON COLUMN quantiles.h3 IS 'H3 index as text, or the number of the zone.'
 COMMENT ON COLUMN quantiles.cell IS 'The same as a number.';
 COMMENT ON COLUMN quantiles.slot IS 'Number of the slot.';
 COMMENT ON COLUMN quantiles.quantile IS 'Which share of the vehicles is slower: 0.5 is the median.';
-COMMENT ON COLUMN quantiles.speed IS 'The quantile of the vehicles'' own mean speeds, selected privately.';
 COMMENT ON COLUMN quantiles.rank_low IS 'With the release''s interval level the speed is at least that of this vehicle, from the slowest; 0: of none.';
 COMMENT ON COLUMN quantiles.rank_high IS 'The same: at most that of this vehicle; one more than there are: of none.';
 COMMENT ON COLUMN quantiles.status IS 'released, withheld or uninformative.';

@@ -3,7 +3,7 @@
 
 CREATE VIEW latest_cells AS
 -- One row a bin of the newest release that is not withdrawn; of a stream, its newest publication.
-SELECT cells.*
+SELECT h3, place, slot_label, * EXCLUDE (h3, place, slot_label)
 FROM cells
 WHERE release_id = (
     -- the city's own maps come before answers to single questions
