@@ -146,7 +146,7 @@ def errors_of(city_map: Contributions) -> list[Errors]:
             calibrated = accountings[name].calibrate(PublicFacts(counts, bound), PureDP.of(total))
             noise, off, worst = SimulatedNoise(SEED), [], 0.0
             for _ in range(RUNS):
-                estimate = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)[
+                estimate = calibrated.run(values, noise, interval_level=0.95, uninformative_above=1.0)[
                     Statistic.MEAN
                 ]
                 off.append(float(np.abs(estimate.value - truth).mean()))

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.model.statistic import OF_MAPS, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
@@ -74,7 +75,7 @@ def audited_losses(table, upper, calibrated, contributions_of, bound):
         beneath, city = Beneath(), contributions_of(values, bound)
         calibrated.numbers(city, beneath)
         centres[key] = tuple(beneath.sums)
-    scales = np.concatenate([step.law.scale for step in calibrated.steps(city.counts, bound)])
+    scales = np.concatenate([step.law.scale for step in calibrated.steps()])
     known = {}
     losses = []
     for user in range(len(table[0])):
@@ -102,11 +103,11 @@ def noise(statistics, counts, bound, *, factor=1.0, ratio=0.6, shift=0):
         varies = counts.samples_per_bin > 1
         scale[MEAN] = np.array(SCALES[MEAN][: counts.bins]) * factor
         scale[VARIANCE] = np.where(varies, ratio * bound.steps * scale[MEAN] * 2.0**shift, 0.0)
-    return CalibratedLaplace(statistics, scale, np.full(counts.bins, shift))
+    return CalibratedLaplace(PublicFacts(counts, bound), statistics, scale, np.full(counts.bins, shift))
 
 
-def claimed(calibrated, counts, bound):
-    return calibrated.event(counts, bound).loss_per_user / PICO
+def claimed(calibrated):
+    return calibrated.event().loss_per_user / PICO
 
 
 @pytest.mark.parametrize("statistics", [(MEAN,), (VARIANCE,), (MEAN, VARIANCE), (VEHICLE_MEAN,), OF_MAPS])
@@ -116,7 +117,7 @@ def test_what_is_charged_is_what_is_lost(name, statistics, counts_of, contributi
     counts = counts_of(table)
     calibrated = noise(statistics, counts, bound)
     lost = audited_losses(table, 2, calibrated, contributions_of, bound)
-    charged = claimed(calibrated, counts, bound)
+    charged = claimed(calibrated)
     assert np.all(lost <= charged + 1e-13)
     if len(statistics) < len(OF_MAPS):
         np.testing.assert_allclose(lost, charged, atol=CHARGE_STEP / PICO + 1e-10)
@@ -132,11 +133,11 @@ def test_sums_of_products_cost_exactly_what_is_charged(
     bound, counts = bound_of(upper), counts_of(table)
     calibrated = noise((MEAN, VARIANCE), counts, bound, ratio=ratio)
     lost = audited_losses(table, upper, calibrated, contributions_of, bound)
-    charged = claimed(calibrated, counts, bound)
+    charged = claimed(calibrated)
     assert np.all(lost <= charged + 1e-13)
     np.testing.assert_allclose(lost, charged, atol=CHARGE_STEP / PICO + 1e-10)
     # and from ratio 1 on nothing more than the means
-    alone = claimed(noise((MEAN,), counts, bound), counts, bound)
+    alone = claimed(noise((MEAN,), counts, bound))
     assert ratio < 1 or np.array_equal(alone, charged)
     assert ratio > 0.2 or np.all(charged > alone)
 
@@ -146,7 +147,7 @@ def test_floored_sums_of_products_cost_what_is_charged_or_less(counts_of, contri
     counts = counts_of(table)
     calibrated = noise((MEAN, VARIANCE), counts, bound, shift=-1)
     lost = audited_losses(table, 4, calibrated, contributions_of, bound)
-    charged = claimed(calibrated, counts, bound)
+    charged = claimed(calibrated)
     assert np.all(lost <= charged + 1e-13)
     assert np.all(lost >= charged / 3)
 
@@ -157,7 +158,7 @@ def test_half_the_noise_is_caught(statistics, counts_of, contributions_of, bound
     counts = counts_of(table)
     drawn = noise(statistics, counts, bound, factor=0.5)
     lost = audited_losses(table, 2, drawn, contributions_of, bound)
-    assert np.all(lost > claimed(noise(statistics, counts, bound), counts, bound) * 1.9)
+    assert np.all(lost > claimed(noise(statistics, counts, bound)) * 1.9)
 
 
 def test_sums_of_products_with_too_little_noise_or_unpaid_are_caught(counts_of, contributions_of, bound_of):
@@ -167,7 +168,7 @@ def test_sums_of_products_with_too_little_noise_or_unpaid_are_caught(counts_of, 
         table, 4, noise((MEAN, VARIANCE), counts, bound, ratio=0.5), contributions_of, bound
     )
     for other in (noise((MEAN, VARIANCE), counts, bound, ratio=1.0), noise((MEAN,), counts, bound)):
-        assert np.all(lost > claimed(other, counts, bound) * 1.1)
+        assert np.all(lost > claimed(other) * 1.1)
 
 
 def test_an_epsilon_a_bin_that_is_not_composed_is_caught(counts_of, contributions_of, bound_of):
@@ -177,10 +178,11 @@ def test_an_epsilon_a_bin_that_is_not_composed_is_caught(counts_of, contribution
     a_bin = [
         claimed(
             CalibratedLaplace(
-                (MEAN,), {MEAN: calibrated.scale[MEAN][g : g + 1]}, np.zeros(1, dtype=np.int64)
-            ),
-            counts.select(np.arange(2) == g),
-            bound,
+                PublicFacts(counts.select(np.arange(2) == g), bound),
+                (MEAN,),
+                {MEAN: calibrated.scale[MEAN][g : g + 1]},
+                np.zeros(1, dtype=np.int64),
+            )
         )
         for g in range(2)
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.model.statistic import Statistic
@@ -47,11 +48,12 @@ def copies(contributions):
     )
 
 
-def calibrated_with(parent, scale):
+def calibrated_with(public, parent, scale):
     """Half widths of 40 for the children, ``parent`` for their parents, all in one block a family."""
     of = np.repeat(np.arange(COPIES), 2)
     width = np.concatenate([np.full(2 * COPIES, 40), np.full(COPIES, parent)])
     return CalibratedConsistent(
+        public,
         (MEAN,),
         BlockNoise(
             np.concatenate([of, np.arange(COPIES)]), width, np.zeros(3 * COPIES, dtype=np.int64), scale
@@ -68,14 +70,14 @@ def test_what_draws_prove_is_below_the_charge(contributions_of, bound_of, parent
         copies(contributions_of([[[speed], [500] * 20], [[speed], [500] * 20]], bound))
         for speed in (0, 1_000)
     ]
-    counts = sides[0].counts
+    public = PublicFacts(sides[0].counts, bound)
     scale = 25.0
     # a parent moves by 2,000, its children by 1,000: a half width of 80 would cost as much as theirs
-    charged = calibrated_with(max(parent, 20), scale).event(counts, bound).loss_per_user[0] / 1e12
+    charged = calibrated_with(public, max(parent, 20), scale).event().loss_per_user[0] / 1e12
     assert charged == pytest.approx({40: 2.0, 20: 4.0, 2: 4.0}[parent])
     found = []
     for number, side in enumerate(sides):
-        estimate = calibrated_with(parent, scale).estimates(
+        estimate = calibrated_with(public, parent, scale).run(
             Values(side, unread), SimulatedNoise(number), interval_level=0.9, uninformative_above=1.0
         )[MEAN]
         found.append(estimate.value.reshape(COPIES, 2).mean(axis=1))

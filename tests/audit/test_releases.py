@@ -14,6 +14,7 @@ from trafficdp.audit.releases import CELLS, RECORDS, city, executed, many, surpr
 from trafficdp.binning.cells import parents_of
 from trafficdp.cli.commands.audit import BOUND, DELTA
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.simulated.accuracy import repeated
@@ -55,19 +56,23 @@ def test_a_release_keeps_its_charge_and_a_quarter_of_its_noise_is_caught(release
 
 def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught():
     median, bound = Statistic.VEHICLE_MEDIAN, ContributionBound(Fraction(4), Fraction(1), BOUND.unit)
-    asked = CalibratedQuantiles((median,), LossKind.PURE, 10**12)
+
+    def asked(samples):
+        public = PublicFacts(samples.counts, samples.bound)
+        return CalibratedQuantiles(public, (median,), LossKind.PURE, 10**12)
+
     sides = [one_bin([[own]], bound) for own in (0, bound.steps)]
     pairs = [Neighbours("the only vehicle of a hexagon, at 0 or at U", *sides)]
 
     def medians(samples, times, noise):
         copies = repeated(samples, times, apart=True)
         values = Values(copies.contributions(), lambda: copies)
-        return asked.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)[median].value
+        return asked(copies).run(values, noise, interval_level=0.95, uninformative_above=1.0)[median].value
 
     def found(noise):
         return audit_draws(medians, pairs, noise, draws=20_000, confidence=CERTAIN).epsilon
 
-    assert asked.event(sides[0].counts, bound).loss == PureDP.of(1)
+    assert asked(sides[0]).event().loss == PureDP.of(1)
     assert 0.2 < found(SimulatedNoise(3)) <= 1 < found(Quieter(3))
 
 

@@ -60,8 +60,7 @@ def request_for(bound, epsilon, statistics, accounting="best"):
 
 
 def noise_of(allocation, statistic):
-    bound = allocation.request.bound
-    return allocation.calibrated.statement(statistic, allocation.counts, bound).noise_scale
+    return allocation.calibrated.statement(statistic).noise_scale
 
 
 def can_vary(table, statistics):
@@ -77,9 +76,9 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
     assert allocation.loss <= request.loss
     np.testing.assert_array_equal(
         allocation.event.loss_per_user,
-        allocation.calibrated.event(allocation.counts, request.bound).loss_per_user,
+        allocation.calibrated.event().loss_per_user,
     )
-    check_steps(allocation.calibrated.steps(allocation.counts, request.bound), allocation.event.loss_per_user)
+    check_steps(allocation.calibrated.steps(), allocation.event.loss_per_user)
 
 
 @pytest.mark.slow
@@ -148,7 +147,7 @@ def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, tab
     counts, bound = counts_of(table), bound_of(60, "1/10")
     claimed = float(PureDP.of(epsilon).epsilon)
     for accounting in laplace_accountings(counts, bound, {s: TOLERANCES[s] for s in statistics}):
-        event = CalibratedLaplace.of(accounting.noise(claimed)).event(counts, bound)
+        event = CalibratedLaplace.of(accounting.noise(claimed)).event()
         charged = event.loss.pico / 1e12
         assert charged <= claimed * (1 + 1e-9) + 3e-9, accounting.name
         if accounting.name in ("exact", "equal") and can_vary(table, statistics):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -74,9 +75,12 @@ def published(kind, step, scale, level, shift=0, mean_scale=None):
     own = scale if mean_scale is None else mean_scale
     scales = {Statistic.MEAN: own, Statistic.VARIANCE: scale, Statistic.VEHICLE_MEAN: scale}
     calibrated = CalibratedLaplace(
-        OF_MAPS, {s: np.full(DRAWS, each) for s, each in scales.items()}, np.full(DRAWS, shift)
+        PublicFacts(counts, bound),
+        OF_MAPS,
+        {s: np.full(DRAWS, each) for s, each in scales.items()},
+        np.full(DRAWS, shift),
     )
-    estimates = calibrated.estimates(
+    estimates = calibrated.run(
         Values(city, lambda: None), SimulatedNoise(0), interval_level=level, uninformative_above=0.125
     )
     stated = [SimpleNamespace(statistic=each.column(DISPLAY), interval_kind="guaranteed") for each in OF_MAPS]

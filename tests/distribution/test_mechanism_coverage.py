@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
@@ -81,8 +82,9 @@ def released(name, kind, epsilon, times):
     steps = np.floor(exact / STEP + 0.5).astype(np.int64)
     samples = Samples(counts, np.tile(steps, times), np.arange(counts.users), bound)
     part = Part(name, np.full(counts.bins, epsilon))
-    calibrated = CalibratedSeparately(dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part))
-    estimates = calibrated.estimates(
+    parts = dict.fromkeys(mechanism_named(name, LossKind.PURE).statistics, part)
+    calibrated = CalibratedSeparately(PublicFacts(counts, bound), parts)
+    estimates = calibrated.run(
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
         interval_level=LEVEL,

@@ -46,7 +46,7 @@ def test_the_joint_loss_that_is_charged_is_the_golden_one(counts_of, bound_of):
     counts, bound = counts_of([[9, 1]]), bound_of(65, "1/2")
     ten, half = np.full(1, 10.0), np.full(1, 0.5)
     noise = LaplaceNoise(counts, bound, (Statistic.MEAN, Statistic.VARIANCE), ten, half, ten)
-    charged = int(CalibratedLaplace.of(noise).event(counts, bound).loss_per_user[0])
+    charged = int(CalibratedLaplace.of(noise).event().loss_per_user[0])
     # d is a whole number of steps: 97 or 98 of 130
     exact = Fraction(9 * 65, 10 * 10) * max(
         Fraction(d, 130) * (1 + 2 - Fraction(2 * d, 130)) for d in (97, 98)

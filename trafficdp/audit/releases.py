@@ -20,11 +20,12 @@ from trafficdp.audit.lower_bound import Draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
@@ -131,8 +132,9 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
     asked = {"statistics": ["mean", "variance"] if everything else ["mean"], "counts": 30 * everything}
-    calibrated = calibrated_from_facts({**facts, **asked})
     declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
+    public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+    calibrated = calibrated_from_facts({**facts, **asked}, public)
     claim = float(zcdp_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
     return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
@@ -191,8 +193,7 @@ def transcripts(
     Of a ``declared`` grid later steps follow from earlier answers: on both sides from those that the left one
     gives without noise.
     """
-    counts, bound = pairs[0].left.counts, pairs[0].left.bound
-    promise = calibrated.event(counts if declared is None else declared.counts, bound)
+    promise = calibrated.event()
 
     def beneath(samples: Samples, said: Transcript | None) -> Transcript:
         kept = Transcript(Silent(0), promise.loss_per_user, promise.kind)
@@ -201,7 +202,7 @@ def transcripts(
         else:
             values = Values(declared, lambda: samples, samples.contributions)
             kept.said = [] if said is None else list(said.drawn)
-        calibrated.estimates(values, kept, interval_level=0.95, uninformative_above=1.0)
+        calibrated.run(values, kept, interval_level=0.95, uninformative_above=1.0)
         return kept
 
     found = []

@@ -277,7 +277,7 @@ def release_of(
             bounds=bounds_of(specification.bound, BOUNDING, None, None),
             charge=Charge(
                 RELATION,
-                ASSUMPTIONS,
+                ASSUMPTIONS[RELATION],
                 specification.epsilon,
                 specification.spent_before,
                 BudgetPolicy(specification.budget),

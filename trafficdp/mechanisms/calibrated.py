@@ -1,7 +1,7 @@
 """What a release executes: a calibrated mechanism, frozen with its charge. One file a kind, listed in
 ``registry``.
 
-A calibrated mechanism answers everything but ``estimates`` without values: what every vehicle loses, what the
+A calibrated mechanism answers everything but ``run`` without values: what every vehicle loses, what the
 manifest says, which status a number will have. So nothing of a release but its noisy numbers depends on a
 value.
 """
@@ -52,6 +52,11 @@ class PublicFacts:
     bound: ContributionBound
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
 
+    @property
+    def both(self) -> tuple[Counts, ContributionBound]:
+        """Counts and bound."""
+        return self.counts, self.bound
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -95,7 +100,14 @@ class Statement:
 
 
 class Calibrated(Protocol):
-    """How the numbers of a release are made, over all G bins at once."""
+    """How the numbers of a release are made, over all G bins of its ``public`` facts at once.
+
+    These were given when it was calibrated, or read back: nothing public is asked for again.
+    """
+
+    @property
+    def public(self) -> PublicFacts:
+        """What it was calibrated on."""
 
     @property
     def kind(self) -> str:
@@ -105,75 +117,65 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> Sequence[Priced]:
-        """Return what will be measured: sets, scales and laws, from counts and this alone."""
+    def steps(self) -> Sequence[Priced]:
+        """Return what will be measured: sets, scales and laws."""
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """Return what is promised: every vehicle's exact loss, from counts and this alone.
+    def event(self) -> PrivacyEvent:
+        """Return what is promised: every vehicle's exact loss, by the steps.
 
         Raises UsageError when the calibrated mechanism does not fit the bins, or some number would have no
         noise.
         """
 
-    def estimates(
-        self,
-        values: Values,
-        measure: Measure,
-        /,
-        *,
-        interval_level: float,
-        uninformative_above: float,
+    def run(
+        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
-        """Measure once (``Measure``) and return the estimates of all bins of ``values``.
+        """Measure once (``Measure``) and return the estimates of all bins; ``values`` are of their counts.
 
         Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.
         Raises nothing that it would not raise on values that are all 0 (see ``Curator``).
         """
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """Return the expected errors of ``estimates``, shape (G,) each, which counts alone decide.
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return the expected errors of what ``run`` estimates, shape (G,) each.
 
         Worst cases over the truth, of noise and bias, in the statistic's unit; 0 where only one number is
         possible. Statuses follow from them (``publish.status_of``).
         """
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
-        """Return the half width of every interval that ``estimates`` will give, before it is clamped.
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
+        """Return the half width of every interval that ``run`` will give, before it is clamped.
 
-        Shape (G,) each, in the statistic's unit; 0 where no noise is needed. From counts alone.
+        Shape (G,) each, in the statistic's unit; 0 where no noise is needed.
         """
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says of ``statistic``."""
 
     def to_facts(self) -> dict[str, Any]:
-        """Return all of it as plain JSON values, ``kind`` included; floats keep every bit.
+        """Return all but ``public`` as plain JSON values, ``kind`` included; floats keep every bit.
 
-        Two calibrated mechanisms are the same question exactly when these are equal.
+        Two calibrated mechanisms on the same public facts are the same question exactly when these are equal.
         """
 
     def published_facts(self) -> dict[str, Any]:
-        """Return the part that the manifest carries: with the columns of ``estimates`` it is the whole."""
+        """Return the part that the manifest carries: with the columns of ``run`` it is the whole."""
 
 
 @runtime_checkable
 class Ranked(Protocol):
     """A calibrated mechanism whose intervals are ranks among the vehicles of a bin."""
 
-    def spanned(self, counts: Counts, bound: ContributionBound, level: float) -> dict[Statistic, FloatArray]:
-        """Return which share of a bin's vehicles lies within the interval, shape (G,), from counts alone."""
+    def spanned(self, level: float) -> dict[Statistic, FloatArray]:
+        """Return which share of a bin's vehicles lies within the interval, shape (G,)."""
 
 
 @runtime_checkable
 class Recomputable(Protocol):
     """A calibrated mechanism all of whose numbers follow from what it measured, which is published."""
 
-    def fed_back(self, counts: Counts, bound: ContributionBound, columns: Columns) -> bool:
+    def fed_back(self, columns: Columns) -> bool:
         """Return whether what was asked follows from the answers before, in the published ``columns``."""
 
-    def recomputed(
-        self, counts: Counts, bound: ContributionBound, columns: Columns
-    ) -> dict[Statistic, Estimate]:
+    def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """Return the estimates that the published ``columns`` make."""

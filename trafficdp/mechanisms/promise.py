@@ -11,12 +11,14 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.measure import Priced, Step
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
+    NOTHING_PUBLIC,
     ONE_VEHICLE_ONE_IDENTIFIER,
     VALIDITY_PUBLIC,
     VEHICLE_NOT_TRIP,
@@ -30,13 +32,21 @@ from trafficdp.privacy.loss_kind import LossKind
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CLAIMS = (ClaimedNoise, ClaimedScores, ClaimedSums)
-ASSUMPTIONS = (
-    COUNTS_PUBLIC,
-    VALIDITY_PUBLIC,
-    DECLARED_BOUNDS,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VEHICLE_NOT_TRIP,
-)
+ASSUMPTIONS = {
+    NeighbouringRelation.REPLACE_USER_VALUES: (
+        COUNTS_PUBLIC,
+        VALIDITY_PUBLIC,
+        DECLARED_BOUNDS,
+        ONE_VEHICLE_ONE_IDENTIFIER,
+        VEHICLE_NOT_TRIP,
+    ),
+    NeighbouringRelation.ADD_OR_REMOVE_USER: (
+        NOTHING_PUBLIC,
+        DECLARED_BOUNDS,
+        ONE_VEHICLE_ONE_IDENTIFIER,
+        VEHICLE_NOT_TRIP,
+    ),
+}
 
 
 def event_of(
@@ -49,8 +59,7 @@ def event_of(
     asked = (counts, bound, statistic, loss)
     promised = event(
         mechanism.name,
-        counts,
-        bound,
+        PublicFacts(counts, bound),
         loss_of(mechanism.steps(*asked), counts.users),
         {statistic: sensitivity_of(mechanism, *asked)},
         kind=mechanism.kind,
@@ -69,8 +78,7 @@ def sensitivity_of(
 
 def event(
     name: str,
-    counts: Counts,
-    bound: ContributionBound,
+    public: PublicFacts,
     loss_per_user: IntArray,
     sensitivity: Mapping[Statistic, FloatArray] | tuple[Statistic, ...],
     *,
@@ -84,12 +92,12 @@ def event(
     return PrivacyEvent(
         mechanism=name,
         statistics=tuple(sensitivity),
-        relation=NeighbouringRelation.REPLACE_USER_VALUES,
+        relation=public.relation,
         unit="vehicle",
-        bins=counts.bins,
+        bins=public.counts.bins,
         sensitivity=known,
-        bound=bound,
-        assumptions=ASSUMPTIONS,
+        bound=public.bound,
+        assumptions=ASSUMPTIONS[public.relation],
         loss_per_user=loss_per_user,
         kind=kind,
     )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
-from trafficdp.mechanisms.calibrated import Calibrated, Columns
+from trafficdp.mechanisms.calibrated import Calibrated, Columns, PublicFacts
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
@@ -39,10 +39,10 @@ PUBLIC_COUNTS = {
 class Kind(Protocol):
     """A class of calibrated mechanisms: how they are read back."""
 
-    def from_facts(self, facts: Mapping[str, Any]) -> Calibrated:
-        """Return the calibrated mechanism that its ``to_facts`` wrote."""
+    def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> Calibrated:
+        """Return the calibrated mechanism that its ``to_facts`` wrote, on the ``public`` facts of then."""
 
-    def from_published(self, facts: Mapping[str, Any], columns: Columns) -> Calibrated:
+    def from_published(self, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Calibrated:
         """Return that of the numbered bins from the manifest's facts and the published columns."""
 
 
@@ -95,18 +95,18 @@ def require_releasable(
         )
 
 
-def calibrated_from_facts(facts: Mapping[str, Any]) -> Calibrated:
+def calibrated_from_facts(facts: Mapping[str, Any], public: PublicFacts) -> Calibrated:
     """Return the calibrated mechanism that ``to_facts`` wrote; raise UsageError for an unknown kind."""
-    return _kind(facts.get("kind")).from_facts(facts)
+    return _kind(facts.get("kind")).from_facts(facts, public)
 
 
-def calibrated_from_published(facts: Mapping[str, Any], columns: Columns) -> Calibrated:
-    """Return the calibrated mechanism of a published release, from its files alone.
+def calibrated_from_published(facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Calibrated:
+    """Return the calibrated mechanism of a published release, from its files and what was ``public``.
 
     ``facts`` is the manifest's ``calibrated``.
     Raises UsageError for an unknown kind or columns that are not its own.
     """
-    return _kind(facts.get("kind")).from_published(facts, columns)
+    return _kind(facts.get("kind")).from_published(facts, columns, public)
 
 
 def _kind(name: object) -> Kind:

@@ -76,12 +76,12 @@ class Allocation:
             return self.tried
         own = self.calibrated
         if isinstance(own, TriedElsewhere):
-            return {Statistic.MEAN: own.skill(self.counts, self.request.bound)}
+            return {Statistic.MEAN: own.skill()}
         return self.skill_in(cities_of(self.counts, self.request.bound, self.hour))
 
     def skill_in(self, cities: Iterable[City]) -> Mapping[Statistic, Skill]:
         """Return the same, in cities that are there already."""
-        return skills_of([self.calibrated], self.counts, self.request.loss, cities)[0]
+        return skills_of([self.calibrated], self.request.loss, cities)[0]
 
     @cached_property
     def fleets(self) -> Mapping[int, Skill]:
@@ -89,21 +89,19 @@ class Allocation:
         own = self.calibrated
         if not isinstance(own, TriedElsewhere):
             return {}
-        return {n: own.skill(self.counts, self.request.bound, n) for n in FLEETS}
+        return {n: own.skill(n) for n in FLEETS}
 
     @property
     def count_errors(self) -> Mapping[str, float]:
         """How far noise puts counts off where nothing is public and they are asked for; a fleet as usual."""
         own = self.calibrated
-        return own.count_errors(self.counts, self.request.bound) if isinstance(own, TriedElsewhere) else {}
+        return own.count_errors() if isinstance(own, TriedElsewhere) else {}
 
     @cached_property
     def spanned(self) -> Mapping[Statistic, FloatArray]:
         """Which share of a bin's vehicles an interval spans, shape (G,), where intervals are ranks."""
-        request, own = self.request, self.calibrated
-        if not isinstance(own, Ranked):
-            return {}
-        return own.spanned(self.counts, request.bound, request.interval_level)
+        own = self.calibrated
+        return own.spanned(self.request.interval_level) if isinstance(own, Ranked) else {}
 
     @property
     def loss(self) -> Loss:
@@ -203,7 +201,7 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     if request.simulate:
         maps = [each.calibrated for each in rivals.values()]
         counts = next(iter(rivals.values())).counts
-        tried = skills_of(maps, counts, request.loss, cities_of(counts, request.bound, hour))
+        tried = skills_of(maps, request.loss, cities_of(counts, request.bound, hour))
         score = [float(np.mean([1 - skill.expected for skill in own.values()])) for own in tried]
         what, close = "error in simulated cities, over that of one number for the city", BLURRED
         rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
@@ -250,8 +248,7 @@ def _in_one_piece(
 def _made(
     keep: npt.NDArray[np.bool_], kept: Counts, request: Request, calibrated: Calibrated, reason: str
 ) -> Allocation:
-    event = calibrated.event(kept, request.bound)
-    error = calibrated.expected_errors(kept, request.bound)
+    event, error = calibrated.event(), calibrated.expected_errors()
     return Allocation(request, keep, kept, calibrated, event, error, reason)
 
 
@@ -259,7 +256,7 @@ def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) 
     """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
     accountings = accountings_for(kept, request)
     chosen, calibrated = _executed(accountings, kept, request)
-    event = calibrated.event(kept, request.bound)
+    event = calibrated.event()
     error = chosen.errors(float(request.loss.exact), request.bound)
     why = _why(chosen, request)
     return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)

@@ -56,9 +56,7 @@ class Precision:
 def precision(allocation: Allocation) -> Precision:
     """Return how wide the judged statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
-    widths = allocation.calibrated.half_widths(allocation.counts, request.bound, request.interval_level)[
-        request.judged
-    ]
+    widths = allocation.calibrated.half_widths(request.interval_level)[request.judged]
     noisy = widths[widths > 0]
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 

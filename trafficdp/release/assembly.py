@@ -44,8 +44,9 @@ def carry_out(
             expected=f"the {len(specification.cell)} bins of the charge",
             todo="restore the newest complete backup of the store",
         )
-    estimates = specification.calibrated.estimates(
-        everything.select(keep),
+    values = everything.select(keep)
+    estimates = specification.on(values.contributions.counts).run(
+        values,
         measure,
         interval_level=specification.interval_level,
         uninformative_above=specification.uninformative_above,

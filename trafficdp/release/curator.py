@@ -386,7 +386,7 @@ def _require_covered(text: str, counts: Counts, loss: npt.NDArray[np.int64]) -> 
     specification = Specification.from_json(text)
     keep = counts.users_per_bin >= specification.min_vehicles
     keep &= specification.grid.may_publish(counts.cell, counts.slot)
-    check_steps(specification.calibrated.steps(counts.select(keep), specification.bound), loss)
+    check_steps(specification.on(counts.select(keep)).steps(), loss)
 
 
 def _publication_entry(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class Plan:
             "slot": counts.slot,
             "slot_label": pd.Series([labels[int(slot)].label for slot in counts.slot], dtype="str"),
         }
-        widths = allocation.calibrated.half_widths(counts, request.bound, request.interval_level)
+        widths = allocation.calibrated.half_widths(request.interval_level)
         for statistic, errors in allocation.errors().items():
             name, factor = statistic.column(self.display_unit), self.shown(1.0, statistic)
             columns |= {

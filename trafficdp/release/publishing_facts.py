@@ -33,6 +33,7 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
+from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.release.specification import Specification
@@ -108,9 +109,7 @@ def specify(
     limit = 1 - LEAST_SKILL if verdict.by_skill else request.refuse_above
     limit = verdict.threshold if verdict.by_rank else limit
     calibrated = allocation.calibrated
-    statements = {
-        statistic: calibrated.statement(statistic, kept, request.bound) for statistic in calibrated.statistics
-    }
+    statements = {statistic: calibrated.statement(statistic) for statistic in calibrated.statistics}
     return Specification(
         release_id=release_id,
         created_at=occasion.created_at,
@@ -120,7 +119,7 @@ def specify(
         data_version=occasion.data_version.name,
         cell=kept.cell,
         slot=kept.slot,
-        calibrated=calibrated,
+        calibrated=calibrated.to_facts(),
         display_unit=occasion.display_unit,
         interval_level=request.interval_level,
         uninformative_above=request.refuse_above,
@@ -206,7 +205,7 @@ def same_question(specification: Specification, grid: Grid, allocation: Allocati
         asked
         and np.array_equal(specification.cell, kept.cell)
         and np.array_equal(specification.slot, kept.slot)
-        and specification.calibrated.to_facts() == allocation.calibrated.to_facts()
+        and canonical(specification.calibrated) == canonical(allocation.calibrated.to_facts())
     )
 
 
@@ -240,6 +239,6 @@ def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
     request = allocation.request
     if allocation.spanned:
         return bin_status(allocation.keep, [rank_status(each) for each in allocation.spanned.values()])
-    errors = allocation.calibrated.expected_errors(allocation.counts, request.bound)
+    errors = allocation.calibrated.expected_errors()
     statuses = [status_of(errors[each], each, request.bound, request.refuse_above) for each in errors]
     return bin_status(allocation.keep, statuses)

@@ -23,7 +23,7 @@ from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
-from trafficdp.mechanisms.calibrated import Calibrated, Recomputable
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Recomputable
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
@@ -31,6 +31,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
 from trafficdp.model.json_codec import as_json
 from trafficdp.model.period import Period
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.selection import Place, Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
@@ -127,12 +128,13 @@ class _Published:
         return ContributionBound(Fraction(bounds.clip_high), Fraction(bounds.step), unit)
 
     @cached_property
-    def _counts(self) -> Counts:
-        return Counts.of_anyone(*declared_bins(self._grid))
+    def _public(self) -> PublicFacts:
+        anyone = Counts.of_anyone(*declared_bins(self._grid))
+        return PublicFacts(anyone, self._bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
 
     @cached_property
     def _calibrated(self) -> Calibrated:
-        return calibrated_from_facts(as_json(self._manifest.noise))
+        return calibrated_from_facts(as_json(self._manifest.noise), self._public)
 
     @cached_property
     def _recomputable(self) -> Recomputable:
@@ -154,17 +156,17 @@ class _Published:
         for name in (MEASUREMENTS, "cells.parquet"):
             table = self._table(name)
             cells = np.array([int(text, 16) for text in table["h3"]], dtype=np.uint64)
-            same = np.array_equal(cells, self._counts.cell)
-            if not same or not np.array_equal(table["slot"].to_numpy(np.int64), self._counts.slot):
+            same = np.array_equal(cells, self._public.counts.cell)
+            if not same or not np.array_equal(table["slot"].to_numpy(np.int64), self._public.counts.slot):
                 return f"other rows in {name}"
         return None
 
     def _cost(self) -> str | None:
-        lost, stated = self._calibrated.event(self._counts, self._bound).loss, self._manifest.guarantee.loss
+        lost, stated = self._calibrated.event().loss, self._manifest.guarantee.loss
         return None if Fraction(stated) == lost.exact else f"{lost} where {stated} is stated"
 
     def _fed_back(self) -> str | None:
-        follows = self._recomputable.fed_back(self._counts, self._bound, self._columns)
+        follows = self._recomputable.fed_back(self._columns)
         return None if follows else "other maps, or another city"
 
     def _numbers(self) -> str | None:
@@ -174,7 +176,7 @@ class _Published:
             if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
         )
         published, wrong = self._table("cells.parquet"), set()
-        found = self._recomputable.recomputed(self._counts, self._bound, self._columns)
+        found = self._recomputable.recomputed(self._columns)
         noise = found[Statistic.MEAN].noise
         for name in noise.keys() & {"vehicles", "records"}:
             likely = np.rint(noise[name])

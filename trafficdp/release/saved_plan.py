@@ -132,8 +132,8 @@ class SavedPlan:
         named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
         # in epsilon the accountings of the baseline are shown beside it
         beside = allocate(counts, replace(frozen, mechanism={}))
-        calibrated = calibrated_from_facts(facts["calibrated"])
-        event = calibrated.event(beside.counts, frozen.bound)
+        calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(beside.counts))
+        event = calibrated.event()
         if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:
             raise DataError(
                 "a saved plan does not cost what it says",

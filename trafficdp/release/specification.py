@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.calibrated import Calibrated
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import as_json, from_json
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.ledger import canonical
@@ -25,7 +28,8 @@ from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, gr
 class Specification:
     """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
 
-    ``calibrated`` says how. ``ingest_id`` and ``data_version`` pin the data. ``disclosure`` is the
+    ``calibrated`` says how, as its ``to_facts`` wrote it (``on``). ``ingest_id`` and ``data_version`` pin the
+    data. ``disclosure`` is the
     manifest without ledger and files. ``uninformative_above`` is ``refuse_above``, a share of the range.
     """
 
@@ -37,13 +41,25 @@ class Specification:
     data_version: str
     cell: npt.NDArray[np.uint64]
     slot: npt.NDArray[np.int64]
-    calibrated: Calibrated
+    calibrated: Mapping[str, Any]
     display_unit: SpeedUnit
     interval_level: float
     uninformative_above: float
     min_vehicles: int
     publish_counts: bool
     disclosure: Disclosure
+
+    def on(self, counts: Counts) -> Calibrated:
+        """Return what will be carried out, on ``counts`` of the bins that get numbers.
+
+        Raises UsageError for a kind of calibrated mechanism that is not known.
+        """
+        return calibrated_from_facts(self.calibrated, self.public(counts))
+
+    def public(self, counts: Counts) -> PublicFacts:
+        """Return what is public beside ``counts``."""
+        relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
+        return PublicFacts(counts, self.bound, relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
@@ -57,7 +73,7 @@ class Specification:
                 "data_version": self.data_version,
                 "cell": self.cell.tolist(),
                 "slot": self.slot.tolist(),
-                "calibrated": self.calibrated.to_facts(),
+                "calibrated": self.calibrated,
                 "display_unit": self.display_unit.value,
                 "interval_level": self.interval_level,
                 "uninformative_above": self.uninformative_above,
@@ -80,7 +96,7 @@ class Specification:
             data_version=facts["data_version"],
             cell=np.array(facts["cell"], dtype=np.uint64),
             slot=np.array(facts["slot"], dtype=np.int64),
-            calibrated=calibrated_from_facts(facts["calibrated"]),
+            calibrated=facts["calibrated"],
             display_unit=SpeedUnit(facts["display_unit"]),
             interval_level=facts["interval_level"],
             uninformative_above=facts["uninformative_above"],

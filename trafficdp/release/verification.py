@@ -178,8 +178,9 @@ class _ExaminedRelease(Examined):
                 statistic: {name: values[numbered] for name, values in own.items()}
                 for statistic, own in columns.items()
             },
+            self._specification.public(chosen),
         )
-        losses = calibrated.event(chosen, contributions.bound).loss_per_user
+        losses = calibrated.event().loss_per_user
         return contributions, dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:

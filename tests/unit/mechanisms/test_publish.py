@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms import publish
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.baseline import calibrated_for
 from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
@@ -79,9 +80,9 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
     city, bound = counts_of([[3] * 10]), bound_of(60)
     epsilons = np.array([epsilon])
     laplace = calibrated_for(MEAN, city, bound, epsilons)
-    separate = CalibratedSeparately({MEAN: Part("baseline", epsilons)})
+    separate = CalibratedSeparately(PublicFacts(city, bound), {MEAN: Part("baseline", epsilons)})
     for calibrated in (laplace, separate):
-        error = calibrated.expected_errors(city, bound)[MEAN]
+        error = calibrated.expected_errors()[MEAN]
         assert publish.status_of(error, MEAN, bound, 0.125).tolist() == [status]
 
 

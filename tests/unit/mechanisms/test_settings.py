@@ -11,6 +11,7 @@ from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
@@ -70,16 +71,17 @@ def test_settings_of_no_known_mechanism_are_refused_in_words(mechanism, settings
 
 
 @pytest.mark.parametrize("kind", LossKind)
-def test_settings_are_published_once_of_every_mechanism(kind):
+def test_settings_are_published_once_of_every_mechanism(kind, counts_of, bound_of):
     name, value, amount = ("plan", 0.5, "rho") if kind is LossKind.ZCDP else ("pooled", [0.5], "epsilon")
     part = {"mechanism": name, "settings": {}, amount: value}
-    calibrated = calibrated_from_facts({"kind": "mechanism", "loss": kind, "parts": {"mean": part}})
+    public = PublicFacts(counts_of([[1, 2]]), bound_of(60))
+    calibrated = calibrated_from_facts({"kind": "mechanism", "loss": kind, "parts": {"mean": part}}, public)
     frozen, published = calibrated.to_facts(), calibrated.published_facts()
     assert frozen["parts"]["mean"]["settings"] == settings_of(calibrated.mechanisms[Statistic.MEAN]) != {}
     columns = {Statistic.MEAN: {amount: np.array([0.5])}}
-    assert calibrated_from_published(published, columns).to_facts() == frozen
+    assert calibrated_from_published(published, columns, public).to_facts() == frozen
     without = {key: each for key, each in published.items() if key != "settings"}
     twice = {**published, "settings": {"mean": [{"name": "cap", "value": "argmax"}] * 2}}
     for wrong in (without, twice):
         with pytest.raises(UsageError, match="once"):
-            calibrated_from_published(wrong, columns)
+            calibrated_from_published(wrong, columns, public)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
@@ -62,7 +63,7 @@ def test_no_vehicle_loses_more_than_was_asked_and_nearly_all_is_used(mechanism, 
     if mechanism.name != "baseline":
         assert found.calibrated.kind == "mechanism"
         losses = sum(
-            CalibratedSeparately({statistic: part}).event(found.counts, request.bound).loss_per_user
+            CalibratedSeparately(found.calibrated.public, {statistic: part}).event().loss_per_user
             for statistic, part in found.calibrated.parts.items()
         )
         np.testing.assert_array_equal(found.event.loss_per_user, losses)
@@ -91,9 +92,9 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
     assert plain.calibrated.kind != "mechanism"
     if auto.calibrated.kind == "mechanism":
         for statistic, part in auto.calibrated.parts.items():
-            own = CalibratedSeparately({statistic: part})
+            own = CalibratedSeparately(auto.calibrated.public, {statistic: part})
             error = tries.error(own.mechanisms[statistic], statistic, part.loss)
-            assert error <= own.expected_errors(auto.counts, bound)[statistic].max()
+            assert error <= own.expected_errors()[statistic].max()
     # joint noise is what it falls back on: it is always considered, and nothing that is worse is taken
     assert "baseline" in auto.considered
     error = {
@@ -159,41 +160,43 @@ def test_what_cannot_be_released_is_refused_in_words(wanted, message, city, boun
         allocate(city, request_for(bound_of(60), wanted, statistics=tuple(wanted)))
 
 
-def calibrated_of(city):
+def calibrated_of(city, bound):
     return CalibratedSeparately(
+        PublicFacts(city, bound),
         {
             MEAN: Part("pooled", np.linspace(0.1, 0.3, city.bins)),
             VARIANCE: Part("worst_case_clipping", np.linspace(0.3, 0.2, city.bins) / 3),
-        }
+        },
     )
 
 
 def test_facts_and_publication_lead_back_to_the_calibrated_to_the_last_bit(city, bound_of):
-    calibrated = calibrated_of(city)
-    again = calibrated_from_facts(calibrated.to_facts())
+    calibrated = calibrated_of(city, bound_of(60))
+    again = calibrated_from_facts(calibrated.to_facts(), calibrated.public)
     columns = {statistic: {"epsilon": part.loss} for statistic, part in calibrated.parts.items()}
-    published = calibrated_from_published(calibrated.published_facts(), columns)
+    published = calibrated_from_published(calibrated.published_facts(), columns, calibrated.public)
     assert again.to_facts() == calibrated.to_facts() == published.to_facts()
-    events = [each.event(city, bound_of(60)).loss_per_user for each in (calibrated, again, published)]
+    events = [each.event().loss_per_user for each in (calibrated, again, published)]
     np.testing.assert_array_equal(events[0], events[1])
     np.testing.assert_array_equal(events[0], events[2])
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, np.nan, np.inf, 1e10])
 def test_an_epsilon_out_of_range_has_no_event(odd, city, bound_of):
-    calibrated = calibrated_of(city)
+    calibrated = calibrated_of(city, bound_of(60))
     calibrated.parts[MEAN].loss[3] = odd
     with pytest.raises(UsageError, match="epsilon of a statistic is out of range"):
-        calibrated.event(city, bound_of(60))
+        calibrated.event()
 
 
 def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_error(counts_of, bound_of):
     city = counts_of([[1, 0, 0], [3, 2, 1], [50, 50, 50]])
-    calibrated = CalibratedSeparately({VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
-    error = calibrated.expected_errors(city, bound_of(60, "1/100"))[VARIANCE]
+    public = PublicFacts(city, bound_of(60, "1/100"))
+    calibrated = CalibratedSeparately(public, {VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
+    error = calibrated.expected_errors()[VARIANCE]
     status = status_of(error, VARIANCE, bound_of(60, "1/100"), 0.125).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
     assert error[0] == 0
-    halves = calibrated.half_widths(city, bound_of(60, "1/100"), 0.95)[VARIANCE]
+    halves = calibrated.half_widths(0.95)[VARIANCE]
     assert halves[0] == 0
     assert halves[1] == 900

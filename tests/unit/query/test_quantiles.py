@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AnalystBudgetError, UninformativeReleaseError, UsageError
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
 from trafficdp.model.statistic import QUANTILES
 from trafficdp.privacy.loss_kind import LossKind
@@ -159,13 +160,13 @@ def test_two_quantiles_share_what_is_spent_and_half_the_noise_is_stopped(city, a
     assert str(answered.charged) == "9"
     epsilons = city.sql("SELECT epsilon FROM quantiles ORDER BY quantile", database="released")
     assert epsilons == [(4.5,), (4.5,)]
-    own = quantiles.CalibratedQuantiles.estimates
+    own = quantiles.CalibratedQuantiles.run
 
     def halved(self, *given, **named):
         return own(dataclasses.replace(self, pico=2 * self.pico), *given, **named)
 
     # a scale that is drawn is the scale that is priced: another one ends the release before it is charged
-    monkeypatch.setattr(quantiles.CalibratedQuantiles, "estimates", halved)
+    monkeypatch.setattr(quantiles.CalibratedQuantiles, "run", halved)
     with pytest.raises(Exception, match="cost a vehicle more than it was charged"):
         asked.ask(both.replace("0.85", "0.95"), analyst="planning")
     assert asked.status().sum_of_maxima == answered.charged
@@ -184,8 +185,8 @@ def test_it_is_no_statistic_of_a_map_nor_where_nothing_is_public(small_city, tmp
 def test_every_vehicle_pays_at_most_the_loss_and_the_busiest_all_of_it(bound_of, counts_of, kind):
     counts = counts_of([[2, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 4]])
     pair = tuple(QUANTILES)[:2]
-    asked = quantiles.CalibratedQuantiles(pair, kind, 10**12)
-    losses = asked.event(counts, bound_of(60)).loss_per_user
+    asked = quantiles.CalibratedQuantiles(PublicFacts(counts, bound_of(60)), pair, kind, 10**12)
+    losses = asked.event().loss_per_user
     # the first vehicle is in all three bins, the last alone in one of these
     assert np.allclose(losses / 10**12, [1, 2 / 3, 1 / 3, 1 / 3], rtol=1e-6)
     assert losses.max() <= 10**12
@@ -206,9 +207,10 @@ def test_a_selection_that_is_killed_is_finished_once(city, small_city, boundary)
 
 def test_ranks_are_exact_where_no_noise_is_needed(bound_of, counts_of):
     counts, bound = counts_of([[2, 1, 5, 3]]), bound_of(60)
-    asked = quantiles.CalibratedQuantiles(tuple(QUANTILES), LossKind.PURE, 10**18)
-    median, *_ = asked.ranks(counts, bound, 0.95).values()
+    public = PublicFacts(counts, bound)
+    asked = quantiles.CalibratedQuantiles(public, tuple(QUANTILES), LossKind.PURE, 10**18)
+    median, *_ = asked.ranks(0.95).values()
     assert [each.tolist() for each in median] == [[2], [3]]
-    assert np.all(asked.spanned(counts, bound, 0.95)[next(iter(QUANTILES))] == 0.25)
-    for step in asked.steps(counts, bound):
+    assert np.all(asked.spanned(0.95)[next(iter(QUANTILES))] == 0.25)
+    for step in asked.steps():
         assert np.allclose(step.loss(), 10**18 / 9)

@@ -134,10 +134,10 @@ def test_every_reader_of_a_release_takes_it(released, tmp_path):
 def test_the_law_that_reports_read_bounds_what_was_drawn(made):
     city, release = made
     allocation = city.open().with_map(accounting="consistent").plan().allocation
-    calibrated, counts, bound = allocation.calibrated, allocation.counts, allocation.request.bound
+    calibrated = allocation.calibrated
     rows = np.flatnonzero(release.release.estimates[MEAN].noise["block"] >= 0)
     law = law_of(release.release, MEAN).at(rows)
-    family = calibrated.family(counts, bound)
+    family = calibrated.family()
     children = calibrated.parents.children
     # nothing but published columns is known to it
     np.testing.assert_array_equal(law.plain.size, family.raw.size[: len(rows)])

@@ -137,8 +137,8 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
 def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
     filled, monkeypatch, accounting, calibrated, share
 ):
-    def cheaper(self, counts, bound):
-        event = kept(self, counts, bound)
+    def cheaper(self):
+        event = kept(self)
         return replace(event, loss_per_user=(event.loss_per_user * share).astype("int64"))
 
     kept = calibrated.event
@@ -154,11 +154,12 @@ def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
 
 def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_charge(filled, monkeypatch):
     def shrunk(self):
-        facts = kept(self)
-        return {**facts, "half_width": [max(1, width // 3) for width in facts["half_width"]]}
+        facts = json.loads(kept(self))
+        half_width = [max(1, width // 3) for width in facts["calibrated"]["half_width"]]
+        return json.dumps({**facts, "calibrated": {**facts["calibrated"], "half_width": half_width}})
 
-    kept = CalibratedBlocks.to_facts
-    monkeypatch.setattr(CalibratedBlocks, "to_facts", shrunk)
+    kept = curator.Specification.to_json
+    monkeypatch.setattr(curator.Specification, "to_json", shrunk)
     before = filled.dump()
     with pytest.raises(AllocationError, match="10 vehicles would lose more"):
         filled.open(accounting="blocks").release(again=True)
@@ -276,8 +277,7 @@ def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_
     frozen = SimpleNamespace(
         min_vehicles=2,
         grid=SimpleNamespace(may_publish=lambda cell, slot: np.array([True, True, True])),
-        calibrated=SimpleNamespace(steps=lambda kept, bound: kept.users_per_bin.tolist()),
-        bound=None,
+        on=lambda kept: SimpleNamespace(steps=kept.users_per_bin.tolist),
     )
     monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
     monkeypatch.setattr(curator, "check_steps", lambda steps, loss: priced.append((steps, loss)))

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.model.area import StudyArea
 from trafficdp.model.bound import ContributionBound
+from trafficdp.model.counts import Counts
 from trafficdp.model.grid import DayPart, Grid
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.period import Period
@@ -35,21 +37,24 @@ GRID = Grid(
 DISCLOSURE = from_json(
     Disclosure, json.loads((Path(__file__).parents[1] / "disclosure.json").read_text(encoding="utf-8"))
 )
+BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
 SCALES = st.floats(min_value=0.0, max_value=1e300, allow_nan=False, allow_infinity=False)
 
 
 def specification(cell, slot, scale, shift, **changes):
+    public = PublicFacts(Counts.of_anyone(cell, slot), BOUND)
+    scales = {Statistic.MEAN: scale, Statistic.VARIANCE: scale / 3}
     facts = {
         "release_id": "r0007",
         "created_at": datetime(2026, 3, 6, 12, 30, 15, tzinfo=UTC),
         "grid": GRID,
-        "bound": ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR),
+        "bound": BOUND,
         "ingest_id": 3,
         "data_version": "ab" * 32,
         "cell": cell,
         "slot": slot,
-        "calibrated": CalibratedLaplace(BOTH, {Statistic.MEAN: scale, Statistic.VARIANCE: scale / 3}, shift),
+        "calibrated": CalibratedLaplace(public, BOTH, scales, shift).to_facts(),
         "display_unit": SpeedUnit.MILES_PER_HOUR,
         "interval_level": 0.1 + 0.2,
         "uninformative_above": 1 / 3,
@@ -76,10 +81,14 @@ def test_writing_and_reading_keeps_every_bit(data):
     for name in ("cell", "slot"):
         ours, theirs = getattr(before, name), getattr(after, name)
         assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
-    assert after.calibrated.statistics == BOTH
-    assert after.calibrated.shift.tobytes() == before.calibrated.shift.tobytes()
-    for statistic, scale in before.calibrated.scale.items():
-        assert after.calibrated.scale[statistic].tobytes() == scale.tobytes()
+    counts = Counts.of_anyone(before.cell, before.slot)
+    ours, theirs = before.on(counts), after.on(counts)
+    assert theirs.statistics == BOTH
+    assert (theirs.public.counts, theirs.public.bound) == (counts, BOUND)
+    assert theirs.shift.tobytes() == ours.shift.tobytes() == data[3].tobytes()
+    for statistic, scale in ours.scale.items():
+        assert theirs.scale[statistic].tobytes() == scale.tobytes()
+    assert theirs.scale[Statistic.MEAN].tobytes() == data[2].tobytes()
     for name in (
         "release_id",
         "created_at",
@@ -115,6 +124,8 @@ def test_noise_that_is_no_number_is_never_frozen(odd):
 
 def test_an_order_of_an_unknown_kind_is_refused():
     one = np.ones(1, dtype=np.int64)
-    text = specification(one.astype(np.uint64), one, np.array([2.5]), one).to_json()
+    cell = one.astype(np.uint64)
+    text = specification(cell, one, np.array([2.5]), one).to_json()
+    wishes = Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))
     with pytest.raises(UsageError, match="unknown kind of calibrated mechanism"):
-        Specification.from_json(text.replace('"kind":"laplace"', '"kind":"wishes"'))
+        wishes.on(Counts.of_anyone(cell, one))

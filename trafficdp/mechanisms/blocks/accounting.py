@@ -133,7 +133,7 @@ class BlockAccounting(ByScales):
             block = np.concatenate([block, own])
         of = set_of(self.statistics, counts, bound)
         units = [widths[each] / sums.unit(each, counts, bound) for each in self.statistics]
-        return CalibratedBlocks(self.statistics, fitted(of, block, np.concatenate(units), loss))
+        return CalibratedBlocks(facts, self.statistics, fitted(of, block, np.concatenate(units), loss))
 
     def _noise(self, epsilon: float) -> FloatArray:
         """The expected absolute noise of every item."""

@@ -22,7 +22,7 @@ from trafficdp.measurement.support import Support
 from trafficdp.mechanisms import pairs, sums
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
@@ -83,34 +83,33 @@ def set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contributio
 class CalibratedBlocks:
     """``noise`` is that of the sums of ``statistics``, G each, in this order. See Calibrated."""
 
+    public: PublicFacts
     statistics: tuple[Statistic, ...]
     noise: BlockNoise
 
     kind = NAME
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """Return what is measured: all sums at once."""
-        return (self.noise.step(set_of(self.statistics, counts, bound)),)
+        return (self.noise.step(set_of(self.statistics, *self.public.both)),)
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def event(self) -> PrivacyEvent:
         """See Calibrated."""
-        sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
-        lost = loss_of(self.steps(counts, bound), counts.users)
-        return event(self.kind, counts, bound, lost, sensitivity)
+        sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
+        return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated."""
-        contributions = values.contributions
-        counts, bound = contributions.counts, contributions.bound
-        (step,) = self.steps(counts, bound)
-        noisy = measure.measure(step, self._values(contributions))
+        bound = self.public.bound
+        (step,) = self.steps()
+        noisy = measure.measure(step, self._values(values.contributions))
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
-            law = self._law(statistic, counts, bound, interval_level)
-            value, centre = self._numbers(statistic, noisy, counts, bound, interval_level)
-            columns, mean = self._spread(statistic, counts, bound).columns(), None
+            law = self._law(statistic, interval_level)
+            value, centre = self._numbers(statistic, noisy, interval_level)
+            columns, mean = self._spread(statistic).columns(), None
             if statistic is Statistic.VARIANCE:
                 mean = found[Statistic.MEAN]
                 value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
@@ -119,20 +118,18 @@ class CalibratedBlocks:
             found[statistic] = estimate(statistic, drawn, bound, uninformative_above, mean)
         return found
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from the half widths."""
-        return {each: self._law(each, counts, bound, None).error for each in self.statistics}
+        return {each: self._law(each, None).error for each in self.statistics}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """See Calibrated: the tail of the block and the worst-case bias."""
-        return {each: self._law(each, counts, bound, interval_level).half_width for each in self.statistics}
+        return {each: self._law(each, interval_level).half_width for each in self.statistics}
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
         paired = statistic is Statistic.VARIANCE
-        law = self._law(statistic, counts, bound, None)
+        law = self._law(statistic, None)
         return Statement(
             mechanism=self.kind,
             citation=CITATION_OF_PAIRS if paired else CITATION,
@@ -160,48 +157,45 @@ class CalibratedBlocks:
         return {"kind": self.kind}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
         numbers = {name: np.array(facts[name], dtype=np.int64) for name in COLUMNS}
         statistics = tuple(Statistic(name) for name in facts["statistics"])
-        return cls(statistics, BlockNoise(scale=float(facts["scale"]), **numbers))
+        return cls(public, statistics, BlockNoise(scale=float(facts["scale"]), **numbers))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
         """Return the calibrated mechanism of the numbered bins.
 
         Raises UsageError when a column is missing, scales differ, or a mean has no noise.
         """
         statistics = tuple(statistic for statistic in Statistic if statistic in columns)
-        return cls(statistics, published_noise(statistics, columns))
+        return cls(public, statistics, published_noise(statistics, columns))
 
     def _values(self, contributions: Contributions) -> IntArray:
         if self.statistics == PAIRS:
             return sums.values_of(Statistic.VARIANCE, contributions)
         return np.concatenate([sums.values_of(each, contributions) for each in self.statistics])
 
-    def _at(self, statistic: Statistic, bins: int) -> IntArray:
+    def _at(self, statistic: Statistic) -> IntArray:
         """The places of a statistic among the sums."""
+        bins = self.public.counts.bins
         return self.statistics.index(statistic) * bins + np.arange(bins)
 
-    def _spread(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Spread:
-        at = self._at(statistic, counts.bins)
-        return spread_of(self.noise, at, sums.unit(statistic, counts, bound))
+    def _spread(self, statistic: Statistic) -> Spread:
+        return spread_of(self.noise, self._at(statistic), sums.unit(statistic, *self.public.both))
 
-    def _law(
-        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float | None
-    ) -> NumberLaw:
-        spread = self._spread(statistic, counts, bound)
+    def _law(self, statistic: Statistic, level: float | None) -> NumberLaw:
+        spread, bound = self._spread(statistic), self.public.bound
         if statistic is Statistic.VARIANCE:
-            return variance_law(self._spread(Statistic.MEAN, counts, bound), spread, bound, level)
+            return variance_law(self._spread(Statistic.MEAN), spread, bound, level)
         return spread.law(statistic, bound, level)
 
     def _numbers(
-        self, statistic: Statistic, noisy: IntArray, counts: Counts, bound: ContributionBound, level: float
+        self, statistic: Statistic, noisy: IntArray, level: float
     ) -> tuple[FloatArray, FloatArray | None]:
         """The numbers as they were drawn, and what their intervals lie around (None: these)."""
-        at = self._at(statistic, counts.bins)
-        return self._spread(statistic, counts, bound).values(noisy[at]), None
+        return self._spread(statistic).values(noisy[self._at(statistic)]), None
 
 
 def published_noise(statistics: tuple[Statistic, ...], columns: Columns) -> BlockNoise:

@@ -90,11 +90,10 @@ class SuppressionAccounting:
         noise = self._noise(candidate, error)
 
         def at(epsilon: float) -> Calibrated:
-            return CalibratedSuppression(
-                CalibratedLaplace.of(noise.times(asked / epsilon)), candidate.suppressing
-            )
+            drawn = CalibratedLaplace.of(noise.times(asked / epsilon))
+            return CalibratedSuppression(facts, drawn, candidate.suppressing)
 
-        return fitted(at, facts, loss)
+        return fitted(at, loss)
 
     @cached_property
     def _candidates(self) -> tuple[_Candidate, ...]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy.typing as npt
 from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.calibrated import Columns, Statement
+from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.names import CLIP_USER
@@ -83,8 +84,9 @@ class Suppressing:
 
 @dataclass(frozen=True)
 class CalibratedSuppression:
-    """``noise`` on the kept pairs. See Calibrated."""
+    """``noise`` is drawn on the pairs that are kept. See Calibrated."""
 
+    public: PublicFacts
     noise: CalibratedLaplace
     suppressing: Suppressing
 
@@ -95,61 +97,57 @@ class CalibratedSuppression:
         """See Calibrated."""
         return self.noise.statistics
 
-    def rest(self, counts: Counts, bound: ContributionBound) -> Counts:
-        """Return the counts that stay."""
-        return kept_counts(counts, self.suppressing.kept(counts, bound))
+    @cached_property
+    def kept(self) -> BoolArray:
+        """Which pairs stay, shape (P,); raises UsageError when what is left out does not fit the counts."""
+        return self.suppressing.kept(*self.public.both)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    @cached_property
+    def of_kept(self) -> CalibratedLaplace:
+        """The noise, on the counts of the kept pairs."""
+        return replace(
+            self.noise, public=replace(self.public, counts=kept_counts(self.public.counts, self.kept))
+        )
+
+    def steps(self) -> tuple[Priced, ...]:
         """See Calibrated."""
-        return self.noise.steps(self.rest(counts, bound), bound)
+        return self.of_kept.steps()
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def event(self) -> PrivacyEvent:
         """See Calibrated: that of the kept pairs."""
-        rest = self.rest(counts, bound)
-        event = self.noise.event(rest, bound)
-        shrunk = {s: moved * imputed(s, counts, rest, bound).share for s, moved in event.sensitivity.items()}
+        event = self.of_kept.event()
+        shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated."""
-        counts, bound = values.contributions.counts, values.contributions.bound
-        kept = self.suppressing.kept(counts, bound)
-        rest = kept_counts(counts, kept)
-        found = self.noise.estimates(
-            replace(values, contributions=_kept_contributions(values.contributions, rest, kept)),
+        rest, bound = self.of_kept.public.both
+        found = self.of_kept.run(
+            replace(values, contributions=_kept_contributions(values.contributions, rest, self.kept)),
             measure,
             interval_level=interval_level,
             uninformative_above=uninformative_above,
         )
         return {
-            statistic: _of_all(each, imputed(statistic, counts, rest, bound), bound, uninformative_above)
+            statistic: _of_all(each, self._by(statistic), bound, uninformative_above)
             for statistic, each in found.items()
         }
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from scales and biases."""
-        rest = self.rest(counts, bound)
-        kept = self.noise.expected_errors(rest, bound)
-        return {s: imputed(s, counts, rest, bound).error(s, error, bound) for s, error in kept.items()}
+        kept = self.of_kept.expected_errors()
+        return {each: self._by(each).error(each, error, self.public.bound) for each, error in kept.items()}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """See Calibrated."""
-        rest = self.rest(counts, bound)
-        kept = self.noise.half_widths(rest, bound, interval_level)
-        found = {}
-        for statistic, half in kept.items():
-            by = imputed(statistic, counts, rest, bound)
-            found[statistic] = half * by.share + by.bias
-        return found
+        kept = self.of_kept.half_widths(interval_level)
+        return {each: half * self._by(each).share + self._by(each).bias for each, half in kept.items()}
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
-        rest = self.rest(counts, bound)
-        plain, by = self.noise.statement(statistic, rest, bound), imputed(statistic, counts, rest, bound)
+        plain, by = self.of_kept.statement(statistic), self._by(statistic)
         return replace(
             plain,
             mechanism=CLIP_USER,
@@ -175,22 +173,27 @@ class CalibratedSuppression:
         return {"kind": KIND, "rule": RULE, "epsilon_per_bin": self.suppressing.epsilon_per_bin}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedSuppression:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedSuppression:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
         left_out = facts["left_out"]
         frozen = None if left_out is None else np.array(left_out, dtype=np.int64)
         suppressing = Suppressing(float(facts["epsilon_per_bin"]), frozen)
-        return cls(CalibratedLaplace.from_facts(facts), suppressing)
+        return cls(public, CalibratedLaplace.from_facts(facts, public), suppressing)
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedSuppression:
+    def from_published(
+        cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+    ) -> CalibratedSuppression:
         """Return that of the numbered bins; raise UsageError for another rule or a missing column."""
         if facts.get("rule") != RULE:
             raise UsageError(
                 "unknown rule of leaving out", got=str(facts.get("rule"))[:40], expected=str(RULE)
             )
         suppressing = Suppressing(float(facts["epsilon_per_bin"]))
-        return cls(CalibratedLaplace.from_published({}, columns), suppressing)
+        return cls(public, CalibratedLaplace.from_published({}, columns, public), suppressing)
+
+    def _by(self, statistic: Statistic) -> Imputed:
+        return imputed(statistic, self.public.counts, self.of_kept.public.counts, self.public.bound)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class ConsistentAccounting(ByScales):
         units.append(float(bound.step) / parents.records(counts.samples_per_bin))
         of = set_with(parents, statistics, counts, bound)
         noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), loss)
-        return CalibratedConsistent(statistics, noise, parents)
+        return CalibratedConsistent(facts, statistics, noise, parents)
 
     def in_words(self) -> str:
         """Return what the parents buy, in one sentence."""

@@ -21,7 +21,7 @@ from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.blocks.calibrated import COLUMNS, CalibratedBlocks, published_noise, set_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
-from trafficdp.mechanisms.calibrated import Columns, Statement
+from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.names import CONSISTENT
@@ -87,14 +87,14 @@ class CalibratedConsistent(CalibratedBlocks):
 
     kind = CONSISTENT
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """Return what is measured. Raises UsageError unless each parent is in the block of its children."""
-        self._require_families(counts)
-        return (self.noise.step(set_with(self.parents, self.statistics, counts, bound)),)
+        self._require_families()
+        return (self.noise.step(set_with(self.parents, self.statistics, *self.public.both)),)
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
-        plain = super().statement(statistic, counts, bound)
+        plain = super().statement(statistic)
         if statistic is not Statistic.MEAN or not self.parents.number:
             return plain
         return replace(
@@ -124,13 +124,13 @@ class CalibratedConsistent(CalibratedBlocks):
         return {"kind": self.kind, "parents": parents}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
-        blocks = CalibratedBlocks.from_facts(facts)
-        return cls(blocks.statistics, blocks.noise, Parents(np.array(facts["of"], dtype=np.int64)))
+        blocks = CalibratedBlocks.from_facts(facts, public)
+        return cls(public, blocks.statistics, blocks.noise, Parents(np.array(facts["of"], dtype=np.int64)))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
         """Return the calibrated mechanism of the numbered bins.
 
         Raises UsageError when a column is missing, scales differ, or parents do not fit the bins.
@@ -150,10 +150,11 @@ class CalibratedConsistent(CalibratedBlocks):
             name: np.concatenate([getattr(below, name), own])
             for name, own in zip(COLUMNS, (block, *rest), strict=True)
         }
-        return cls(statistics, BlockNoise(scale=below.scale, **joined), parents)
+        return cls(public, statistics, BlockNoise(scale=below.scale, **joined), parents)
 
-    def family(self, counts: Counts, bound: ContributionBound) -> Family:
+    def family(self) -> Family:
         """Return the means of the bins and of their parents."""
+        counts, bound = self.public.both
         samples, bins = counts.samples_per_bin, counts.bins
         at = np.concatenate([np.arange(bins), np.arange(len(self.statistics) * bins, len(self.noise.block))])
         unit = float(bound.step) / np.concatenate([samples, self.parents.records(samples)])
@@ -163,25 +164,23 @@ class CalibratedConsistent(CalibratedBlocks):
         above = self.parents.sums(contributions.counts, contributions.total)
         return np.concatenate([super()._values(contributions), above])
 
-    def _law(
-        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float | None
-    ) -> NumberLaw:
+    def _law(self, statistic: Statistic, level: float | None) -> NumberLaw:
         if statistic is Statistic.MEAN:
-            return self.family(counts, bound).law(level)[0]
-        return super()._law(statistic, counts, bound, level)
+            return self.family().law(level)[0]
+        return super()._law(statistic, level)
 
     def _numbers(
-        self, statistic: Statistic, noisy: IntArray, counts: Counts, bound: ContributionBound, level: float
+        self, statistic: Statistic, noisy: IntArray, level: float
     ) -> tuple[FloatArray, FloatArray | None]:
         if statistic is not Statistic.MEAN:
-            return super()._numbers(statistic, noisy, counts, bound, level)
-        family, bins = self.family(counts, bound), counts.bins
+            return super()._numbers(statistic, noisy, level)
+        family, bins = self.family(), self.public.counts.bins
         raw = family.raw.values(np.concatenate([noisy[:bins], noisy[len(self.statistics) * bins :]]))
         final = family.values(raw)
         return final, np.where(family.law(level)[1], final, raw[:bins])
 
-    def _require_families(self, counts: Counts) -> None:
-        parents, bins = self.parents, counts.bins
+    def _require_families(self) -> None:
+        parents, bins = self.parents, self.public.counts.bins
         first = len(self.statistics) * bins
         fits = len(parents.of) == bins and len(self.noise.block) == first + parents.number
         fits = fits and (not parents.number or self.statistics[0] is Statistic.MEAN)

@@ -107,10 +107,10 @@ class LaplaceAccounting:
 
     def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
         """See Accounting."""
-        return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), facts, loss)
+        return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
 
 
-def fitted(at: Callable[[float], Calibrated], facts: PublicFacts, target: Loss) -> Calibrated:
+def fitted(at: Callable[[float], Calibrated], target: Loss) -> Calibrated:
     """Return what ``at`` gives for the largest epsilon whose exact, rounded-up loss is at most ``target``.
 
     Losses are about epsilon: while the loss exceeds the target, epsilon falls by the excess.
@@ -120,7 +120,7 @@ def fitted(at: Callable[[float], Calibrated], facts: PublicFacts, target: Loss) 
     epsilon -= max(min(epsilon * HEADROOM, CHARGE_STEP / PICO / 2), epsilon * 2.0**-46)
     for _ in range(50 if target.pico else 0):
         calibrated = at(epsilon)
-        spent = calibrated.event(facts.counts, facts.bound).loss.pico
+        spent = calibrated.event().loss.pico
         if spent <= target.pico:
             return calibrated
         epsilon *= target.pico / spent * (1 - 1e-13)

@@ -53,28 +53,27 @@ class Baseline:
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[Priced, ...]:
         """See Mechanism."""
-        return calibrated_for(statistic, counts, bound, loss).steps(counts, bound)
+        return calibrated_for(statistic, counts, bound, loss).steps()
 
     def sensitivity(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
         """See KnownSensitivity."""
-        calibrated = calibrated_for(statistic, counts, bound, loss)
-        return calibrated.event(counts, bound).sensitivity[statistic]
+        return calibrated_for(statistic, counts, bound, loss).event().sensitivity[statistic]
 
     def expected_error(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> FloatArray:
         """See Mechanism: noise at the worst truth, and the rounding of speeds."""
-        return calibrated_for(statistic, counts, bound, loss).expected_errors(counts, bound)[statistic]
+        return calibrated_for(statistic, counts, bound, loss).expected_errors()[statistic]
 
     def noise_terms(
         self, counts: Counts, bound: ContributionBound, statistic: Statistic, loss: FloatArray
     ) -> tuple[NoiseTerm, ...]:
         """See KnownTerms."""
         calibrated = calibrated_for(statistic, counts, bound, loss)
-        first, *more = calibrated.terms(statistic, counts, bound)
-        return (replace(first, bias=calibrated.bias(statistic, counts, bound)), *more)
+        first, *more = calibrated.terms(statistic)
+        return (replace(first, bias=calibrated.bias(statistic)), *more)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, loss: FloatArray, measure: Measure

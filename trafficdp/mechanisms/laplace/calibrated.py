@@ -20,7 +20,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.mechanisms import pairs, publish
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, Statement
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
 from trafficdp.mechanisms.promise import event, loss_of
@@ -65,6 +65,7 @@ class CalibratedLaplace:
     0 where nothing is measured. ``shift`` (G,) <= 0 is that of W. See Calibrated.
     """
 
+    public: PublicFacts
     statistics: tuple[Statistic, ...]
     scale: Mapping[Statistic, FloatArray]
     shift: IntArray
@@ -92,26 +93,25 @@ class CalibratedLaplace:
         if VEHICLE_MEAN in noise.statistics:
             own = _in_units(noise.vehicle_mean, unit(VEHICLE_MEAN, counts, bound))
             scale[VEHICLE_MEAN] = _drawable(own, VEHICLE_MEAN)
-        return cls(noise.statistics, scale, shift)
+        return cls(PublicFacts(counts, bound), noise.statistics, scale, shift)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    def steps(self) -> tuple[Priced, ...]:
         """See Calibrated: the pairs (S, W), or S alone, and the vehicle means."""
-        return tuple(self._steps(counts, bound).values())
+        return tuple(self._steps().values())
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def event(self) -> PrivacyEvent:
         """See Calibrated."""
-        sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
-        lost = loss_of(self.steps(counts, bound), counts.users)
-        return event(NAME, counts, bound, lost, sensitivity)
+        sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
+        return event(NAME, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
         """Measure, and return what was drawn as averages, unclamped, shape (G,) each, MEAN before VARIANCE.
 
         MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N; 0 where nothing is measured.
         """
-        counts, bound = contributions.counts, contributions.bound
+        counts, bound = self.public.both
         found = {}
-        for statistic, step in self._steps(counts, bound).items():
+        for statistic, step in self._steps().items():
             if statistic is not VARIANCE:
                 drawn = measure.measure(step, values_of(statistic, contributions))
                 found[statistic] = drawn * unit(statistic, counts, bound)
@@ -126,19 +126,19 @@ class CalibratedLaplace:
             found[VARIANCE] = whole * unit(VARIANCE, counts, bound)
         return found
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated."""
-        counts, bound = values.contributions.counts, values.contributions.bound
+        bound = self.public.bound
         found: dict[Statistic, Estimate] = {}
         for statistic, value in self.numbers(values.contributions, measure).items():
-            half = self._half_width(statistic, counts, bound, interval_level)
+            half = self._half_width(statistic, interval_level)
             if statistic is VARIANCE:
                 found[statistic] = pairs.variance_estimate(
                     found[MEAN],
                     value,
-                    self._variance_noise(counts, bound),
+                    self._variance_noise(),
                     half,
                     bound,
                     uninformative_above,
@@ -148,32 +148,30 @@ class CalibratedLaplace:
             drawn = publish.Drawn(
                 value=value,
                 half_width=half,
-                noise_scale=self.noise_scale(statistic, counts, bound),
-                expected_error=self._error(statistic, counts, bound),
+                noise_scale=self.noise_scale(statistic),
+                expected_error=self._error(statistic),
                 noise=self._columns(statistic),
             )
             found[statistic] = publish.estimate(statistic, drawn, bound, uninformative_above)
         return {statistic: found[statistic] for statistic in self.statistics}
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: those of clamped Laplace noise, and the worst-case bias."""
-        return {each: self._error(each, counts, bound) for each in self.statistics}
+        return {each: self._error(each) for each in self.statistics}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """See Calibrated: the tail of the noise, and the worst-case bias."""
-        return {each: self._half_width(each, counts, bound, interval_level) for each in self.statistics}
+        return {each: self._half_width(each, interval_level) for each in self.statistics}
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
         pair = statistic is VARIANCE
         return Statement(
             mechanism=NAME,
             citation=pairs.CITATION if pair else None,
             sensitivity=SENSITIVITY[statistic],
-            noise_scale=self.noise_scale(statistic, counts, bound),
-            worst_case_bias=float(self.bias(statistic, counts, bound).max()),
+            noise_scale=self.noise_scale(statistic),
+            worst_case_bias=float(self.bias(statistic).max()),
             share=None,
             distribution=pairs.DISTRIBUTION if pair else DISTRIBUTION,
             sampler=SAMPLER,
@@ -181,8 +179,9 @@ class CalibratedLaplace:
             post_processing=pairs.POST_PROCESSING if pair else POST_PROCESSING[statistic],
         )
 
-    def terms(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> tuple[NoiseTerm, ...]:
+    def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
         """Return the noises of a statistic, without bias; of a variance those of U times its mean and W/N."""
+        counts, bound = self.public.both
         none = np.zeros(counts.bins)
         if statistic is not VARIANCE:
             return (NoiseTerm(self.scale[statistic], unit(statistic, counts, bound), none),)
@@ -194,19 +193,20 @@ class CalibratedLaplace:
             NoiseTerm(products, np.ldexp(unit(VARIANCE, counts, bound), -self.shift), none),
         )
 
-    def bias(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
+    def bias(self, statistic: Statistic) -> FloatArray:
         """Return what rounding speeds, and flooring W, move a statistic at most, shape (G,)."""
+        counts, bound = self.public.both
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
             return rounding
         floored = np.where(self.shift < 0, np.ldexp(unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0)
         return np.where(varying(self.statistics, counts), rounding + floored, 0.0)
 
-    def noise_scale(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
+    def noise_scale(self, statistic: Statistic) -> FloatArray:
         """Return the expected absolute noise, in the statistic's unit: of a mean its scale, shape (G,)."""
         if statistic is VARIANCE:
-            return self._variance_noise(counts, bound).scale
-        (term,) = self.terms(statistic, counts, bound)
+            return self._variance_noise().scale
+        (term,) = self.terms(statistic)
         return term.scale * term.step
 
     def to_facts(self) -> dict[str, Any]:
@@ -223,16 +223,19 @@ class CalibratedLaplace:
         return {"kind": KIND}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedLaplace:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedLaplace:
         """Return the calibrated mechanism that ``to_facts`` wrote."""
         return cls(
+            public,
             tuple(Statistic(name) for name in facts["statistics"]),
             {Statistic(name): np.array(scale, dtype=np.float64) for name, scale in facts["scale"].items()},
             np.array(facts["shift"], dtype=np.int64),
         )
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedLaplace:
+    def from_published(
+        cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+    ) -> CalibratedLaplace:
         """Return the calibrated mechanism of the numbered bins; raise UsageError when a column is missing."""
         statistics = in_order(columns)
         own = {statistic: columns[statistic].get(COLUMN[statistic]) for statistic in statistics}
@@ -243,10 +246,11 @@ class CalibratedLaplace:
         if len(scale) != len(own) or (shift is None) is (VARIANCE in columns):
             raise UsageError("a statistic is published without its noise")
         none = np.zeros(len(next(iter(scale.values()), ())), dtype=np.int64)
-        return cls(statistics, scale, none if shift is None else shift.astype(np.int64))
+        return cls(public, statistics, scale, none if shift is None else shift.astype(np.int64))
 
-    def _steps(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, Step]:
+    def _steps(self) -> dict[Statistic, Step]:
         """What is measured; under VARIANCE both sums, in the bins where they are."""
+        counts, bound = self.public.both
         found = {}
         if VARIANCE in self.statistics:
             measured = speeds_measured(self.statistics, counts)
@@ -260,29 +264,27 @@ class CalibratedLaplace:
             found[VEHICLE_MEAN] = plain(vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
         return found
 
-    def _error(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-        reach, bias = statistic.largest(bound.upper), self.bias(statistic, counts, bound)
+    def _error(self, statistic: Statistic) -> FloatArray:
+        reach, bias = statistic.largest(self.public.bound.upper), self.bias(statistic)
         if statistic is VARIANCE:
-            return self._variance_noise(counts, bound).error(reach)
-        scale: FloatArray = np.asarray(self.noise_scale(statistic, counts, bound))
+            return self._variance_noise().error(reach)
+        scale: FloatArray = np.asarray(self.noise_scale(statistic))
         return clamped_laplace_error(scale, bias, reach)
 
-    def _half_width(
-        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float
-    ) -> FloatArray:
-        terms, bias = self.terms(statistic, counts, bound), self.bias(statistic, counts, bound)
+    def _half_width(self, statistic: Statistic, level: float) -> FloatArray:
+        terms, bias = self.terms(statistic), self.bias(statistic)
         if statistic is not VARIANCE:
             return half_width(terms[0].scale, level) * terms[0].step + bias
         first, second = (term.scale * term.step for term in terms)
         return two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
 
-    def _variance_noise(self, counts: Counts, bound: ContributionBound) -> pairs.VarianceNoise:
-        terms, reach = self.terms(VARIANCE, counts, bound), VARIANCE.largest(bound.upper)
+    def _variance_noise(self) -> pairs.VarianceNoise:
+        terms, reach = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
         first, second = (term.scale * term.step for term in terms)
         error = np.minimum(two_noises_error(first, second, reach) + _shift_of(terms), reach)
-        bias = self.bias(VARIANCE, counts, bound)
+        bias = self.bias(VARIANCE)
         return pairs.VarianceNoise(
-            varying(self.statistics, counts), two_noises_mean(first, second), error, bias
+            varying(self.statistics, self.public.counts), two_noises_mean(first, second), error, bias
         )
 
     def _columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:

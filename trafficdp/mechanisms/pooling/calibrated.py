@@ -67,41 +67,39 @@ class CalibratedPooling(CalibratedWhole):
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     calibrated: ClassVar[tuple[Statistic, ...]] = estimable
 
-    def design(self, counts: Counts, bound: ContributionBound) -> Design:
-        """Return what is asked; raises UsageError for a statistic that is not pooled."""
+    @property
+    def design(self) -> Design:
+        """What is asked; raises UsageError for a statistic that is not pooled."""
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         variance = Statistic.VARIANCE in self.statistics
-        return _design(counts, bound, self.loss_kind, self.pico, variance)
+        return _design(*self.public.both, self.loss_kind, self.pico, variance)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    def steps(self) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""
-        return self.design(counts, bound).dearest_steps()
+        return self.design.dearest_steps()
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
-        contributions = values.contributions
-        counts, bound = contributions.counts, contributions.bound
-        found = pooled(self.design(counts, bound), contributions, measure)
+        found = pooled(self.design, values.contributions, measure)
         numbers = {Statistic.MEAN: (found.mean, found.low, found.high)}
         if found.variance is not None:
             variance, high = found.variance
-            numbers[Statistic.VARIANCE] = (variance, np.zeros(counts.bins), high)
-        return self.told(numbers, counts, bound, uninformative_above)
+            numbers[Statistic.VARIANCE] = (variance, np.zeros(len(high)), high)
+        return self.told(numbers, uninformative_above)
 
-    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        return _errors(expected_error(self.design(counts, bound)), self.statistics, bound)
+    @cached_property
+    def _known_errors(self) -> dict[Statistic, FloatArray]:
+        return _errors(expected_error(self.design), self.statistics, self.public.bound)
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the longer sides at the usual level: the intervals themselves follow the level found."""
-        design = self.design(counts, bound)
+        design = self.design
         found = {Statistic.MEAN: foreseen_reach(design)}
         if design.variance:
-            found[Statistic.VARIANCE] = np.full(counts.bins, foreseen_variance_reach(design))
+            found[Statistic.VARIANCE] = np.full(self.public.counts.bins, foreseen_variance_reach(design))
         return {each: found[each] for each in self.statistics}
 
 
@@ -122,9 +120,10 @@ class CalibratedFlat(CalibratedWhole):
     intervals: ClassVar[str] = "the whole range of the statistic: one number for all says nothing of a bin"
     estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
-        one, records = self._records(counts)
+        bound = self.public.bound
+        one, records = self._records
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
         change = most * bound.steps
         if self.loss_kind is LossKind.PURE and self._paired:
@@ -137,18 +136,18 @@ class CalibratedFlat(CalibratedWhole):
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """Measure the city and paint it. An interval of a bin is the whole range: nothing less is proved."""
         contributions = values.contributions
-        counts, bound = contributions.counts, contributions.bound
+        counts, bound = self.public.both
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
         own = [np.bincount(counts.user_index, contributions.total, counts.users)]
         squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
         own.append(bound.steps * own[0] - squares)
         given = np.stack(own[: 1 + self._paired])[:, counts.bins_per_user > 0]
-        steps = self.steps(counts, bound)
+        steps = self.steps()
         each_asked = [given] if len(steps) < len(given) else list(given)
         noisy = np.concatenate(
             [measure.measure(step, asked) for step, asked in zip(steps, each_asked, strict=True)]
@@ -166,25 +165,27 @@ class CalibratedFlat(CalibratedWhole):
         ends = {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
         nothing = np.zeros(counts.bins)
         numbers = {each: (np.full(counts.bins, value[each]), nothing, high) for each, high in ends.items()}
-        return self.told(numbers, counts, bound, uninformative_above)
+        return self.told(numbers, uninformative_above)
 
-    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    @cached_property
+    def _known_errors(self) -> dict[Statistic, FloatArray]:
         # noise, and how far bins lie from the city
-        design = Design(counts, bound, self.loss_kind, self.pico, variance=False)
-        return _errors(flat_error(design), self.statistics, bound)
+        design = Design(*self.public.both, self.loss_kind, self.pico, variance=False)
+        return _errors(flat_error(design), self.statistics, self.public.bound)
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the whole range."""
+        counts, bound = self.public.both
         return {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
 
     @cached_property
     def _paired(self) -> bool:
         return Statistic.VARIANCE in self.statistics
 
-    def _records(self, counts: Counts) -> tuple[Support, IntArray]:
+    @property
+    def _records(self) -> tuple[Support, IntArray]:
         """One number of every vehicle that is anywhere, and its records, shape (vehicles,)."""
+        counts = self.public.counts
         user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
         records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
         return Support(user, np.zeros(len(user), dtype=np.int64), counts.users, 1), records

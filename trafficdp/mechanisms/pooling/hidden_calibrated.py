@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -35,19 +36,9 @@ from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated.reference import Place, reference_skill
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import (
-    DECLARED_BOUNDS,
-    DEFAULT_FLEET,
-    NOTHING_PUBLIC,
-    ONE_VEHICLE_ONE_IDENTIFIER,
-    VEHICLE_NOT_TRIP,
-    NeighbouringRelation,
-)
+from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
-from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -55,7 +46,6 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-ASSUMPTIONS = (NOTHING_PUBLIC, DECLARED_BOUNDS, ONE_VEHICLE_ONE_IDENTIFIER, VEHICLE_NOT_TRIP)
 PAINTED = "every slot carries the number of its hexagon over the whole period: slots are not measured apart"
 COUNTS = (
     "numbers of vehicles and of records are noisy; their intervals are of the noise alone: a vehicle that is "
@@ -101,8 +91,10 @@ class CalibratedHidden(CalibratedWhole):
         found = super().calibrate(facts, loss, wanted)
         return replace(found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet)
 
-    def design(self, counts: Counts, bound: ContributionBound) -> HiddenDesign:
-        """Return what is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
+    @property
+    def design(self) -> HiddenDesign:
+        """What is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
+        counts, bound = self.public.both
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
@@ -112,44 +104,37 @@ class CalibratedHidden(CalibratedWhole):
         cells = np.unique(counts.cell)
         return HiddenDesign(cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
-        """Return the askings."""
-        return self.design(counts, bound).steps()
+    def steps(self) -> tuple[Priced, ...]:
+        """Return the askings: what any possible vehicle loses by them is charged."""
+        return self.design.steps()
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        """Return what any possible vehicle loses, by the steps."""
-        return replace(super().event(counts, bound), relation=RELATION, assumptions=ASSUMPTIONS)
-
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map, every slot with its hexagon's numbers."""
-        counts, bound = values.contributions.counts, values.contributions.bound
-        design = self.design(counts, bound)
-        answers = asked(design, values.everything(), measure)
-        return self._published(counts, bound, answers)
+        return self._published(asked(self.design, values.everything(), measure))
 
-    def fed_back(self, counts: Counts, bound: ContributionBound, columns: Columns) -> bool:
+    def fed_back(self, columns: Columns) -> bool:
         """See Recomputable."""
-        return fed_back(self.design(counts, bound), self._answers(counts, bound, columns))
+        return fed_back(self.design, self._answers(columns))
 
-    def recomputed(
-        self, counts: Counts, bound: ContributionBound, columns: Columns
-    ) -> dict[Statistic, Estimate]:
+    def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """See Recomputable."""
-        return self._published(counts, bound, self._answers(counts, bound, columns))
+        return self._published(self._answers(columns))
 
-    def _answers(self, counts: Counts, bound: ContributionBound, columns: Columns) -> Answers:
-        place, _ = self.design(counts, bound).where(counts.cell, counts.slot)
+    def _place(self, design: HiddenDesign) -> IntArray:
+        """The place of every bin, shape (G,)."""
+        return design.where(self.public.counts.cell, self.public.counts.slot)[0]
+
+    def _answers(self, columns: Columns) -> Answers:
         # a row of every place
-        return answers_of(columns, np.unique(place, return_index=True)[1].astype(np.int64))
+        first = np.unique(self._place(self.design), return_index=True)[1]
+        return answers_of(columns, first.astype(np.int64))
 
-    def _published(
-        self, counts: Counts, bound: ContributionBound, answers: Answers
-    ) -> dict[Statistic, Estimate]:
+    def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
-        design = self.design(counts, bound)
-        place, _ = design.where(counts.cell, counts.slot)
+        design = self.design
+        place, bound = self._place(design), self.public.bound
         found = hidden_map(design, answers)
         columns = {name: each[place] for name, each in columns_of(answers).items()}
         if answers.counts is not None:
@@ -167,7 +152,7 @@ class CalibratedHidden(CalibratedWhole):
         if found.variance is not None:
             ends = np.zeros(design.size), np.full(design.size, design.upper**2 / 4)
             off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, found.mean), ends[1])
-            spread = {"spread": np.full(counts.bins, answers.spread[0])}
+            spread = {"spread": np.full(len(place), answers.spread[0])}
             estimates[Statistic.VARIANCE] = self._estimate(
                 Statistic.VARIANCE, (found.variance, *ends, off), place, status, spread
             )
@@ -184,43 +169,38 @@ class CalibratedHidden(CalibratedWhole):
         value, low, high, error = (each[place] for each in numbers)
         return estimate_without_scale(statistic, (value, low, high, error), status.copy(), columns)
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        """Return what a fleet of that size leads to expect in the reference city, shape (G,) each."""
-        mean = float(self.skill(counts, bound).error.mean()) + rounding_bias(Statistic.MEAN, bound)
+    @cached_property
+    def _known_errors(self) -> dict[Statistic, FloatArray]:
+        """What a fleet of that size leads to expect in the reference city."""
+        counts, bound = self.public.both
+        mean = float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)
         found = {Statistic.MEAN: mean, Statistic.VARIANCE: VARIANCE_ERROR * float(bound.upper) ** 2 / 30}
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
-    def skill(self, counts: Counts, bound: ContributionBound, fleet: int | None = None) -> Skill:
+    def skill(self, fleet: int | None = None) -> Skill:
         """Return how much the means say beside one number for the city, in the reference city."""
+        (counts, bound), design = self.public.both, self.design
         slots = len(np.unique(counts.slot)) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
-        means = sum(self.design(counts, bound).parts[: 2 + self.design(counts, bound).rounds])
-        return reference_skill(
-            Place.of(np.unique(counts.cell), slots),
-            bound,
-            self.loss_kind,
-            means,
-            self.pico,
-            fleet or self.fleet,
-        )
+        means = sum(design.parts[: 2 + design.rounds])
+        place = Place.of(np.unique(counts.cell), slots)
+        return reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
 
-    def count_errors(self, counts: Counts, bound: ContributionBound) -> Mapping[str, float]:
+    def count_errors(self) -> Mapping[str, float]:
         """See TriedElsewhere."""
-        return usual_error(self.design(counts, bound)) if self.counts else {}
+        return usual_error(self.design) if self.counts else {}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return 2.75 expected errors (a normal error's 95 %): intervals themselves follow the answers."""
-        errors = self.expected_errors(counts, bound)
+        upper = self.public.bound.upper
         return {
-            each: np.minimum(2.2 * np.sqrt(np.pi / 2) * errors[each], each.largest(bound.upper) / 2)
-            for each in self.statistics
+            each: np.minimum(2.2 * np.sqrt(np.pi / 2) * error, each.largest(upper) / 2)
+            for each, error in self.expected_errors().items()
         }
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
-        stated = super().statement(statistic, counts, bound)
+        stated = super().statement(statistic)
         said = [
             stated.post_processing,
             *([] if self.apart else [PAINTED]),
@@ -233,9 +213,10 @@ class CalibratedHidden(CalibratedWhole):
         return {**super().to_facts(), "apart": self.apart, "counts": self.counts}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return what ``to_facts`` wrote."""
-        return replace(super().from_facts(facts), apart=bool(facts["apart"]), counts=int(facts["counts"]))
+        found = super().from_facts(facts, public)
+        return replace(found, apart=bool(facts["apart"]), counts=int(facts["counts"]))
 
 
 def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:

@@ -15,8 +15,6 @@ from trafficdp.measurement.measure import Priced
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, Wanted
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
@@ -38,6 +36,7 @@ class CalibratedWhole:
     Intervals of the ``calibrated`` statistics are calibrated, those of others guaranteed.
     """
 
+    public: PublicFacts
     statistics: tuple[Statistic, ...]
     loss_kind: LossKind
     pico: int
@@ -63,40 +62,33 @@ class CalibratedWhole:
                 got=facts.relation.value,
                 expected=cls.relation.value,
             )
-        return cls(wanted.statistics, loss.kind, loss.chargeable.pico)
+        return cls(facts, wanted.statistics, loss.kind, loss.chargeable.pico)
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    def steps(self) -> tuple[Priced, ...]:
         """Return what is asked, at its dearest."""
         raise NotImplementedError
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def event(self) -> PrivacyEvent:
         """Return what every vehicle loses at most, by the steps."""
-        lost = loss_of(self.steps(counts, bound), counts.users)
-        return event(self.kind, counts, bound, lost, self.statistics, kind=self.loss_kind)
+        lost = loss_of(self.steps(), self.public.counts.users)
+        return event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
         """Return what is expected if cities differ as guessed, not at worst; shape (G,) each, from counts."""
-        if (counts, bound) not in self._known_errors:
-            self._known_errors[counts, bound] = self._errors(counts, bound)
-        return dict(self._known_errors[counts, bound])
-
-    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
-        raise NotImplementedError
+        return dict(self._known_errors)
 
     @cached_property
-    def _known_errors(self) -> dict[tuple[Counts, ContributionBound], dict[Statistic, FloatArray]]:
-        """Those that were asked for: what follows from counts is worked out once."""
-        return {}
+    def _known_errors(self) -> dict[Statistic, FloatArray]:
+        """What follows from counts is worked out once."""
+        raise NotImplementedError
 
     def told(
         self,
         numbers: Mapping[Statistic, tuple[FloatArray, FloatArray, FloatArray]],
-        counts: Counts,
-        bound: ContributionBound,
         uninformative_above: float,
     ) -> dict[Statistic, Estimate]:
         """Return the estimates of ``numbers``: a value and both ends; statuses follow from counts."""
-        errors = self.expected_errors(counts, bound)
+        errors, (counts, bound) = self.expected_errors(), self.public.both
         column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
         found = {}
         for each in self.statistics:
@@ -104,8 +96,9 @@ class CalibratedWhole:
             found[each] = estimate_without_scale(each, (*numbers[each], errors[each]), status, column)
         return found
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
+        counts, bound = self.public.both
         kind = IntervalKind.CALIBRATED if statistic in self.calibrated else IntervalKind.GUARANTEED
         return Statement(
             mechanism=self.kind,
@@ -135,15 +128,15 @@ class CalibratedWhole:
         return self.to_facts()
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return what ``to_facts`` wrote."""
         statistics = tuple(Statistic(each) for each in facts["statistics"])
-        return cls(statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
+        return cls(public, statistics, LossKind(facts["loss_kind"]), int(facts["pico"]))
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> Self:
+    def from_published(cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts) -> Self:
         """Return the same from a manifest: its facts are the whole."""
-        return cls.from_facts(facts)
+        return cls.from_facts(facts, public)
 
 
 def estimate_without_scale(

@@ -17,6 +17,7 @@ these are, only the speeds could tell: a theorem in speeds has the whole range a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -33,7 +34,6 @@ from trafficdp.mechanisms.publish import rank_status
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import QUANTILES, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO
@@ -65,11 +65,12 @@ class CalibratedQuantiles(CalibratedWhole):
         "ranks: the tail of the selection at the speeds that are worst for it; of speeds only the whole range"
     )
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Ranks, ...]:
+    def steps(self) -> tuple[Ranks, ...]:
         """Return one selection a quantile. Raises UsageError for a loss that cannot be shared out."""
+        counts, bound = self.public.both
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
-        share = self._share(counts)
+        share = self._share
         if int(share.min(initial=1)) < 1:
             quantity = self.loss_kind.quantity
             raise UsageError(f"no noise fits the {quantity}", todo="ask for a larger one")
@@ -83,41 +84,39 @@ class CalibratedQuantiles(CalibratedWhole):
             found.append(Ranks(support, high, slower, slower + (over > 0), scale, self.loss_kind))
         return tuple(found)
 
-    def ranks(
-        self, counts: Counts, bound: ContributionBound, level: float
-    ) -> dict[Statistic, tuple[IntArray, IntArray]]:
+    def ranks(self, level: float) -> dict[Statistic, tuple[IntArray, IntArray]]:
         """Return the ends of the intervals, as ranks among the vehicles of the bin, shape (G,) each."""
-        many = counts.users_per_bin
+        many = self.public.counts.users_per_bin
         found = {}
-        for statistic, step in zip(self.statistics, self.steps(counts, bound), strict=True):
+        for statistic, step in zip(self.statistics, self.steps(), strict=True):
             reach = step.reach(level)
             low, high = np.maximum(step.above - reach, 0), np.minimum(step.rank + reach, many) + 1
             found[statistic] = low, high
         return found
 
-    def spanned(self, counts: Counts, bound: ContributionBound, level: float) -> dict[Statistic, FloatArray]:
+    def spanned(self, level: float) -> dict[Statistic, FloatArray]:
         """Return which share of a bin's vehicles lies within the interval, shape (G,)."""
         return {
-            each: np.asarray((high - low) / counts.users_per_bin)
-            for each, (low, high) in self.ranks(counts, bound, level).items()
+            each: np.asarray((high - low) / self.public.counts.users_per_bin)
+            for each, (low, high) in self.ranks(level).items()
         }
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """Select, and state the ranks; a status follows from these, not from ``uninformative_above``."""
         contributions = values.contributions
-        counts, bound = contributions.counts, contributions.bound
+        counts, bound = self.public.both
         grain = _grain(bound)
         own = (2 * contributions.total + counts.count * grain) // (2 * counts.count * grain)
-        ranks = self.ranks(counts, bound, interval_level)
-        spanned = self.spanned(counts, bound, interval_level)
-        errors = self.expected_errors(counts, bound)
+        ranks = self.ranks(interval_level)
+        spanned = self.spanned(interval_level)
+        errors = self.expected_errors()
         given = np.full(counts.bins, self.pico / PICO / len(self.statistics))
         if self.loss_kind is LossKind.PURE:
-            given = self._share(counts) / PICO
+            given = self._share / PICO
         found = {}
-        for statistic, step in zip(self.statistics, self.steps(counts, bound), strict=True):
+        for statistic, step in zip(self.statistics, self.steps(), strict=True):
             low, high = ranks[statistic]
             value = np.minimum(measure.select(step, own) * grain, bound.steps).astype(np.float64)
             ends = np.zeros(counts.bins), np.full(counts.bins, float(bound.upper))
@@ -129,27 +128,29 @@ class CalibratedQuantiles(CalibratedWhole):
             )
         return found
 
-    def _errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    @cached_property
+    def _known_errors(self) -> dict[Statistic, FloatArray]:
         # no theorem bounds how far apart in speed neighbouring ranks are
+        counts, bound = self.public.both
         return {each: np.full(counts.bins, float(bound.upper)) for each in self.statistics}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the whole range: see ``ranks``."""
-        return self._errors(counts, bound)
+        return self.expected_errors()
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """Return what the manifest says."""
         return replace(
-            super().statement(statistic, counts, bound),
+            super().statement(statistic),
             interval_kind=IntervalKind.RANKS,
             share=1 / len(self.statistics),
             sampler="random bits of the operating system and exact comparisons (exponential mechanism)",
         )
 
-    def _share(self, counts: Counts) -> IntArray:
+    @property
+    def _share(self) -> IntArray:
         """What a selection may cost each vehicle of the bin, whole 10^-12, shape (G,)."""
+        counts = self.public.counts
         most = np.ones(counts.bins, dtype=np.int64)
         np.maximum.at(most, counts.bin_index, counts.bins_per_user[counts.user_index])
         return np.asarray(self.pico // (len(self.statistics) * most))

@@ -24,7 +24,6 @@ from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.separate.listed import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
-from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise import gaussian
@@ -75,6 +74,7 @@ class Part:
 class CalibratedSeparately:
     """See Calibrated. ``parts`` has one entry a statistic, ``loss_kind`` is that of all of them."""
 
+    public: PublicFacts
     parts: Mapping[Statistic, Part]
     loss_kind: LossKind = LossKind.PURE
 
@@ -93,45 +93,40 @@ class CalibratedSeparately:
             for each, part in self.parts.items()
         }
 
-    def steps(self, counts: Counts, bound: ContributionBound) -> tuple[Priced, ...]:
+    def steps(self) -> tuple[Priced, ...]:
         """See Calibrated."""
         return tuple(
             step
-            for statistic, part in self.parts.items()
-            for step in self.mechanisms[statistic].steps(counts, bound, statistic, part.loss)
+            for each, part in self.parts.items()
+            for step in self.mechanisms[each].steps(*self.public.both, each, part.loss)
         )
 
-    def event(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def event(self) -> PrivacyEvent:
         """See Calibrated. Raises UsageError for an epsilon or a rho that is out of range."""
-        if (counts, bound) not in self._events:
-            self._events[counts, bound] = self._promised(counts, bound)
-        return self._events[counts, bound]
+        return self._promised
 
     @cached_property
-    def _events(self) -> dict[tuple[Counts, ContributionBound], PrivacyEvent]:
-        """Those that were asked for: what follows from counts is worked out once."""
-        return {}
-
-    def _promised(self, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
-        of_parts = {each: self._event(each, counts, bound) for each in self.statistics}
+    def _promised(self) -> PrivacyEvent:
+        """What follows from counts is worked out once."""
+        of_parts = {each: self._event(each) for each in self.statistics}
         losses = np.concatenate([each.loss_per_user for each in of_parts.values()])
+        users = self.public.counts.users
         promised = event(
             " + ".join(dict.fromkeys(each.mechanism for each in of_parts.values())),
-            counts,
-            bound,
-            sum_per_user(losses, np.tile(np.arange(counts.users), len(of_parts)), counts.users),
-            {each: self._sensitivity(each, counts, bound) for each in self.statistics},
+            self.public,
+            sum_per_user(losses, np.tile(np.arange(users), len(of_parts)), users),
+            {each: self._sensitivity(each) for each in self.statistics},
             kind=self.loss_kind,
         )
         return replace(promised, idealised=any(each.idealised for each in of_parts.values()))
 
-    def estimates(
+    def run(
         self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
     ) -> dict[Statistic, Estimate]:
         """See Calibrated: intervals as proved in ``mechanisms.known_error``."""
         samples = _samples_of(values)
-        counts, bound = samples.counts, samples.bound
-        halves, errors = self.half_widths(counts, bound, interval_level), self.expected_errors(counts, bound)
+        counts, bound = self.public.both
+        halves, errors = self.half_widths(interval_level), self.expected_errors()
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
             loss = self.parts[statistic].loss
@@ -139,7 +134,7 @@ class CalibratedSeparately:
             drawn = publish.Drawn(
                 value=_zero_where_constant(value, statistic, counts),
                 half_width=halves[statistic],
-                noise_scale=self._noise_scale(statistic, counts, bound),
+                noise_scale=self._noise_scale(statistic),
                 expected_error=errors[statistic],
                 noise={self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)},
             )
@@ -147,35 +142,26 @@ class CalibratedSeparately:
             found[statistic] = publish.estimate(statistic, drawn, bound, uninformative_above, mean)
         return found
 
-    def expected_errors(self, counts: Counts, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: the whole range where counts prove nothing better (PLAN)."""
-        return {
-            each: _zero_where_constant(
-                self.mechanisms[each].expected_error(counts, bound, each, self.parts[each].loss), each, counts
-            )
-            for each in self.statistics
-        }
+        return {each: self._error(each) for each in self.statistics}
 
-    def half_widths(
-        self, counts: Counts, bound: ContributionBound, interval_level: float
-    ) -> dict[Statistic, FloatArray]:
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """See Calibrated: at most the range."""
         return {
-            each: _zero_where_constant(
-                self._facts(each, counts, bound, interval_level).half_width, each, counts
-            )
+            each: _zero_where_constant(self._facts(each, interval_level).half_width, each, self.public.counts)
             for each in self.statistics
         }
 
-    def statement(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> Statement:
+    def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
-        mechanism = self.mechanisms[statistic]
+        mechanism, bound = self.mechanisms[statistic], self.public.bound
         # the basis does not depend on the level
-        facts = self._facts(statistic, counts, bound, 0.5)
+        facts = self._facts(statistic, 0.5)
         unit = bound.unit.label if statistic.power == 1 else f"({bound.unit.label})^2"
-        own = float(self._sensitivity(statistic, counts, bound).max(initial=0.0))
+        own = float(self._sensitivity(statistic).max(initial=0.0))
         losses = {each: float(part.loss) for each, part in self.parts.items() if not part.loss.shape} or {
-            each: self._event(each, counts, bound).loss.pico for each in self.parts
+            each: self._event(each).loss.pico for each in self.parts
         }
         distribution = EQUAL_NOISE if isinstance(mechanism, KnownTerms) else OTHER_NOISE
         if self.loss_kind is LossKind.PURE:
@@ -186,7 +172,7 @@ class CalibratedSeparately:
             mechanism=mechanism.name,
             citation=mechanism.citation,
             sensitivity=SENSITIVITY[self.loss_kind].format(largest=own, unit=unit),
-            noise_scale=self._noise_scale(statistic, counts, bound),
+            noise_scale=self._noise_scale(statistic),
             worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
             share=losses[statistic] / sum(losses.values()) if sum(losses.values()) else None,
             distribution=distribution,
@@ -194,7 +180,7 @@ class CalibratedSeparately:
             interval_basis=facts.basis,
             post_processing=POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
-            unenforced=unenforced(mechanism, counts, bound, statistic, self.parts[statistic].loss),
+            unenforced=unenforced(mechanism, *self.public.both, statistic, self.parts[statistic].loss),
         )
 
     def to_facts(self) -> dict[str, Any]:
@@ -237,8 +223,8 @@ class CalibratedSeparately:
         enough = target if loss.kind is LossKind.PURE else target - target // UNSPENT
         most = -1
         for _ in range(ATTEMPTS + 1):
-            found = cls(parts, loss.kind)
-            lost = found.event(facts.counts, facts.bound).loss.pico
+            found = cls(facts, parts, loss.kind)
+            lost = found.event().loss.pico
             if most < lost <= target:
                 best, most = found, lost
             if lost == 0 or enough <= lost <= target:
@@ -250,10 +236,11 @@ class CalibratedSeparately:
         return best
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> CalibratedSeparately:
+    def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedSeparately:
         """Return the calibrated mechanism that ``to_facts`` wrote, with its settings."""
         kind = LossKind(facts["loss"])
         return cls(
+            public,
             {
                 Statistic(name): Part(
                     str(part["mechanism"]),
@@ -266,7 +253,9 @@ class CalibratedSeparately:
         )
 
     @classmethod
-    def from_published(cls, facts: Mapping[str, Any], columns: Columns) -> CalibratedSeparately:
+    def from_published(
+        cls, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
+    ) -> CalibratedSeparately:
         """Return that of the numbered bins.
 
         Raises UsageError unless each statistic has its mechanism, its settings once each, and its epsilons or
@@ -286,35 +275,36 @@ class CalibratedSeparately:
             if any(len(np.unique(loss)) != 1 for loss in losses.values()):
                 raise UsageError("a statistic is published without one rho")
             losses = {each: loss[0] for each, loss in losses.items()}
-        return cls(
-            {each: Part(str(names[each]), np.asarray(losses[each]), settings[each]) for each in columns}, kind
-        )
+        parts = {each: Part(str(names[each]), np.asarray(losses[each]), settings[each]) for each in columns}
+        return cls(public, parts, kind)
 
-    def _event(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> PrivacyEvent:
+    def _event(self, statistic: Statistic) -> PrivacyEvent:
         loss, (least, most) = self.parts[statistic].loss, RANGE[self.loss_kind]
-        shape = () if self.loss_kind is LossKind.ZCDP else (counts.bins,)
+        shape = () if self.loss_kind is LossKind.ZCDP else (self.public.counts.bins,)
         if loss.shape != shape or not bool(np.all((loss >= least) & (loss <= most))):
             quantity = self.loss_kind.quantity
             raise UsageError(
                 f"the {quantity} of a statistic is out of range", expected=f"{least:g} to {most:g}"
             )
-        return event_of(self.mechanisms[statistic], counts, bound, statistic, loss)
+        return event_of(self.mechanisms[statistic], *self.public.both, statistic, loss)
 
-    def _sensitivity(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-        return sensitivity_of(
-            self.mechanisms[statistic], counts, bound, statistic, self.parts[statistic].loss
-        )
-
-    def _noise_scale(self, statistic: Statistic, counts: Counts, bound: ContributionBound) -> FloatArray:
-        # the noise does not depend on the level of the intervals
-        facts = self._facts(statistic, counts, bound, 0.5)
-        return _zero_where_constant(facts.noise_scale, statistic, counts)
-
-    def _facts(
-        self, statistic: Statistic, counts: Counts, bound: ContributionBound, level: float
-    ) -> ErrorFacts:
+    def _sensitivity(self, statistic: Statistic) -> FloatArray:
         loss = self.parts[statistic].loss
-        return error_facts(self.mechanisms[statistic], counts, bound, statistic, loss, level)
+        return sensitivity_of(self.mechanisms[statistic], *self.public.both, statistic, loss)
+
+    def _error(self, statistic: Statistic) -> FloatArray:
+        loss = self.parts[statistic].loss
+        error = self.mechanisms[statistic].expected_error(*self.public.both, statistic, loss)
+        return _zero_where_constant(error, statistic, self.public.counts)
+
+    def _noise_scale(self, statistic: Statistic) -> FloatArray:
+        # the noise does not depend on the level of the intervals
+        facts = self._facts(statistic, 0.5)
+        return _zero_where_constant(facts.noise_scale, statistic, self.public.counts)
+
+    def _facts(self, statistic: Statistic, level: float) -> ErrorFacts:
+        loss = self.parts[statistic].loss
+        return error_facts(self.mechanisms[statistic], *self.public.both, statistic, loss, level)
 
 
 def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatArray:

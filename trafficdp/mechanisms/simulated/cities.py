@@ -77,16 +77,18 @@ def _numbers(counts: Counts) -> range:
 
 
 def skills_of(
-    maps: Sequence[Calibrated], counts: Counts, loss: Loss, cities: Iterable[City]
+    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[City]
 ) -> tuple[dict[Statistic, Skill], ...]:
-    """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` the counts.
+    """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` their counts.
 
     One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
     MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS.
     """
     errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
-    yardstick = {each: CalibratedFlat((each,), loss.kind, loss.pico) for each in flats}
+    public = maps[0].public
+    counts = public.counts
+    yardstick = {each: CalibratedFlat(public, (each,), loss.kind, loss.pico) for each in flats}
     least = 1 if counts.bins > MANY_BINS else DRAWS
     draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), least, MOST_DRAWS))
     for city in cities:
@@ -109,7 +111,7 @@ def _error(
     calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
 ) -> dict[Statistic, float]:
     """The mean absolute error over all bins, a statistic, of one draw."""
-    found = calibrated.estimates(values, noise, interval_level=0.95, uninformative_above=1.0)
+    found = calibrated.run(values, noise, interval_level=0.95, uninformative_above=1.0)
     return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
 
 

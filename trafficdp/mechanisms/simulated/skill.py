@@ -9,8 +9,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
 from trafficdp.privacy.disclosure import SkillStated
 
 FloatArray = npt.NDArray[np.float64]
@@ -75,10 +73,10 @@ class Skill:
 class TriedElsewhere(Protocol):
     """A calibrated mechanism that is tried in a city of its own: no counts are public to simulate one by."""
 
-    def skill(self, counts: Counts, bound: ContributionBound, fleet: int | None = None) -> Skill:
+    def skill(self, fleet: int | None = None) -> Skill:
         """Return that of means, of a ``fleet`` of another size than expected where it is named."""
 
-    def count_errors(self, counts: Counts, bound: ContributionBound) -> Mapping[str, float]:
+    def count_errors(self) -> Mapping[str, float]:
         """Return how far noise puts published counts off, in a fleet as usual."""
 
 

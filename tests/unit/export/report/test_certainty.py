@@ -15,6 +15,7 @@ from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, 
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
@@ -70,7 +71,7 @@ class _World:
         counts, ones = contributions.counts, np.ones(BINS)
         scales = np.linspace(scale, 2 * scale, BINS)
         drawn = CalibratedLaplace.of(LaplaceNoise(counts, self.bound, BOTH, scales, 0.6 * ones, 0 * ones))
-        estimates = drawn.estimates(
+        estimates = drawn.run(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -83,7 +84,7 @@ class _World:
             shift=np.repeat([2, 2], BINS),
             scale=scale,
         )
-        estimates = CalibratedBlocks(BOTH, drawn).estimates(
+        estimates = CalibratedBlocks(PublicFacts(contributions.counts, self.bound), BOTH, drawn).run(
             Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
         )
         return self._release(estimates, name)
@@ -322,13 +323,13 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
     base = make_release([h3.int_to_str(each) for each in cells], statistics=(MEAN,))
     stated = [replace(each, interval_kind="calibrated") for each in base.disclosure.mechanisms]
     base = replace(base, disclosure=replace(base.disclosure, mechanisms=tuple(stated)))
-    calibrated = CalibratedPooling((MEAN,), LossKind.PURE, 8 * PICO)
+    calibrated = CalibratedPooling(PublicFacts(counts, base.bound), (MEAN,), LossKind.PURE, 8 * PICO)
     told, wrong = {}, {}
     for city in cities_of(counts, base.bound):
         truth = true_statistic(city.values.contributions, MEAN) * 3.6
         apart = np.zeros((len(cells), len(cells)), dtype=int)
         for seed in range(4):
-            found = calibrated.estimates(
+            found = calibrated.run(
                 city.values, SimulatedNoise(seed), interval_level=0.95, uninformative_above=1.0
             )
             certain = simultaneous(replace(base, estimates=found), MEAN, 0.01)

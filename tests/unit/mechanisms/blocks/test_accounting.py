@@ -48,12 +48,10 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     calibrated = accounting_for(counts, bound, statistics, variance).calibrate(
         PublicFacts(counts, bound), asked
     )
-    charged = calibrated.event(counts, bound).loss_per_user
+    charged = calibrated.event().loss_per_user
     assert charged.max() == asked.pico
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
-    found = calibrated.estimates(
-        Values(values, lambda: None), meter, interval_level=0.9, uninformative_above=0.125
-    )
+    found = calibrated.run(Values(values, lambda: None), meter, interval_level=0.9, uninformative_above=0.125)
     assert tuple(found) == statistics
     # the charge is what was metered, up to its last step
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))
@@ -83,7 +81,7 @@ def test_what_is_drawn_errs_as_planned(contributions_of, bound_of, statistics):
     counts = city.counts
     accounting = accounting_for(counts, bound, statistics)
     calibrated = accounting.calibrate(PublicFacts(counts, bound), PureDP.of(1))
-    (step,) = calibrated.steps(counts, bound)
+    (step,) = calibrated.steps()
     values = city.total if statistics == (MEAN,) else sums.values_of(VARIANCE, city)
     exact = step.of.sums(values) * 2.0**step.shift
     unit = np.concatenate([sums.unit(each, counts, bound) for each in statistics]) * 2.0**-step.shift

@@ -46,7 +46,7 @@ def published(estimates):
 
 def estimates_of(calibrated, contributions, noise, level=0.9):
     values = Values(contributions, lambda: None)
-    return calibrated.estimates(values, noise, interval_level=level, uninformative_above=0.125)
+    return calibrated.run(values, noise, interval_level=level, uninformative_above=0.125)
 
 
 def unmetered():
@@ -73,27 +73,28 @@ def test_facts_and_published_columns_price_the_release_alike(
     bound = bound_of(60, "1/10")
     values = contributions_of([[[1] * m for m in row] for row in table], bound)
     calibrated = calibrated_for(values.counts, bound, epsilon, statistics)
-    charged = calibrated.event(values.counts, bound).loss_per_user
+    charged = calibrated.event().loss_per_user
     facts = json.loads(json.dumps(calibrated.to_facts()))
-    assert CalibratedBlocks.from_facts(facts).to_facts() == calibrated.to_facts()
+    assert CalibratedBlocks.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     columns = published(estimates_of(calibrated, values, SimulatedNoise(1)))
-    again = CalibratedBlocks.from_published(calibrated.published_facts(), columns)
+    again = CalibratedBlocks.from_published(calibrated.published_facts(), columns, calibrated.public)
     assert again.to_facts() == calibrated.to_facts()
-    np.testing.assert_array_equal(again.event(values.counts, bound).loss_per_user, charged)
+    np.testing.assert_array_equal(again.event().loss_per_user, charged)
 
 
 @pytest.mark.parametrize("statistics", [MEANS, PAIRS])
 def test_tampered_columns_cost_more_or_are_refused(city, statistics):
     counts, bound = city.counts, city.bound
     calibrated = calibrated_for(counts, bound, 2, statistics)
-    charged = calibrated.event(counts, bound).loss_per_user
+    charged = calibrated.event().loss_per_user
 
     def priced(statistic, name, change):
         columns = published(estimates_of(calibrated, city, SimulatedNoise(1)))
         columns[statistic][name] = change(columns[statistic].pop(name))
         if columns[statistic][name] is None:
             del columns[statistic][name]
-        return CalibratedBlocks.from_published({"kind": "blocks"}, columns).event(counts, bound).loss_per_user
+        again = CalibratedBlocks.from_published({"kind": "blocks"}, columns, calibrated.public)
+        return again.event().loss_per_user
 
     second = statistics[1]
     own = "product_" if second is VARIANCE else ""
@@ -117,9 +118,10 @@ def test_tampered_columns_cost_more_or_are_refused(city, statistics):
             s: {n: v[:2] for n, v in c.items()}
             for s, c in published(estimates_of(calibrated, city, SimulatedNoise(1))).items()
         },
+        calibrated.public,
     )
     with pytest.raises(UsageError, match="do not fit"):
-        short.event(counts, bound)
+        short.event()
 
 
 @pytest.mark.parametrize("statistics", [MEANS, PAIRS])
@@ -128,11 +130,11 @@ def test_what_counts_alone_decide_is_what_is_released(city, statistics, epsilon)
     calibrated = calibrated_for(city.counts, city.bound, epsilon, statistics)
     estimates = estimates_of(calibrated, city, SimulatedNoise(1))
     assert tuple(estimates) == calibrated.statistics == statistics
-    foreseen = calibrated.expected_errors(city.counts, city.bound)
-    widths = calibrated.half_widths(city.counts, city.bound, 0.9)
+    foreseen = calibrated.expected_errors()
+    widths = calibrated.half_widths(0.9)
     for statistic, estimate in estimates.items():
         np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
-        statement = calibrated.statement(statistic, city.counts, city.bound)
+        statement = calibrated.statement(statistic)
         np.testing.assert_array_equal(statement.noise_scale, estimate.noise_scale)
         assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))
         assert np.all(estimate.high - estimate.value <= 2 * widths[statistic] + 1e-9)
@@ -182,7 +184,8 @@ def test_intervals_of_blocks_hold_as_often_as_they_say(contributions_of, bound_o
     city = many(contributions_of([[[30_000] * 50, [30_001] * 50]], bound_of(6_000, "1/10")), bins)
     noise = BlockNoise(np.arange(bins) // size, np.full(bins, 700), np.full(bins, shift), scale)
     # of every block one statistic is looked at, so that the trials are independent
-    estimate = estimates_of(CalibratedBlocks((MEAN,), noise), city, SimulatedNoise(3), level)[MEAN]
+    calibrated = CalibratedBlocks(PublicFacts(city.counts, city.bound), (MEAN,), noise)
+    estimate = estimates_of(calibrated, city, SimulatedNoise(3), level)[MEAN]
     seen = np.arange(0, bins, size)
     truth = 3_000.05
     rounding = rounding_bias(MEAN, city.bound)
@@ -207,7 +210,7 @@ def test_intervals_of_variances_hold_as_often_as_they_say(contributions_of, boun
     data = many(contributions_of([[speeds]], bound), bins)
     block, four = np.arange(bins) // size, np.full(2 * bins, 4)
     noise = BlockNoise(np.concatenate([block, runs + block]), np.repeat([40, 40 * 360], bins), four, 9.5)
-    calibrated = CalibratedBlocks(PAIRS, noise)
+    calibrated = CalibratedBlocks(PublicFacts(data.counts, bound), PAIRS, noise)
     found = estimates_of(calibrated, data, SimulatedNoise(7), level)[VARIANCE]
     # of every block one bin is looked at, so that the trials are independent
     seen = np.arange(0, bins, size)
@@ -216,7 +219,7 @@ def test_intervals_of_variances_hold_as_often_as_they_say(contributions_of, boun
     assert stats.binom.sf(missed - 1, runs, 1 - level) > 1e-9
     if speeds[0] == speeds[-1] == 20:
         # U really is the factor near an end: an interval of 0.6 of the width would be caught, on its one side
-        narrow = 0.6 * calibrated.half_widths(data.counts, bound, level)[VARIANCE]
+        narrow = 0.6 * calibrated.half_widths(level)[VARIANCE]
         missed = int((found.value > narrow)[seen].sum())
         assert stats.binom.sf(missed - 1, runs, (1 - level) / 2) < 1e-9
 
@@ -234,7 +237,9 @@ def test_expected_errors_of_blocks_are_bounds_and_near(contributions_of, bound_o
     block = np.arange(size * copies) // size
     noise = BlockNoise(block=block, scale=calibrated.noise.scale, **tiled)
     one = contributions_of([[[300] * 2, [300] * 2]], bound)
-    found = estimates_of(CalibratedBlocks((MEAN,), noise), many(one, size * copies), SimulatedNoise(4))[MEAN]
+    data = many(one, size * copies)
+    calibrated = CalibratedBlocks(PublicFacts(data.counts, bound), (MEAN,), noise)
+    found = estimates_of(calibrated, data, SimulatedNoise(4))[MEAN]
     error = np.abs(found.value - 30)
     mean, slack = error.mean(), 6 * error.std() / np.sqrt(len(error) / size)
     noise_error = found.expected_error[0] - rounding_bias(MEAN, bound)
@@ -251,7 +256,7 @@ def test_relabelled_vehicles_pay_the_same(counts_of, bound_of):
         for each in (table, table[:, order]):
             counts = counts_of(each)
             calibrated = calibrated_for(counts, bound, 1, statistics)
-            losses.append(calibrated.event(counts, bound).loss_per_user)
+            losses.append(calibrated.event().loss_per_user)
         np.testing.assert_array_equal(losses[0][order], losses[1])
 
 
@@ -260,4 +265,4 @@ def test_products_are_drawn_in_the_blocks_of_their_means(city):
     apart = calibrated.noise.block.copy()
     apart[:3], apart[3:] = [0, 0, 1], [2, 3, -1]
     with pytest.raises(UsageError, match="in the blocks of their means"):
-        CalibratedBlocks(PAIRS, replace(calibrated.noise, block=apart)).event(city.counts, city.bound)
+        replace(calibrated, noise=replace(calibrated.noise, block=apart)).event()

@@ -69,17 +69,18 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     assert charged.max() <= PureDP.of(epsilon).pico
     measure = Metered(SecureNoise(), charged, LossKind.PURE)
     facts = json.loads(json.dumps(allocation.calibrated.to_facts()))
-    assert CalibratedSuppression.from_facts(facts).to_facts() == allocation.calibrated.to_facts()
-    estimates = allocation.calibrated.estimates(
+    there = PublicFacts(city.counts, bound)
+    assert CalibratedSuppression.from_facts(facts, there).to_facts() == allocation.calibrated.to_facts()
+    estimates = allocation.calibrated.run(
         values_of(city), measure, interval_level=0.9, uninformative_above=0.125
     )
     np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
     public = json.loads(json.dumps(allocation.calibrated.published_facts()))
-    again = CalibratedSuppression.from_published(public, columns)
-    np.testing.assert_array_equal(again.event(city.counts, bound).loss_per_user, charged)
-    foreseen = allocation.calibrated.expected_errors(city.counts, bound)
-    widths = allocation.calibrated.half_widths(city.counts, bound, 0.9)
+    again = CalibratedSuppression.from_published(public, columns, there)
+    np.testing.assert_array_equal(again.event().loss_per_user, charged)
+    foreseen = allocation.calibrated.expected_errors()
+    widths = allocation.calibrated.half_widths(0.9)
     for statistic, each in estimates.items():
         np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
         assert np.all((each.low <= each.value) & (each.value <= each.high))
@@ -126,7 +127,8 @@ def calibrated_without(left_out, counts, bound, scale):
     rest = kept_counts(counts, kept)
     scales = np.full(rest.bins, scale)
     noise = LaplaceNoise(rest, bound, OF_MAPS, scales, np.ones(rest.bins), scales)
-    return CalibratedSuppression(CalibratedLaplace.of(noise), Suppressing(1.0, np.array(left_out)))
+    suppressing = Suppressing(1.0, np.array(left_out))
+    return CalibratedSuppression(PublicFacts(counts, bound), CalibratedLaplace.of(noise), suppressing)
 
 
 def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_of, bound_of):
@@ -135,7 +137,7 @@ def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_
     city, other = (contributions_of(each, bound) for each in (values, [[[100, 200], [0, 17, 300], [50]]]))
     calibrated = calibrated_without([1], city.counts, bound, 0.01)
     found, again = (
-        calibrated.estimates(values_of(each), SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
+        calibrated.run(values_of(each), SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
         for each in (city, other)
     )
     for statistic in OF_MAPS:
@@ -144,7 +146,7 @@ def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_
     assert found[VEHICLE_MEAN].value[0] == pytest.approx((15 + 30 + 5) / 3, abs=0.3)
     assert found[VARIANCE].value[0] == pytest.approx(np.var([10, 20, 5]), abs=0.3)
     # the vehicle that is left out pays nothing
-    losses = calibrated.event(city.counts, bound).loss_per_user
+    losses = calibrated.event().loss_per_user
     assert losses[1] == 0
     assert np.all(losses[[0, 2]] > 0)
 
@@ -195,9 +197,7 @@ def test_intervals_hold_at_the_worst_bias(contributions_of, bound_of):
         total_of_squares=np.tile(one.total_of_squares, runs),
     )
     calibrated = calibrated_without(np.arange(1, 3 * runs, 3), counts, bound, 4.0)
-    found = calibrated.estimates(
-        values_of(city), SimulatedNoise(5), interval_level=level, uninformative_above=1.0
-    )
+    found = calibrated.run(values_of(city), SimulatedNoise(5), interval_level=level, uninformative_above=1.0)
     speeds = [np.array([30.0, 30.1]), np.array([59.9, 59.8, 60.0]), np.array([30.5])]
     truth = {
         MEAN: np.concatenate(speeds).mean(),
@@ -216,6 +216,6 @@ def test_pairs_that_do_not_fit_the_counts_are_refused(counts_of, bound_of):
     calibrated = calibrated_without([0], counts, bound, 5.0)
     for wrong in ([7], [-1], [0, 1]):
         with pytest.raises(UsageError, match="not pairs of these bins"):
-            replace(calibrated, suppressing=Suppressing(1.0, np.array(wrong))).event(counts, bound)
+            replace(calibrated, suppressing=Suppressing(1.0, np.array(wrong))).event()
     with pytest.raises(UsageError, match="unknown rule"):
-        CalibratedSuppression.from_published({"rule": 1, "epsilon_per_bin": 1.0}, {})
+        CalibratedSuppression.from_published({"rule": 1, "epsilon_per_bin": 1.0}, {}, calibrated.public)

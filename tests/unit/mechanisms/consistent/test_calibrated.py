@@ -18,6 +18,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parent_search import measure_parents
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
@@ -100,21 +101,21 @@ def test_the_charge_is_kept_metered_and_found_again_from_what_is_published(
     assert allocation.chosen.name == "consistent"
     assert charged.max() == PureDP.of(epsilon).pico
     facts = json.loads(json.dumps(calibrated.to_facts()))
-    assert CalibratedConsistent.from_facts(facts).to_facts() == calibrated.to_facts()
+    assert CalibratedConsistent.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
-    estimates = calibrated.estimates(values_of(city), meter, interval_level=0.9, uninformative_above=0.125)
+    estimates = calibrated.run(values_of(city), meter, interval_level=0.9, uninformative_above=0.125)
     # the charge is what was metered, up to its last step
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
     public = json.loads(json.dumps(calibrated.published_facts()))
-    again = CalibratedConsistent.from_published(public, columns)
-    np.testing.assert_array_equal(again.event(city.counts, bound).loss_per_user, charged)
-    foreseen = calibrated.expected_errors(city.counts, bound)
+    again = CalibratedConsistent.from_published(public, columns, calibrated.public)
+    np.testing.assert_array_equal(again.event().loss_per_user, charged)
+    foreseen = calibrated.expected_errors()
     expected = allocation.chosen.errors(float(PureDP.of(epsilon).epsilon), bound)
     for statistic, each in estimates.items():
         np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
         assert np.all((each.low <= each.value) & (each.value <= each.high))
-        statement = calibrated.statement(statistic, city.counts, bound)
+        statement = calibrated.statement(statistic)
         np.testing.assert_array_equal(statement.noise_scale, each.noise_scale)
         # what was planned is what is said, but for rounding
         slack = 0.02 * statistic.largest(60.0)
@@ -128,9 +129,7 @@ def test_numbers_are_the_dense_least_squares_of_what_was_drawn(town):
     calibrated, source = allocation.calibrated, Recorded(3)
     parents, noise = calibrated.parents, calibrated.noise
     assert parents.number >= 2
-    estimate = calibrated.estimates(values_of(town), source, interval_level=0.95, uninformative_above=0.125)[
-        MEAN
-    ]
+    estimate = calibrated.run(values_of(town), source, interval_level=0.95, uninformative_above=0.125)[MEAN]
     assert np.all((estimate.value > 0) & (estimate.value < 60))
     samples = counts.samples_per_bin
     truth = np.bincount(counts.bin_index, weights=town.total) / samples / 10
@@ -166,8 +165,9 @@ def test_a_vehicle_loses_exactly_what_its_worst_change_of_speeds_does(contributi
     bound = bound_of(3)
     counts = [[1, 1], [2, 1], [0, 1], [1, 1], [1, 0]]
     city = contributions_of([[[0] * m for m in row] for row in counts], bound)
-    calibrated = CalibratedConsistent((MEAN,), noise_of(half_width), Parents(np.array([0, 0, 1, 1, -1])))
-    losses = calibrated.event(city.counts, bound).loss_per_user
+    parents, public = Parents(np.array([0, 0, 1, 1, -1])), PublicFacts(city.counts, bound)
+    calibrated = CalibratedConsistent(public, (MEAN,), noise_of(half_width), parents)
+    losses = calibrated.event().loss_per_user
     for user in range(2):
         worst = {}
         own = [row[user] for row in counts]
@@ -196,14 +196,14 @@ def test_noise_of_other_parents_is_refused(town):
     apart = replace(calibrated.noise, block=calibrated.noise.block + 50 * above)
     other = Parents(np.roll(calibrated.parents.of, 1))
     few = replace(town, counts=counts).select(np.arange(9) < 8).counts
-    for altered, seen in (
-        (replace(calibrated, noise=apart), counts),
-        (replace(calibrated, parents=other), counts),
-        (replace(calibrated, statistics=(MEAN,)), counts),
-        (calibrated, few),
+    for altered in (
+        replace(calibrated, noise=apart),
+        replace(calibrated, parents=other),
+        replace(calibrated, statistics=(MEAN,)),
+        replace(calibrated, public=PublicFacts(few, bound)),
     ):
         with pytest.raises(UsageError, match="parents are not those"):
-            altered.event(seen, bound)
+            altered.event()
 
 
 def test_variances_are_refused(town):
@@ -216,7 +216,7 @@ def test_altered_files_cost_more_or_are_refused(town):
     counts, bound = town.counts, town.bound
     allocation = allocate(counts, request_for(bound, "2"))
     calibrated, charged = allocation.calibrated, allocation.event.loss_per_user
-    estimates = calibrated.estimates(
+    estimates = calibrated.run(
         values_of(town), SimulatedNoise(1), interval_level=0.9, uninformative_above=0.1
     )
 
@@ -224,7 +224,8 @@ def test_altered_files_cost_more_or_are_refused(town):
         facts = json.loads(json.dumps(calibrated.published_facts()))
         change(facts["parents"])
         columns = {MEAN: dict(estimates[MEAN].noise)}
-        return CalibratedConsistent.from_published(facts, columns).event(counts, bound).loss_per_user
+        again = CalibratedConsistent.from_published(facts, columns, calibrated.public)
+        return again.event().loss_per_user
 
     def thinner(parents):
         parents["half_width"] = [max(width // 4, 1) for width in parents["half_width"]]
@@ -281,8 +282,8 @@ def test_intervals_hold_as_often_as_they_say(contributions_of, bound_of, narrow,
     block = np.concatenate([of, np.arange(runs)])
     width = np.concatenate([np.tile([700, 280, 14], runs), np.full(runs, narrow)])
     noise = BlockNoise(block, width, np.zeros(4 * runs, dtype=int), scale)
-    calibrated = CalibratedConsistent((MEAN,), noise, Parents(of))
-    estimate = calibrated.estimates(
+    calibrated = CalibratedConsistent(PublicFacts(counts, bound), (MEAN,), noise, Parents(of))
+    estimate = calibrated.run(
         values_of(city), SimulatedNoise(2), interval_level=level, uninformative_above=0.5
     )[MEAN]
     truth = np.tile([3_000.05, 3_000.0, 3_050.0], runs)
@@ -293,7 +294,7 @@ def test_intervals_hold_as_often_as_they_say(contributions_of, bound_of, narrow,
     slack = 6 * error.std(axis=0) / np.sqrt(runs)
     assert np.all(error.mean(axis=0) - slack <= estimate.expected_error[:3])
     assert np.all(error.mean(axis=0) - slack <= estimate.noise_scale[:3])
-    _, around = calibrated.family(counts, bound).law(level)
+    _, around = calibrated.family().law(level)
     if level == 0.95 and scale > 5 and narrow == 40:
         # a precise parent: the large child gets its own interval, and half of it would be caught
         assert around[:3].tolist() == [True, False, False]
@@ -314,7 +315,7 @@ def test_a_parent_is_free_where_all_vehicles_but_one_have_room_and_averages_gain
     runs = 8_000
     measured = allocate(counts, request_for(bound, "2")).calibrated
     blocks = allocate(counts, request_for(bound, "2", accounting="blocks")).calibrated
-    family = measured.family(counts, bound)
+    family = measured.family()
     weight = measured.parents.weights(counts.samples_per_bin)
     children = measured.parents.children
     # consistency is linear

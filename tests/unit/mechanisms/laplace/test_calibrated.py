@@ -54,7 +54,7 @@ def calibrated_at(counts, bound, mean, ratio=LEAST_RATIO, statistics=(MEAN, VARI
 
 def estimates_of(calibrated, contributions, measure, level=0.9):
     values = Values(contributions, lambda: None)
-    return calibrated.estimates(values, measure, interval_level=level, uninformative_above=0.125)
+    return calibrated.run(values, measure, interval_level=level, uninformative_above=0.125)
 
 
 class Drawn:
@@ -108,7 +108,7 @@ def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too
     bound = bound_of(60, "1/10")
     values = contributions_of([[[1] * m for m in row] for row in table], bound)
     calibrated = calibrated_for(values.counts, bound, epsilon, statistics)
-    charged = calibrated.event(values.counts, bound).loss_per_user
+    charged = calibrated.event().loss_per_user
     assert charged.max() <= PureDP.of(epsilon).pico
     if statistics != (VARIANCE,) or values.counts.samples_per_bin.max() > 1:
         assert charged.max() >= PureDP.of(epsilon).pico * (1 - 1e-6)
@@ -117,9 +117,9 @@ def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too
     assert tuple(found) == statistics
     np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
     facts = json.loads(json.dumps(calibrated.to_facts()))
-    assert CalibratedLaplace.from_facts(facts).to_facts() == calibrated.to_facts()
+    assert CalibratedLaplace.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     columns = {s: dict(e.noise) for s, e in found.items()}
-    again = CalibratedLaplace.from_published(calibrated.published_facts(), columns)
+    again = CalibratedLaplace.from_published(calibrated.published_facts(), columns, calibrated.public)
     assert again.to_facts() == calibrated.to_facts()
 
 
@@ -132,8 +132,8 @@ def test_tampered_columns_cost_more_or_are_refused(city):
         columns[statistic][name] = change(columns[statistic].pop(name))
         if columns[statistic][name] is None:
             del columns[statistic][name]
-        again = CalibratedLaplace.from_published({}, columns).event(counts, bound).loss_per_user
-        return again, calibrated.event(counts, bound).loss_per_user
+        again = CalibratedLaplace.from_published({}, columns, calibrated.public)
+        return again.event().loss_per_user, calibrated.event().loss_per_user
 
     for statistics, statistic, name in (
         (EVERY, MEAN, "lattice_scale"),
@@ -159,7 +159,7 @@ def test_tampered_columns_cost_more_or_are_refused(city):
 
 def test_the_event_states_the_whole_promise(counts_of, bound_of):
     counts, bound = counts_of([[3, 1, 0], [0, 2, 2]]), bound_of(60)
-    event = calibrated_for(counts, bound, 1, (MEAN, VARIANCE)).event(counts, bound)
+    event = calibrated_for(counts, bound, 1, (MEAN, VARIANCE)).event()
     assert event.mechanism == "baseline"
     assert event.relation is NeighbouringRelation.REPLACE_USER_VALUES
     assert event.statistics == (MEAN, VARIANCE)
@@ -178,11 +178,11 @@ def test_what_counts_alone_decide_is_what_is_released(city, statistics):
         calibrated = calibrated_for(city.counts, city.bound, epsilon, statistics)
         estimates = estimates_of(calibrated, city, SimulatedNoise(1))
         assert tuple(estimates) == calibrated.statistics == statistics
-        foreseen = calibrated.expected_errors(city.counts, city.bound)
-        widths = calibrated.half_widths(city.counts, city.bound, 0.9)
+        foreseen = calibrated.expected_errors()
+        widths = calibrated.half_widths(0.9)
         for statistic, estimate in estimates.items():
             np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
-            statement = calibrated.statement(statistic, city.counts, city.bound)
+            statement = calibrated.statement(statistic)
             np.testing.assert_array_equal(statement.noise_scale, estimate.noise_scale)
             assert np.all((estimate.low <= estimate.value) & (estimate.value <= estimate.high))
             assert np.all(estimate.high <= statistic.largest(city.bound.upper))
@@ -225,7 +225,7 @@ def test_numbers_and_intervals_stay_in_their_range(away, contributions_of, bound
 def test_the_published_error_includes_rounding_to_the_step(contributions_of, bound_of):
     city = contributions_of([[[1, 2], [3]]], bound_of(30, 10))
     calibrated = calibrated_at(city.counts, city.bound, 1e-3, statistics=EVERY, vehicle_mean=1e-3)
-    errors = calibrated.expected_errors(city.counts, city.bound)
+    errors = calibrated.expected_errors()
     assert errors[MEAN][0] >= 5
     assert errors[VEHICLE_MEAN][0] >= 10
     assert errors[VARIANCE][0] >= 30 * 10 / 2 + 25
@@ -243,10 +243,11 @@ def test_intervals_hold_for_every_data_set_of_a_tiny_city(contributions_of, boun
     chance *= np.tanh(1 / (2 * scale)) * np.tanh(1 / (2 * own))
     bins = len(first)
     scales = {MEAN: np.full(bins, scale), VARIANCE: np.full(bins, own)}
-    calibrated = CalibratedLaplace((MEAN, VARIANCE), scales, np.full(bins, shift))
     worst, largest = 0.0, 0.0
     for speeds in combinations_with_replacement(range(5), 3):
         data = alike(contributions_of, bound, speeds, bins)
+        public = PublicFacts(data.counts, bound)
+        calibrated = CalibratedLaplace(public, (MEAN, VARIANCE), scales, np.full(bins, shift))
         found = estimates_of(calibrated, data, Drawn(np.concatenate([first, second])), level)[VARIANCE]
         truth = np.var(speeds)
         outside = (found.low > truth + 1e-9) | (found.high < truth - 1e-9)
@@ -287,7 +288,7 @@ def test_much_narrower_intervals_would_be_caught(contributions_of, bound_of):
     data = alike(contributions_of, bound, [20] * 8, runs)
     calibrated = calibrated_at(data.counts, bound, 0.005 * 60)
     found = estimates_of(calibrated, data, SimulatedNoise(5), level)[VARIANCE]
-    narrow = 0.6 * calibrated.half_widths(data.counts, bound, level)[VARIANCE]
+    narrow = 0.6 * calibrated.half_widths(level)[VARIANCE]
     # one side is seen: a variance of 0 is never underestimated
     missed = int((found.value > narrow).sum())
     assert stats.binom.sf(missed - 1, runs, (1 - level) / 2) < 1e-9
@@ -304,7 +305,7 @@ def test_scales_are_never_rounded_down(step, counts_of, bound_of):
     ratio = random.uniform(0.2, 2, counts.bins)
     drawn = CalibratedLaplace.of(LaplaceNoise(counts, bound, EVERY, wanted[0], ratio, wanted[1]))
     for statistic, scale in ((MEAN, wanted[0]), (VEHICLE_MEAN, wanted[1])):
-        own = drawn.noise_scale(statistic, counts, bound)
+        own = drawn.noise_scale(statistic)
         assert np.all((own >= scale * (1 - 1e-15)) & (own <= scale * (1 + 1e-14)))
     steps = np.ldexp(drawn.scale[VARIANCE], -drawn.shift)
     assert np.all(steps >= drawn.scale[MEAN] * bound.steps * ratio * (1 - 1e-15))
@@ -319,7 +320,7 @@ def test_a_statistic_that_can_vary_is_never_free(city, statistic, nothing):
         scale[1] = nothing
         bare = replace(calibrated, scale={**calibrated.scale, each: scale})
         with pytest.raises(UsageError, match="too large to account for"):
-            bare.event(city.counts, city.bound)
+            bare.event()
 
 
 @pytest.mark.parametrize("statistic", OF_MAPS)
@@ -345,7 +346,7 @@ def test_huge_noise_of_products_is_drawn_on_a_coarser_lattice_and_never_less(bou
     assert shift < 0
     assert scale <= LARGEST_SCALE
     assert scale * 2.0**-shift >= 0.7 * bound.steps * calibrated.scale[MEAN][0]
-    statement = calibrated.statement(VARIANCE, data.counts, bound)
+    statement = calibrated.statement(VARIANCE)
     assert statement.worst_case_bias > publish.rounding_bias(VARIANCE, bound)
     found = estimates_of(calibrated, data, SimulatedNoise(1))[VARIANCE]
     assert 0 <= found.low[0] <= found.value[0] <= found.high[0] == 900
@@ -354,8 +355,8 @@ def test_huge_noise_of_products_is_drawn_on_a_coarser_lattice_and_never_less(bou
 def test_sums_of_squares_that_could_leave_64_bits_are_refused(counts_of, bound_of):
     fine, huge = bound_of(1_000_000), counts_of([[9_000_000, 300_000]])
     with pytest.raises(UsageError, match="64 bits"):
-        calibrated_at(huge, fine, 1.0).event(huge, fine)
-    calibrated_at(huge, fine, 1.0, statistics=(MEAN,)).event(huge, fine)
+        calibrated_at(huge, fine, 1.0).event()
+    calibrated_at(huge, fine, 1.0, statistics=(MEAN,)).event()
 
 
 def test_more_distinct_scales_than_can_be_drawn_fast_are_rounded_up_together(counts_of, bound_of):

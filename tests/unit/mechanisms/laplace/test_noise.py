@@ -41,7 +41,7 @@ def test_the_planned_loss_is_the_one_that_is_charged_and_no_size_is_exceeded(
     counts, bound = counts_of(table), bound_of(60, "1/10")
     allowed = random_sizes(statistics, counts.bins, seed)
     noise = LaplaceNoise.within(counts, bound, allowed)
-    charged = CalibratedLaplace.of(noise).event(counts, bound).loss_per_user / 1e12
+    charged = CalibratedLaplace.of(noise).event().loss_per_user / 1e12
     np.testing.assert_allclose(noise.loss(), charged, rtol=1e-9, atol=2 * CHARGE_STEP / 1e12)
     for statistic, size in noise.sizes().items():
         assert np.all(size <= allowed[statistic] * (1 + 1e-12))
@@ -127,9 +127,7 @@ def test_variances_are_free_where_their_tolerance_is_wide_enough(counts_of, boun
     )
     np.testing.assert_allclose(both.scales(2.0)[MEAN], means.scales(2.0)[MEAN], rtol=1e-12)
     calibrated, alone = (each.calibrate(PublicFacts(counts, bound), PureDP.of(2)) for each in (both, means))
-    np.testing.assert_array_equal(
-        calibrated.event(counts, bound).loss_per_user, alone.event(counts, bound).loss_per_user
-    )
+    np.testing.assert_array_equal(calibrated.event().loss_per_user, alone.event().loss_per_user)
     np.testing.assert_allclose(calibrated.scale[MEAN], alone.scale[MEAN], rtol=1e-9)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import estimates
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
@@ -70,13 +71,13 @@ def test_no_vehicle_is_metered_beyond_its_charge_nor_charged_beyond_the_total(
     bound = bound_of(30, step="0.1")
     for seed in range(4):
         data = town(bound, seed=seed, slots=slots, extreme=seed % 2 == 1)
-        calibrated = make(statistics, kind, 2 * PICO)
-        steps = calibrated.steps(data.counts, bound)
-        charge = calibrated.event(data.counts, bound).loss_per_user
+        calibrated = make(PublicFacts(data.counts, bound), statistics, kind, 2 * PICO)
+        steps = calibrated.steps()
+        charge = calibrated.event().loss_per_user
         check_steps(steps, charge)
         assert 2 * PICO - CHARGE_STEP <= int(charge.max()) <= 2 * PICO
         metered = Metered(SecureNoise(), charge, kind)
-        found = calibrated.estimates(values_of(data), metered, interval_level=0.95, uninformative_above=0.5)
+        found = calibrated.run(values_of(data), metered, interval_level=0.95, uninformative_above=0.5)
         assert np.all(metered.spent <= charge)
         assert int(metered.spent.max()) > 1.5 * PICO
         for each in statistics:
@@ -145,28 +146,30 @@ def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
 
 def test_facts_come_back(bound_of):
     for make in (CalibratedPooling, CalibratedFlat):
-        one = make(BOTH, LossKind.PURE, 3 * PICO)
-        assert make.from_facts(one.to_facts()) == one
-        assert make.from_published(one.published_facts(), {}) == one
+        public = PublicFacts(town(bound_of(30)).counts, bound_of(30))
+        one = make(public, BOTH, LossKind.PURE, 3 * PICO)
+        assert make.from_facts(one.to_facts(), public) == one
+        assert make.from_published(one.published_facts(), {}, public) == one
 
 
 def test_other_statistics_are_refused(bound_of):
     bound = bound_of(30, step="0.1")
+    public = PublicFacts(town(bound).counts, bound)
     with pytest.raises(UsageError, match="cannot estimate"):
-        CalibratedPooling((Statistic.VEHICLE_MEAN,), LossKind.PURE, PICO).steps(town(bound).counts, bound)
-    nothing = town(bound).counts.select(np.zeros(12, dtype=np.bool_))
+        CalibratedPooling(public, (Statistic.VEHICLE_MEAN,), LossKind.PURE, PICO).steps()
+    nothing = PublicFacts(town(bound).counts.select(np.zeros(12, dtype=np.bool_)), bound)
     with pytest.raises(UsageError, match="nothing to pool"):
-        CalibratedPooling((MEAN,), LossKind.PURE, PICO).steps(nothing, bound)
+        CalibratedPooling(nothing, (MEAN,), LossKind.PURE, PICO).steps()
 
 
 def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bound_of):
     bound = bound_of(108, step="0.1")  # km/h: simulated cities lie near a fifth of it
     counts = town(bound, users=300, cells=25).counts
-    calibrated = CalibratedPooling(BOTH, LossKind.PURE, 8 * PICO)
-    foreseen = calibrated.half_widths(counts, bound, 0.95)
+    calibrated = CalibratedPooling(PublicFacts(counts, bound), BOTH, LossKind.PURE, 8 * PICO)
+    foreseen = calibrated.half_widths(0.95)
     held, longer = {each: [] for each in BOTH}, {each: [] for each in BOTH}
     for city in cities_of(counts, bound):
-        found = calibrated.estimates(
+        found = calibrated.run(
             city.values, SimulatedNoise(city.number), interval_level=0.95, uninformative_above=1.0
         )
         for each, own in found.items():

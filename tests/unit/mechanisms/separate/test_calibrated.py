@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.registry import (
     calibrated_from_facts,
     calibrated_from_published,
@@ -25,12 +26,17 @@ MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]
 
 
-def calibrated_of(name, rhos):
+def calibrated_of(name, rhos, counts, bound):
     parts = {statistic: Part(name, np.array(rho)) for statistic, rho in rhos.items()}
-    return CalibratedSeparately(parts, LossKind.ZCDP)
+    return CalibratedSeparately(PublicFacts(counts, bound), parts, LossKind.ZCDP)
 
 
-BOTH = calibrated_of("gaussian_twin", {MEAN: 0.5, VARIANCE: 0.25})
+def both_of(values):
+    """Mean and variance by Gaussian noise, on the counts of ``values``."""
+    known = values.contributions
+    return calibrated_of("gaussian_twin", {MEAN: 0.5, VARIANCE: 0.25}, known.counts, known.bound)
+
+
 SPEEDS = [
     [[0, 65, 65], [65, 0], [65], [0, 0]],
     [[30, 31], [29], [], [33, 28, 30]],
@@ -54,16 +60,16 @@ def values_of(contributions_of, bound_of):
 
 def drawn(values, calibrated, seed, level=0.9):
     noise = SimulatedNoise(np.random.default_rng(seed))
-    return calibrated.estimates(values, noise, interval_level=level, uninformative_above=0.5)
+    return calibrated.run(values, noise, interval_level=level, uninformative_above=0.5)
 
 
 def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
-    counts, bound = values.contributions.counts, bound_of(65)
-    both = BOTH.event(counts, bound).loss_per_user
+    calibrated = both_of(values)
+    both = calibrated.event().loss_per_user
     alone = [
-        CalibratedSeparately({s: part}, LossKind.ZCDP).event(counts, bound).loss_per_user
-        for s, part in BOTH.parts.items()
+        CalibratedSeparately(calibrated.public, {s: part}, LossKind.ZCDP).event().loss_per_user
+        for s, part in calibrated.parts.items()
     ]
     np.testing.assert_array_equal(both, alone[0] + alone[1])
     assert 0.74 < both.max() / 1e12 <= 0.75
@@ -79,9 +85,10 @@ def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, values_of, bo
         MEAN: np.array([samples.value[bins == g].mean() for g in range(samples.counts.bins)]),
         VARIANCE: np.array([samples.value[bins == g].var() for g in range(samples.counts.bins)]),
     }
+    both = both_of(values)
     held = {statistic: np.zeros(samples.counts.bins) for statistic in truth}
     for seed in range(runs):
-        for statistic, estimate in drawn(values, BOTH, seed, level).items():
+        for statistic, estimate in drawn(values, both, seed, level).items():
             inside = (estimate.low <= truth[statistic] + 1e-9) & (truth[statistic] <= estimate.high + 1e-9)
             held[statistic] += inside
     # four standard deviations of the share that holds
@@ -92,42 +99,42 @@ def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, values_of, bo
 
 def test_what_is_published_prices_the_same(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
-    counts, bound = values.contributions.counts, bound_of(65)
-    columns = {statistic: each.noise for statistic, each in drawn(values, BOTH, 1).items()}
-    again = calibrated_from_published(BOTH.published_facts(), columns)
-    assert again.to_facts() == BOTH.to_facts() == calibrated_from_facts(BOTH.to_facts()).to_facts()
-    np.testing.assert_array_equal(
-        again.event(counts, bound).loss_per_user, BOTH.event(counts, bound).loss_per_user
-    )
-    columns[MEAN] = {"rho": columns[MEAN]["rho"] * np.linspace(1, 2, counts.bins)}
+    both = both_of(values)
+    columns = {statistic: each.noise for statistic, each in drawn(values, both, 1).items()}
+    published, frozen = both.published_facts(), both.to_facts()
+    again = calibrated_from_published(published, columns, both.public)
+    assert again.to_facts() == frozen == calibrated_from_facts(frozen, both.public).to_facts()
+    np.testing.assert_array_equal(again.event().loss_per_user, both.event().loss_per_user)
+    columns[MEAN] = {"rho": columns[MEAN]["rho"] * np.linspace(1, 2, both.public.counts.bins)}
     with pytest.raises(UsageError, match="one rho"):
-        calibrated_from_published(BOTH.published_facts(), columns)
+        calibrated_from_published(published, columns, both.public)
 
 
 def test_errors_and_widths_are_known_before_the_noise(values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
-    counts, bound = values.contributions.counts, bound_of(65)
-    foreseen = BOTH.expected_errors(counts, bound)
-    for statistic, estimate in drawn(values, BOTH, 3).items():
+    both = both_of(values)
+    foreseen = both.expected_errors()
+    for statistic, estimate in drawn(values, both, 3).items():
         np.testing.assert_array_equal(estimate.expected_error, foreseen[statistic])
     assert foreseen[VARIANCE][-1] == 0
-    assert BOTH.half_widths(counts, bound, 0.9)[VARIANCE][-1] == 0
+    assert both.half_widths(0.9)[VARIANCE][-1] == 0
 
 
 @pytest.mark.parametrize("rho", [0.0, 1e-7, float("inf"), float("nan")])
 def test_a_rho_out_of_range_is_never_priced(rho, counts_of, bound_of):
     with pytest.raises(UsageError, match="rho"):
-        calibrated_of("gaussian_twin", {MEAN: rho}).event(counts_of([[1, 2]]), bound_of(65))
+        calibrated_of("gaussian_twin", {MEAN: rho}, counts_of([[1, 2]]), bound_of(65)).event()
 
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("rho", [1e-6, 0.3, 4e5])
 def test_plan_draws_at_every_rho_that_is_priced_whatever_the_values(name, rho, values_of, bound_of):
-    calibrated = calibrated_of(name, {MEAN: rho, VARIANCE: rho})
     silent = [[[0] * len(each) for each in of_bin] for of_bin in SPEEDS]
     for speeds in (SPEEDS, silent):
         values = values_of(speeds, bound_of(65))
-        calibrated.event(values.contributions.counts, bound_of(65))
+        rhos = {MEAN: rho, VARIANCE: rho}
+        calibrated = calibrated_of(name, rhos, values.contributions.counts, bound_of(65))
+        calibrated.event()
         mean, variance = drawn(values, calibrated, 5).values()
         assert np.all((mean.low == 0) & (mean.high == 65))
         # the variance of a single record is 0, and known to be
@@ -159,7 +166,7 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
         # up to a part in 10^9, and 10^-12 a bin and statistic
         assert found.loss.pico >= request.loss.pico * (1 - 1e-9) - 4 * counts.bins
         assert len({float(part.loss) for part in found.calibrated.parts.values()}) == 1
-        check_steps(found.calibrated.steps(found.counts, bound), found.event.loss_per_user)
+        check_steps(found.calibrated.steps(), found.event.loss_per_user)
 
 
 def test_a_statistic_that_a_mechanism_does_not_know_is_refused():

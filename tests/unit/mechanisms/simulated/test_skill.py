@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.promise import loss_of
 from trafficdp.mechanisms.simulated import cities as cities_module
@@ -29,19 +30,19 @@ def test_more_budget_promises_more(counts_of, bound_of):
     found = []
     for epsilon in (0.2, 4, 400):
         pico = int(epsilon * PICO)
-        calibrated = CalibratedPooling((MEAN,), LossKind.PURE, pico)
-        found.append(skills_of([calibrated], counts, PureDP(pico), cities_of(counts, bound))[0][MEAN])
+        calibrated = CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, pico)
+        found.append(skills_of([calibrated], PureDP(pico), cities_of(counts, bound))[0][MEAN])
     assert found[0].expected < found[1].expected < found[2].expected
     assert found[2].expected > 0.3
     assert found[2].worse <= found[0].worse
-    again = skills_of([calibrated], counts, PureDP(pico), cities_of(counts, bound))[0][MEAN]
+    again = skills_of([calibrated], PureDP(pico), cities_of(counts, bound))[0][MEAN]
     np.testing.assert_array_equal(again.error, found[2].error)
 
 
 def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
-    flat = CalibratedFlat((MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
-    (found,) = skills_of([flat], counts, PureDP(1000 * PICO), cities_of(counts, bound))
+    flat = CalibratedFlat(PublicFacts(counts, bound), (MEAN, VARIANCE), LossKind.PURE, 1000 * PICO)
+    (found,) = skills_of([flat], PureDP(1000 * PICO), cities_of(counts, bound))
     for each in (MEAN, VARIANCE):
         assert found[each].expected == pytest.approx(0, abs=0.02)
 
@@ -49,27 +50,26 @@ def test_one_number_is_no_nearer_than_one_number(counts_of, bound_of):
 def test_maps_are_tried_in_the_same_cities_and_of_many_records_in_fewer(counts_of, bound_of, monkeypatch):
     counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
     pooled, flat = (
-        CalibratedPooling((MEAN,), LossKind.PURE, loss.pico),
-        CalibratedFlat((MEAN,), LossKind.PURE, loss.pico),
+        CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
+        CalibratedFlat(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico),
     )
     cities = list(cities_of(counts, bound))
-    both = skills_of([pooled, flat], counts, loss, cities)
+    both = skills_of([pooled, flat], loss, cities)
     np.testing.assert_array_equal(both[0][MEAN].flat, both[1][MEAN].flat)
     for tried, draws in ((0, 2), (3, 3)):
         monkeypatch.setattr(cities_module, "TRIED", tried * len(VARIATIONS) * counts.bins)
-        assert len(skills_of([pooled], counts, loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
+        assert len(skills_of([pooled], loss, cities)[0][MEAN].error) == draws * len(VARIATIONS)
     monkeypatch.setattr(cities_module, "MOST_DRAWN_IN_ALL", 1)
     monkeypatch.setattr(cities_module, "TRIED", 0)
-    assert len(skills_of([pooled], counts, loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
+    assert len(skills_of([pooled], loss, cities_of(counts, bound))[0][MEAN].error) == 2 * 2
 
 
 def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
     counts, bound, loss = counts_of(table()), bound_of(30, step="0.1"), PureDP(4 * PICO)
-    flat = CalibratedFlat((MEAN,), LossKind.PURE, loss.pico)
+    flat = CalibratedFlat(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, loss.pico)
     hour = np.arange(counts.bins) % 24
     without, at_hours = (
-        skills_of([flat], counts, loss, cities_of(counts, bound, each))[0][MEAN].error
-        for each in (None, hour)
+        skills_of([flat], loss, cities_of(counts, bound, each))[0][MEAN].error for each in (None, hour)
     )
     assert (without != at_hours).any()
 
@@ -77,8 +77,8 @@ def test_rush_hours_reach_the_simulated_cities(counts_of, bound_of):
 @pytest.mark.parametrize("statistics", [(MEAN,), (MEAN, VARIANCE)])
 def test_one_number_has_its_price_in_rho_too(counts_of, bound_of, statistics):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
-    flat = CalibratedFlat(statistics, LossKind.ZCDP, PICO)
-    lost = loss_of(flat.steps(counts, bound), counts.users)
+    flat = CalibratedFlat(PublicFacts(counts, bound), statistics, LossKind.ZCDP, PICO)
+    lost = loss_of(flat.steps(), counts.users)
     records = np.bincount(counts.user_index, counts.count, counts.users)
     # the busiest pays all of it, the others by the square of their records
     assert PICO * (1 - 1e-9) < lost.max() <= PICO

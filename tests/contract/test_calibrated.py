@@ -1,0 +1,142 @@
+"""What every kind of calibrated mechanism keeps: one interface, and public facts that are given once."""
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.accountings import NAMED, all_accountings
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.laplace.accountings import Accounting
+from trafficdp.mechanisms.registry import KINDS, WHOLE, Kind, calibrated_from_facts, calibrated_from_published
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
+from trafficdp.model.counts import Counts
+from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SimulatedNoise
+from trafficdp.privacy.loss import PureDP
+from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
+
+MEAN = Statistic.MEAN
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+LOSS = PureDP.of(4)
+
+
+def signature(of, name):
+    """Names, kinds and types of what a method takes and returns."""
+    method = getattr(of, name)
+    taken = inspect.signature(method)
+    found = [(each.name, each.kind, each.annotation) for each in taken.parameters.values()]
+    return [each for each in found if each[0] not in ("self", "cls")]
+
+
+def methods_of(protocol):
+    return [
+        name for name, each in vars(protocol).items() if inspect.isfunction(each) and not name.startswith("_")
+    ]
+
+
+def facts_for(kind, counts_of, bound_of):
+    counts, bound = counts_of([[3, 1, 2], [1, 4, 1], [2, 2, 5]]), bound_of(60, "1/10")
+    if kind in WHOLE and WHOLE[kind].relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
+        anyone = Counts.of_anyone(counts.cell, counts.slot)
+        return PublicFacts(anyone, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+    return PublicFacts(counts, bound)
+
+
+def calibrated_as(kind, facts):
+    """A calibrated mechanism of ``kind``, by the call that makes it in a plan."""
+    if kind in WHOLE:
+        return WHOLE[kind].calibrate(facts, LOSS, Wanted(WHOLE[kind].estimable[:1], 100, False, 0))
+    if kind == CalibratedSeparately.kind:
+        part = Part("pooled", np.full(facts.counts.bins, 0.5))
+        return CalibratedSeparately.calibrate(facts, LOSS, {MEAN: part})
+    named = "clip_user" if kind == "suppressed" else kind
+    accountings = all_accountings(facts.counts, facts.bound, {MEAN: 1.0}, named=named)
+    chosen = {"laplace": "equal"}.get(named, named)
+    return next(each for each in accountings if each.name == chosen).calibrate(facts, LOSS)
+
+
+@EVERY_KIND
+def test_every_kind_has_the_one_interface_and_takes_nothing_public_again(kind):
+    for protocol in (Calibrated, Kind):
+        for name in methods_of(protocol):
+            asked, own = signature(protocol, name), signature(KINDS[kind], name)
+            assert own == asked, f"{kind}.{name} takes {own}"
+    for name in methods_of(Calibrated):
+        taken = {each[0] for each in signature(KINDS[kind], name)}
+        assert not taken & {"counts", "bound", "public", "facts", "relation"}, name
+    assert fields(KINDS[kind])[0].name == "public"
+    assert KINDS[kind].kind == kind
+
+
+def test_all_are_calibrated_on_public_facts_and_a_loss():
+    makers = [*WHOLE.values(), CalibratedSeparately, Accounting, *NAMED.values()]
+    for maker in makers:
+        names = [each[0] for each in signature(maker, "calibrate")]
+        assert names[:2] == ["facts", "loss"], maker
+        assert len(names) <= 3, maker
+
+
+@EVERY_KIND
+def test_public_facts_are_given_once_and_lead_to_all_the_rest(kind, counts_of, bound_of):
+    facts = facts_for(kind, counts_of, bound_of)
+    calibrated = calibrated_as(kind, facts)
+    assert (calibrated.kind, calibrated.public) == (kind, facts)
+    assert calibrated.steps()
+    event = calibrated.event()
+    assert 0 < event.loss.pico <= LOSS.pico
+    assert (event.relation, event.bins) == (facts.relation, facts.counts.bins)
+    errors, halves = calibrated.expected_errors(), calibrated.half_widths(0.9)
+    assert tuple(errors) == tuple(halves) == calibrated.statistics
+    for statistic in calibrated.statistics:
+        assert errors[statistic].shape == halves[statistic].shape == (facts.counts.bins,)
+        assert calibrated.statement(statistic).noise_scale.shape == (facts.counts.bins,)
+    again = calibrated_from_facts(calibrated.to_facts(), facts)
+    assert again.to_facts() == calibrated.to_facts()
+    np.testing.assert_array_equal(again.event().loss_per_user, event.loss_per_user)
+
+
+@EVERY_KIND
+def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_published(kind, counts_of, bound_of):
+    facts = facts_for(kind, counts_of, bound_of)
+    calibrated = calibrated_as(kind, facts)
+    counts = facts.counts
+    if facts.relation is NeighbouringRelation.ADD_OR_REMOVE_USER:
+        nothing = Contributions.of_anyone(counts.cell, counts.slot, facts.bound)
+        values = Values(nothing, samples_of(nothing), lambda: nothing)
+    else:
+        half = counts.count * (facts.bound.steps // 2)
+        known = Contributions(counts, half, half * (facts.bound.steps // 2), np.arange(3), facts.bound)
+        values = Values(known, samples_of(known))
+    found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
+    assert tuple(found) == calibrated.statistics
+    foreseen = calibrated.expected_errors()
+    columns = {}
+    for statistic, each in found.items():
+        assert np.all((each.low <= each.value) & (each.value <= each.high))
+        columns[statistic] = dict(each.noise)
+        if facts.relation is NeighbouringRelation.REPLACE_USER_VALUES:
+            np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
+    again = calibrated_from_published(calibrated.published_facts(), columns, facts)
+    np.testing.assert_array_equal(again.event().loss_per_user, calibrated.event().loss_per_user)
+
+
+def samples_of(contributions):
+    """Every record in the middle of the range."""
+    counts, bound = contributions.counts, contributions.bound
+    middle = np.full(int(counts.count.sum()), bound.steps // 2)
+    return lambda: Samples(counts, middle, contributions.vehicle, bound)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_no_map_is_calibrated_on_facts_of_the_other_relation(kind, counts_of, bound_of):
+    facts = facts_for(kind, counts_of, bound_of)
+    (other,) = {*NeighbouringRelation} - {facts.relation}
+    wanted = Wanted(WHOLE[kind].estimable[:1], 100, False, 0)
+    with pytest.raises(UsageError, match="another neighbouring relation"):
+        WHOLE[kind].calibrate(PublicFacts(facts.counts, facts.bound, other), LOSS, wanted)
