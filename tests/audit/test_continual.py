@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.measurement.nodes import SignedCounterBank
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
 from trafficdp.papers.george_2022.levels import paper_plan, prior_plan
 from trafficdp.papers.george_2022.naive import naive_scale
+from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 
 RUNS = 100_000
@@ -113,8 +113,7 @@ def test_noise_that_is_drawn_again_at_a_publication_is_caught(forgetful):
     source, sums = SimulatedNoise(7), []
     for own in (0, STEPS):
         bank = SignedCounterBank(RUNS, 1, 7, 1, np.array(1.0 * STEPS))
-        zero = np.zeros(RUNS, dtype=int)
-        bank.append(np.arange(RUNS), zero, zero + own)
+        bank.append(np.arange(RUNS), np.full((1, RUNS), own))
         published = []
         for _ in range(6):
             bank.draw(source)

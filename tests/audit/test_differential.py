@@ -26,11 +26,11 @@ import pytest
 import trafficdp
 from trafficdp.cli.main import run
 from trafficdp.measurement.measure import Metered
-from trafficdp.measurement.nodes import SignedCounterBank
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.release.curator import Curator
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
+from trafficdp.stream.bank import SignedCounterBank
 
 CONFIG = """\
 store = "city.store"

@@ -1,7 +1,13 @@
 """The waist: the only room in which values meet noise. A theorem a file; ``measure`` holds the verbs.
 
 A mechanism states *steps* from public facts. A step is a public **set**, which one vehicle's integers are
-brought into (``box``, ``moments``, ``ball``, ``ranks``), and a **law** of noise (``laws``). What a vehicle
-loses follows from set and law alone, so that it is known, and charged, before a value is read; and the noise
-that is drawn is the noise that was priced, because both are read from the same step.
+brought into, and a **law** of noise. What a vehicle loses follows from set and law alone, so that it is
+known, and charged, before a value is read; and the noise that is drawn is the noise that was priced, because
+both are read from the same step. So who has read this room knows the guarantee, and needs to read no
+mechanism. It takes an hour, read in this order:
+
+1. ``support``: who has which number, in 64 bits; ``laws``: what noise costs those who move a sum;
+2. the sets, each with its projection and its price: ``box``, ``moments``, ``ball``, ``ranks``;
+3. what is no sum over vehicles, and only claimed: ``claims``;
+4. the verbs of a map, metered before they draw: ``measure``; that of a stream: ``nodes``.
 """

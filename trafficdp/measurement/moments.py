@@ -33,7 +33,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block, FloatArray, Laplace, Law
 from trafficdp.measurement.support import IntArray, Support, as_integers, shifted_move
-from trafficdp.model.stable_order import number_pairs, stable_order
+from trafficdp.model.stable_order import largest_two, number_pairs
 from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
 
 
@@ -164,25 +164,6 @@ def _dearest(both: IntArray, alone: IntArray, other: IntArray, which: IntArray, 
     apart = np.where(at != own_at, top + own, np.maximum(top + next_own, next_top + own))
     single = np.bincount(which, minlength=groups) == 1
     return np.where(single, most, np.maximum(most, apart))
-
-
-def largest_two(
-    values: npt.NDArray[Any], group: IntArray, groups: int
-) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
-    """Return the largest of every group, where it is, and the second largest (0 in a group of one)."""
-    if not groups:
-        return values[:0], group[:0], values[:0]
-    order = stable_order(group, groups)
-    many = np.bincount(group, minlength=groups)
-    start = np.cumsum(many) - many
-    by_group = values[order]
-    top = np.maximum.reduceat(by_group, start)
-    places = np.flatnonzero(by_group == np.repeat(top, many))
-    # the first of equals
-    places = places[np.searchsorted(places, start)]
-    at = order[places].astype(np.int64)
-    by_group[places] = by_group.min()
-    return top, at, np.where(many > 1, np.maximum.reduceat(by_group, start), 0)
 
 
 def _units(move: IntArray, shift: IntArray, half_width: IntArray) -> IntArray:

@@ -21,7 +21,6 @@ draws with, than it was charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp._validate import integer_between
-from trafficdp.bounding.rank import rank_within
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
 from trafficdp.noise.protocol import NoiseSource
@@ -37,31 +35,6 @@ from trafficdp.privacy.loss import PureDP
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-def stream_rows(bin_index: IntArray, level: IntArray, bins: int, levels: int) -> IntArray:
-    """Return the row, bin * levels + level, of every element's stream in a bank of ``bins`` x ``levels``.
-
-    Raises UsageError for bins or levels out of range.
-    """
-    bin_of, level_of = np.asarray(bin_index, dtype=np.int64), np.asarray(level, dtype=np.int64)
-    inside = (bin_of >= 0) & (bin_of < bins) & (level_of >= 0) & (level_of < levels)
-    if not bool(np.all(inside)):
-        raise UsageError(
-            "an element is in no stream of the bank", expected=f"bins below {bins} and levels below {levels}"
-        )
-    return bin_of * levels + level_of
-
-
-def require_room(elements: int, most: int) -> None:
-    """Raise UsageError when a stream would hold more ``elements`` than the ``most`` it can."""
-    if elements > most:
-        raise UsageError(
-            "a stream is full",
-            got=f"{elements} elements",
-            expected=f"at most {most}",
-            todo="suppress elements past room(), or declare a longer stream",
-        )
 
 
 def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:
@@ -72,7 +45,7 @@ def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArr
 
 
 def append(
-    bank: SignedCounterBank,
+    nodes: Nodes,
     bins: IntArray,
     of: Moments,
     values: npt.NDArray[Any],
@@ -86,11 +59,11 @@ def append(
     touches; raises AllocationError where they cost more than ``charge``, from counts and scales alone, and
     then nothing was appended.
     """
-    position = bank.counts()[bins, 0] + 1
-    per_record = signed_nodes_touched(position, bank.arity, bank.heights)
+    position = nodes.count.reshape(nodes.bins, nodes.levels)[bins, 0] + 1
+    per_record = signed_nodes_touched(position, nodes.arity, nodes.heights)
     touches = touches.copy()
     np.add.at(touches, of.support.user, of.count * per_record[of.support.coordinate])
-    scales = np.unique(bank.scale.reshape(bank.bins, bank.levels)[bins], axis=0)
+    scales = np.unique(nodes.scale.reshape(nodes.bins, nodes.levels)[bins], axis=0)
     price = max(
         (exact_price(of.steps, *map(Fraction, pair)) for pair in scales.tolist()), default=Fraction(0)
     )
@@ -99,9 +72,7 @@ def append(
             "a stream's records would cost a vehicle more than it was charged",
             todo="report it: the stream's account and the noise of its nodes disagree",
         )
-    sums = of.sums(values).reshape(2, len(bins))
-    for level in range(bank.levels):
-        bank.append(bins, np.full(len(bins), level), sums[level])
+    nodes.append(bins, of.sums(values).reshape(2, len(bins))[: nodes.levels])
     return touches
 
 
@@ -114,7 +85,7 @@ def exact_price(steps: int, first: Fraction, second: Fraction | None = None) -> 
     return max(d / first + d * (steps - d) / second for d in near)
 
 
-class SignedCounterBank:
+class Nodes:
     """Noisy running sums of ``bins`` x ``levels`` streams of integers; see the module.
 
     State, one row a stream, row = bin * levels + level: ``count`` (S,), ``total`` (S,) exact sums, ``scale``
@@ -151,32 +122,21 @@ class SignedCounterBank:
         """How many elements a stream can take: (k^H - 1)/2."""
         return int((self.arity**self.heights - 1) // 2)
 
-    def room(self) -> IntArray:
-        """Return how many more elements every stream can take, shape (bins, levels)."""
-        return np.asarray((self.length - self.count).reshape(self.bins, self.levels), dtype=np.int64)
+    def append(self, bins: IntArray, sums: IntArray) -> None:
+        """Append one element to each of ``bins`` (B,), rising: ``sums`` (levels, B). No noise.
 
-    def counts(self) -> IntArray:
-        """Return how many elements every stream holds, shape (bins, levels). Public."""
-        return self.count.reshape(self.bins, self.levels).copy()
-
-    def positions(self, bin_index: IntArray, level: IntArray) -> IntArray:
-        """Return the 1-based positions that these elements would take, shape (E,), were all appended now."""
-        stream = stream_rows(bin_index, level, self.bins, self.levels)
-        return np.asarray(self.count[stream] + rank_within(stream) + 1, dtype=np.int64)
-
-    def append(self, bin_index: IntArray, level: IntArray, value: IntArray) -> IntArray:
-        """Append elements, all shape (E,); return the rows (streams) that changed. No noise.
-
-        Raises UsageError, changing nothing, for bins or levels out of range or a stream that would be full.
+        Raises UsageError, changing nothing, for bins out of range, or a stream that would be full.
         """
-        stream = stream_rows(bin_index, level, self.bins, self.levels)
-        rows, which, added = np.unique(stream, return_inverse=True, return_counts=True)
-        require_room(int((self.count[rows] + added).max(initial=0)), self.length)
-        total = np.zeros(len(rows), dtype=np.int64)
-        np.add.at(total, which, np.asarray(value, dtype=np.int64))
-        self.total[rows] += total
-        self.count[rows] += added
-        return rows
+        ends = np.concatenate([[-1], bins, [self.bins]])
+        if bool(np.any(np.diff(ends) <= 0)):
+            raise UsageError("an element is in no stream", expected=f"rising bins below {self.bins}")
+        rows = bins[:, None] * self.levels + np.arange(self.levels)
+        if int(self.count[rows].max(initial=0)) >= self.length:
+            raise UsageError(
+                "a stream is full", got=f"{self.length} elements", todo="declare a longer stream"
+            )
+        self.total[rows] += sums.T
+        self.count[rows] += 1
 
     def draw(self, source: NoiseSource) -> IntArray:
         """Draw noise for every node that ``sums`` needs and has none; return the rows that changed."""
@@ -200,41 +160,6 @@ class SignedCounterBank:
             raise UsageError("a running sum has no noise yet", todo="call draw before sums")
         noise = (np.where(needed, self.noise, 0).sum(axis=2) * sign).sum(axis=1)
         return np.asarray((self.total + noise).reshape(self.bins, self.levels), dtype=np.int64)
-
-    def terms(self) -> IntArray:
-        """Return how many Laplace draws every sum carries, shape (bins, levels)."""
-        _, needed, _ = self._needed()
-        terms = needed.sum(axis=(1, 2)).reshape(self.bins, self.levels)
-        return np.asarray(terms, dtype=np.int64)
-
-    def grow(self, bins: int, scale: FloatArray) -> None:
-        """Add empty bins at the end until there are ``bins``; ``scale`` as in the constructor, of the new."""
-        new = integer_between(0, 2**40, more=bins - self.bins)
-        more = SignedCounterBank(new, self.levels, self.arity, self.heights, scale)
-        for name in ("count", "total", "parent", "noise", "drawn", "scale"):
-            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
-
-    def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return copies of all arrays, and ``shape`` = (levels, arity, heights). Holds exact sums."""
-        shape = np.array([self.levels, self.arity, self.heights], dtype=np.int64)
-        names = ("count", "total", "parent", "noise", "drawn", "scale")
-        return {"shape": shape, **{name: getattr(self, name).copy() for name in names}}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> SignedCounterBank:
-        """Return the bank that ``state`` was taken from. Raises UsageError for arrays that do not fit."""
-        levels, arity, heights = (int(each) for each in state["shape"])
-        streams = len(state["count"])
-        slots = (streams, heights, arity - 1)
-        fits = state["total"].shape == (streams,) and state["parent"].shape == (streams, heights)
-        if streams % levels or not fits or state["noise"].shape != slots or state["drawn"].shape != slots:
-            raise UsageError("the arrays of a counter do not fit together", expected="what state() gave")
-        scale = np.asarray(state["scale"], dtype=np.float64).reshape(-1, levels)
-        bank = cls(streams // levels, levels, arity, heights, scale)
-        for name in ("count", "total", "parent", "noise"):
-            setattr(bank, name, np.array(state[name], dtype=np.int64))
-        bank.drawn = np.array(state["drawn"], dtype=np.bool_)
-        return bank
 
     def _needed(self) -> tuple[IntArray, npt.NDArray[np.bool_], IntArray]:
         """q_(j+1) (S, H); which slots the sums need (S, H, k - 1); the sign of their noise (S, H)."""

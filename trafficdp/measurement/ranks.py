@@ -12,11 +12,6 @@ above = ceil(q n), and there always is one, also where many vehicles have the sa
 t, and the largest of the three with them. The draw costs each of the coordinate's vehicles 2/scale in epsilon
 (McSherry and Talwar 2007), and, as a mechanism of bounded range 2/scale, (2/scale)^2/8 in rho (Cesar and
 Rogers 2021).
-
-**Theorem (reach).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p / (1 - p)).
-*Proof.* One candidate costs 0 and has weight 1, at most ``high`` cost k + 1 or more and weigh together at
-most W = high exp(-(k + 1)/scale) <= (1 - p)/p; one of these is drawn with probability at most W/(1 + W). QED.
-With equality where all vehicles have one number, above = k + 1 and n - rank = k + 1.
 """
 
 from __future__ import annotations
@@ -52,11 +47,6 @@ class Ranks:
     def loss(self) -> IntArray:
         """Return what every vehicle loses, in whole 10^-12, shape (users,)."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
-
-    def reach(self, level: float) -> IntArray:
-        """Return what the cost of the drawn number does not exceed, with at least ``level``, shape (C,)."""
-        odds = np.log(np.maximum(self.high, 1) * (level / (1 - level)))
-        return np.asarray(np.maximum(np.ceil(self.scale * odds * (1 + 2.0**-40)) - 1, 0), dtype=np.int64)
 
     def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
         """Return one number a coordinate, shape (C,), for ``values`` (E,), brought into the set first."""

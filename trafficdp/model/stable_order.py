@@ -5,6 +5,8 @@ The transpose of a sparse matrix in compressed rows is such a sort; scipy does i
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -50,3 +52,22 @@ def number_pairs(
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.cumsum(new) - 1
     return one[new].astype(np.int64), two[new].astype(np.int64), number
+
+
+def largest_two(
+    values: npt.NDArray[Any], group: IntArray, groups: int
+) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
+    """Return the largest of every group, where it is, and the second largest (0 in a group of one)."""
+    if not groups:
+        return values[:0], group[:0], values[:0]
+    order = stable_order(group, groups)
+    many = np.bincount(group, minlength=groups)
+    start = np.cumsum(many) - many
+    by_group = values[order]
+    top = np.maximum.reduceat(by_group, start)
+    places = np.flatnonzero(by_group == np.repeat(top, many))
+    # the first of equals
+    places = places[np.searchsorted(places, start)]
+    at = order[places].astype(np.int64)
+    by_group[places] = by_group.min()
+    return top, at, np.where(many > 1, np.maximum.reduceat(by_group, start), 0)

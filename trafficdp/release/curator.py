@@ -31,7 +31,6 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import Metered
-from trafficdp.measurement.transcript import Recorded
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -48,6 +47,7 @@ from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.release.assembly import carry_out
+from trafficdp.release.drawn.transcript import Recorded
 from trafficdp.release.publication import (
     add_to_released,
     folder_of,

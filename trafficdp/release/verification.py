@@ -23,8 +23,6 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MEASUREMENTS, MECHANISM
-from trafficdp.measurement.residuals import draws_of, found_with, plausible
-from trafficdp.measurement.transcript import Replayed
 from trafficdp.mechanisms.registry import calibrated_from_published
 from trafficdp.model.json_codec import from_json
 from trafficdp.model.statistic import Statistic
@@ -37,6 +35,8 @@ from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import encode, same_arrays
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.curator import Curator
+from trafficdp.release.drawn.residuals import draws_of, found_with, plausible
+from trafficdp.release.drawn.transcript import Replayed
 from trafficdp.release.examination import (
     UNREADABLE,
     Check,

@@ -29,10 +29,11 @@ import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.nodes import SignedCounterBank, append
+from trafficdp.measurement.nodes import append
 from trafficdp.measurement.support import Support
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.stream.allowance import Allowance
+from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.numbering import Numbering, pack, unpack
 from trafficdp.stream.window import Window

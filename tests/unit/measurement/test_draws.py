@@ -8,11 +8,11 @@ from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSum
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import plain
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.nodes import SignedCounterBank
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.stream.bank import SignedCounterBank
 
 
 def numbers(*values):
@@ -107,7 +107,7 @@ def test_noise_of_floats_comes_from_the_sampler_that_is_priced():
 
 def test_nodes_of_a_stream_are_drawn_at_the_scales_of_the_bank():
     heard, bank = Heard(), SignedCounterBank(2, 2, 3, 2, np.array([[4.0, 90.0], [5.0, 80.0]]))
-    bank.append(numbers(0, 0, 1, 1), numbers(0, 1, 0, 1), numbers(10, 20, 30, 40))
+    bank.append(numbers(0, 1), np.array([[10, 30], [20, 40]]))
     bank.draw(heard)
     # one element a stream: one node each, whose noise stands before its sum with the sign of its digit
     assert heard.scales == [4.0, 90.0, 5.0, 80.0]

@@ -15,7 +15,7 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import Metered, Step, plain
-from trafficdp.measurement.moments import Moments, largest_two, record_price
+from trafficdp.measurement.moments import Moments, record_price
 from trafficdp.measurement.nodes import exact_price
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
@@ -210,26 +210,6 @@ def test_without_noise_a_quantile_is_the_one_of_the_numbers_however_many_are_ali
     assert 0 <= SimulatedNoise(0).select(quantiles(nobody, 3, 0, 0, 1.0), numbers())[0] <= 3
 
 
-@pytest.mark.parametrize("scale", [0.2, 0.7, 1.5])
-@pytest.mark.parametrize("level", [0.5, 0.95])
-def test_a_quantile_misses_no_more_ranks_than_its_reach_says_and_some_miss_as_many(scale, level):
-    high, users = 3, 6
-    worst = dict.fromkeys(range(users + 1), 0.0)
-    for values in itertools.combinations_with_replacement(range(high + 1), users):
-        costs = [missed(values, t, 3, 3) for t in range(high + 1)]
-        weight = np.exp(-np.array(costs) / scale)
-        for k in worst:
-            beyond = float(weight[np.array(costs) > k].sum() / weight.sum())
-            worst[k] = max(worst[k], beyond)
-    places = support(*((0, u) for u in range(users)), users=users, coordinates=1)
-    reach = int(quantiles(places, high, 3, 3, scale).reach(level)[0])
-    assert reach >= users or worst[reach] <= 1 - level
-    # all vehicles alike: the bound is attained, so that one rank less holds only where it says so
-    odds = high * np.exp(-3 / scale)
-    assert worst[2] == pytest.approx(odds / (1 + odds))
-    assert (reach <= 2) == (odds / (1 + odds) <= 1 - level)
-
-
 def test_values_beyond_the_set_are_brought_inside_without_an_error():
     box = Box(support((0, 0), (0, 1), users=2, coordinates=1), numbers(5, 9))
     for values in ([10**18, -(10**18)], [np.nan, np.inf], [1e300, 2.0], [4], [1, 2, 3], []):
@@ -307,14 +287,6 @@ def test_what_blocks_cost_is_the_same_however_many_entries_are_sorted_together(m
     whole = law.loss(Support(user, coordinate, 20, 30), move)
     monkeypatch.setattr(laws, "_AT_ONCE", 30)
     assert law.loss(Support(user, coordinate, 20, 30), move).tolist() == whole.tolist()
-
-
-def test_the_two_largest_of_groups():
-    top, at, second = largest_two(numbers(3, 9, 4, 9, 7), numbers(0, 1, 0, 1, 2), 3)
-    assert top.tolist() == [4, 9, 7]
-    assert second.tolist() == [3, 9, 0]
-    assert at[0] == 2
-    assert at[1] in (1, 3)
 
 
 def test_pairs_whose_sums_could_leave_64_bits_are_refused():

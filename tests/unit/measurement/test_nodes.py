@@ -7,10 +7,11 @@ import pytest
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.nodes import SignedCounterBank, append, exact_price, signed_nodes_touched
+from trafficdp.measurement.nodes import append, exact_price, signed_nodes_touched
 from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PureDP
+from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.tree import Tree, TreeKind
 
 ZERO = np.array([0])
@@ -34,7 +35,7 @@ def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(
     tree = Tree(arity, TreeKind.SIGNED)
     known = {}
     for t in range(1, bank.length + 1):
-        bank.append(ZERO, ZERO, np.array([t]))
+        bank.append(ZERO, np.array([[t]]))
         bank.draw(noise)
         ends, starts = tree.edges(np.array(t), bank.length)
         expected = t * (t + 1) // 2
@@ -48,10 +49,10 @@ def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(
         assert bank.terms()[0, 0] == tree.variance(np.array(t), bank.length)
         assert bank.draw(noise).size == 0
     assert noise.drawn == len(known) == len(set(known.values()))
-    assert bank.room()[0, 0] == 0
+    assert bank.counts()[0, 0] == bank.length
     before = bank.state()
     with pytest.raises(UsageError, match="stream is full"):
-        bank.append(ZERO, ZERO, ZERO)
+        bank.append(ZERO, ZERO[None])
     assert all((before[name] == bank.state()[name]).all() for name in before)
 
 
@@ -70,20 +71,18 @@ def test_prices_are_those_of_the_tree(arity, heights):
 
 def test_batches_streams_and_restarts_do_not_change_a_sum():
     random = np.random.default_rng(4)
-    bins, level = random.integers(0, 5, 900), random.integers(0, 3, 900)
-    value = random.integers(0, 100, 900)
     bank = SignedCounterBank(5, 3, 9, 3, np.array(4.0))
     exact, noise = np.zeros((5, 3), dtype=int), SimulatedNoise(5)
-    for part in np.array_split(np.arange(900), 17):
-        positions = bank.positions(bins[part], level[part])
-        before = bank.counts()
-        assert set(bank.append(bins[part], level[part], value[part])) == set(bins[part] * 3 + level[part])
-        np.add.at(exact, (bins[part], level[part]), value[part])
-        at = 3 * bins[part] + level[part]
-        rank = [int((at[:i] == each).sum()) for i, each in enumerate(at)]
-        np.testing.assert_array_equal(positions, before.ravel()[at] + rank + 1)
-        with pytest.raises(UsageError, match="no noise yet"):
-            bank.sums()
+    bank.append(np.arange(5), exact.T)
+    with pytest.raises(UsageError, match="no noise yet"):
+        bank.sums()
+    for _ in range(60):
+        bins = np.flatnonzero(random.integers(0, 2, 5))
+        value, before = random.integers(0, 100, (3, len(bins))), bank.counts()
+        bank.append(bins, value)
+        exact[bins] += value.T
+        before[bins] += 1
+        np.testing.assert_array_equal(bank.counts(), before)
         bank.draw(noise)
         again = SignedCounterBank.from_state(bank.state())
         np.testing.assert_array_equal(again.sums(), bank.sums())
@@ -98,8 +97,8 @@ def test_batches_streams_and_restarts_do_not_change_a_sum():
 
 def test_a_release_draws_exact_noise():
     bank = SignedCounterBank(3, 2, 5, 4, np.array(10.0))
-    bank.append(np.array([0, 1, 2]), np.array([0, 1, 1]), np.array([5, 6, 7]))
-    assert bank.draw(SecureNoise()).tolist() == [0, 3, 5]
+    bank.append(np.array([0, 2]), np.array([[5, 6], [7, 8]]))
+    assert bank.draw(SecureNoise()).tolist() == [0, 1, 4, 5]
     assert bank.sums().shape == (3, 2)
 
 
@@ -109,7 +108,9 @@ def test_a_release_draws_exact_noise():
         lambda: SignedCounterBank(1, 1, 4, 2, np.array(1.0)),
         lambda: SignedCounterBank(1, 1, 101, 40, np.array(1.0)),
         lambda: SignedCounterBank(1, 1, 5, 2, np.array(-1.0)),
-        lambda: SignedCounterBank(1, 1, 5, 2, np.array(1.0)).append(np.array([1]), ZERO, ZERO),
+        lambda: SignedCounterBank(1, 1, 5, 2, np.array(1.0)).append(np.array([1]), ZERO[None]),
+        lambda: SignedCounterBank(2, 1, 5, 2, np.array(1.0)).append(np.array([1, 0]), np.array([[1, 1]])),
+        lambda: SignedCounterBank(2, 1, 5, 2, np.array(1.0)).append(np.array([-1]), ZERO[None]),
         lambda: SignedCounterBank.from_state(
             {**SignedCounterBank(2, 2, 5, 2, np.array(1.0)).state(), "total": np.zeros(3)}
         ),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.model import stable_order as module
-from trafficdp.model.stable_order import number_pairs, stable_order
+from trafficdp.model.stable_order import largest_two, number_pairs, stable_order
 
 
 @given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]))
@@ -35,3 +35,11 @@ def test_different_pairs_are_numbered_in_order(pairs):
     different = sorted(set(pairs))
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == different
     assert number.tolist() == [different.index(pair) for pair in pairs]
+
+
+def test_the_two_largest_of_groups():
+    top, at, second = largest_two(np.array([3, 9, 4, 9, 7]), np.array([0, 1, 0, 1, 2]), 3)
+    assert top.tolist() == [4, 9, 7]
+    assert second.tolist() == [3, 9, 0]
+    assert at[0] == 2
+    assert at[1] in (1, 3)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.moments import largest_two, record_price
+from trafficdp.measurement.moments import record_price
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.calibrated import NAME, CalibratedBlocks, set_of
@@ -34,7 +34,7 @@ from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.stable_order import number_pairs
+from trafficdp.model.stable_order import largest_two, number_pairs
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.block_pair import pair_mean
 from trafficdp.privacy.loss import PICO, Loss

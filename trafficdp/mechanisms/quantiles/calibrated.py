@@ -31,6 +31,7 @@ from trafficdp.mechanisms.names import BY_RANK
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rank_status
+from trafficdp.mechanisms.quantiles.reach import reach
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model.bound import ContributionBound
@@ -89,8 +90,8 @@ class CalibratedQuantiles(CalibratedWhole):
         many = self.public.counts.users_per_bin
         found = {}
         for statistic, step in zip(self.statistics, self.steps(), strict=True):
-            reach = step.reach(level)
-            low, high = np.maximum(step.above - reach, 0), np.minimum(step.rank + reach, many) + 1
+            missed = reach(step, level)
+            low, high = np.maximum(step.above - missed, 0), np.minimum(step.rank + missed, many) + 1
             found[statistic] = low, high
         return found
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.measurement.residuals import FALSE_ALARM, draws_of, found_with, plausible
 from trafficdp.noise.source import SecureNoise
+from trafficdp.release.drawn.residuals import FALSE_ALARM, draws_of, found_with, plausible
 
 
 def numbers(values):
@@ -46,7 +46,7 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
 def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
     """Means and variances of -log(rank) from draws, within 7 standard errors of Gamma(1, 1)."""
     assert FALSE_ALARM < 1e-9
-    from trafficdp.measurement.residuals import _ranks, _varies
+    from trafficdp.release.drawn.residuals import _ranks, _varies
 
     source, random = SecureNoise(), np.random.default_rng(5)
     for name, law in laws(8_000).items():

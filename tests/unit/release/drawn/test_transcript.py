@@ -12,9 +12,9 @@ from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import plain
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.measurement.transcript import Recorded, Replayed
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.release.drawn.transcript import Recorded, Replayed
 
 
 def numbers(*values):
