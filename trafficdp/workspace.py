@@ -397,4 +397,4 @@ def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:
         return SlotKind(slot_kind)
     except ValueError as error:
         known = ", ".join(kind.value for kind in SlotKind)
-        raise UsageError("unknown slot", got=f"slot_kind={slot_kind!r}", expected=known) from error
+        raise UsageError("unknown slot", got=repr(str(slot_kind)), expected=known) from error

@@ -48,7 +48,7 @@ def test_a_slot_may_be_named_by_its_word(city):
     [
         ({"resolution": 16}, "resolution=16"),
         ({"resolution": True}, "resolution=True"),
-        ({"slot_kind": "fortnight"}, "slot_kind='fortnight'"),
+        ({"slot_kind": "fortnight"}, "got 'fortnight'"),
         ({"min_vehicles": 0}, "min_vehicles=0"),
     ],
 )

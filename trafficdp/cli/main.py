@@ -235,6 +235,12 @@ def _in_our_words(error: Exception) -> TrafficdpError | None:
     message = getattr(error, "format_message", None)
     if message is not None:
         path = getattr(getattr(error, "ctx", None), "command_path", "trafficdp")
+        if path == "trafficdp" and hasattr(error, "option_name"):
+            return UsageError(
+                f"trafficdp itself has no option {error.option_name}",
+                todo="options of a command come after its name, as in `trafficdp plan --epsilon 3`; "
+                "see `trafficdp --help`",
+            )
         return UsageError(str(message()).rstrip(". "), todo=f"see `{path} --help`")
     if isinstance(error, OSError) and error.errno in _WRONG_PATH:
         return UsageError(

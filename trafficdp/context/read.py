@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _DRIVEN = (
     "motorway", "trunk", "primary", "secondary", "tertiary", "motorway_link", "trunk_link", "primary_link",
     "secondary_link", "tertiary_link", "unclassified", "residential", "living_street",
 )  # fmt: skip
-_OPENSTREETMAP = {
+_OPENSTREETMAP: Mapping[ContextKind, tuple[tuple[str, str | None], ...]] = {
     ContextKind.ROADS: (("lines", f"highway IN {_DRIVEN}"),),
     ContextKind.WATER: (
         ("lines", "waterway IN ('river', 'canal')"),
@@ -52,24 +52,40 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
     return tuple(layer for layer in layers if layer.shapes or layer.kind is ContextKind.TILES)
 
 
+def check_context(files: Sequence[ContextFile]) -> None:
+    """Raise what ``read_context`` would for a file that is not there or has no such column; read no shape."""
+    for file in files:
+        if isinstance(file.path, Path) and _is_tables(file.path):
+            with _reading(file.path):
+                for table, _ in _wanted(file, file.path):
+                    _column(file.path, file.name, pyogrio.read_info(file.path, layer=table))
+
+
+def _is_tables(path: Path) -> bool:
+    """Whether GDAL reads it, and it is not static GTFS; raise ConfigError where nothing does."""
+    name = path.name
+    if not path.exists():
+        raise ConfigError(f"the context layer {name} does not exist", got=str(path), todo="correct file")
+    if is_gtfs(path):
+        return False
+    if not name.lower().endswith(ENDINGS):
+        raise ConfigError(f"the context layer {name} cannot be read", expected=", ".join(ENDINGS))
+    return True
+
+
 def _read(file: ContextFile, path: Path | str, area: StudyArea) -> ContextLayer:
     if isinstance(path, str):
         return ContextLayer(
             file.kind, path, hashlib.sha256(path.encode()).hexdigest(), file.attribution, (), ()
         )
-    name = path.name
-    if not path.exists():
-        raise ConfigError(f"the context layer {name} does not exist", got=str(path), todo="correct file")
-    if is_gtfs(path):
-        shapes, names, digest = read_gtfs(path, file.kind)
-    else:
-        if not name.lower().endswith(ENDINGS):
-            raise ConfigError(f"the context layer {name} cannot be read", expected=", ".join(ENDINGS))
+    if _is_tables(path):
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         shapes, names = _read_tables(file, path, area)
+    else:
+        shapes, names, digest = read_gtfs(path, file.kind)
     shapes, names = simplified(shapes, names, area.geometry)
-    return ContextLayer(file.kind, name, digest, file.attribution, tuple(names), tuple(shapes))
+    return ContextLayer(file.kind, path.name, digest, file.attribution, tuple(names), tuple(shapes))
 
 
 def read_table(path: Path, name: str | None) -> tuple[Shapes, Names]:
@@ -84,13 +100,18 @@ def read_table(path: Path, name: str | None) -> tuple[Shapes, Names]:
 
 
 def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes, Names]:
-    extract = path.name.lower().endswith(".osm.pbf")
     with _reading(path):
-        wanted: Any = _OPENSTREETMAP[file.kind] if extract else ((pyogrio.list_layers(path)[0, 0], None),)
-        tables = [_read_table(path, file.name, area, table, where) for table, where in wanted]
+        tables = [_read_table(path, file.name, area, table, where) for table, where in _wanted(file, path)]
     shapes, names = (np.concatenate(each) for each in zip(*tables, strict=True))
     there = ~shapely.is_missing(shapes)
     return shapes[there], names[there]
+
+
+def _wanted(file: ContextFile, path: Path) -> tuple[tuple[str, str | None], ...]:
+    """The tables of ``path`` that are of the kind, with a condition on their rows."""
+    if path.name.lower().endswith(".osm.pbf"):
+        return _OPENSTREETMAP[file.kind]
+    return ((pyogrio.list_layers(path)[0, 0], None),)
 
 
 @contextmanager
@@ -113,10 +134,7 @@ def _read_table(
             f"{path.name} does not say in which coordinate system it is",
             todo="write it anew with one, such as EPSG:4326",
         )
-    known = list(about["fields"])
-    column = name or ("name" if "name" in known else None)
-    if column is not None and column not in known:
-        raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(known) or None)
+    column = _column(path, name, about)
     to_file = pyproj.Transformer.from_crs(WGS84, about["crs"], always_xy=True)
     box = None if area is None else to_file.transform_bounds(*area.geometry.bounds)
     _, _, packed, columns = pyogrio.raw.read(
@@ -125,6 +143,15 @@ def _read_table(
     shapes = _degrees(shapely.from_wkb(packed), to_file)
     names = np.asarray(columns[0], dtype=object) if column else np.full(len(shapes), None, dtype=object)
     return shapes, np.array([_text(each) for each in names], dtype=object)
+
+
+def _column(path: Path, name: str | None, about: Mapping[str, Any]) -> str | None:
+    """The column of names: ``name``, else that called "name" where there is one; raise ConfigError."""
+    known = list(about["fields"])
+    column = name or ("name" if "name" in known else None)
+    if column is not None and column not in known:
+        raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(known) or None)
+    return column
 
 
 def _degrees(shapes: Shapes, to_file: pyproj.Transformer) -> Shapes:

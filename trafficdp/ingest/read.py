@@ -83,6 +83,8 @@ def choose_source(
     for source in sources:
         if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in source.files):
             return source
+    if not path.exists():
+        raise DataError(f"there is no file {path}", todo="correct its name")
     declared = "; ".join(f"{source.name}: {', '.join(source.files)}" for source in sources)
     raise DataError(
         f"no declared source reads {path.name}",

@@ -256,7 +256,10 @@ def release_of(
         ledger=ledger,
         disclosure=disclosure(
             identity=stated_identity(
-                specification.release_id, specification.created_at, specification.publisher
+                specification.release_id,
+                specification.created_at,
+                grid.period.time_zone,
+                specification.publisher,
             ),
             coverage=coverage_of(
                 grid,
@@ -310,7 +313,7 @@ def stream_facts(specification: StreamSpecification, step: int, number: int) -> 
     allowance, settings = specification.allowance, specification.settings
     return StreamStated(
         publication=number,
-        as_of=rfc3339(specification.as_of(step)),
+        as_of=rfc3339(specification.as_of(step), specification.grid.period.time_zone),
         publish_every_minutes=settings.publish_every,
         lateness_minutes=settings.lateness,
         steps=specification.horizon.steps,

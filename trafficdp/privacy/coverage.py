@@ -37,7 +37,9 @@ Exact = Annotated[
     ),
 ]
 Day = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"})]
-Moment = Annotated[str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"})]
+Moment = Annotated[
+    str, Says({"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}$"})
+]
 Slots = Annotated[str, Says({"enum": [kind.value for kind in SlotKind]})]
 UnitLabel = Annotated[str, Says({"enum": _LABELS})]
 StatisticUnit = Annotated[str, Says({"enum": [*_LABELS, *(f"({label})²" for label in _LABELS)]})]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trafficdp.binning.declared import declared_bins
 from trafficdp.config.file import Config
-from trafficdp.context.read import read_context
+from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.grid import Grid
 from trafficdp.model.selection import EVERYTHING, HOURS_A_WEEK
@@ -43,12 +43,14 @@ class ReleaseSummary:
 def version_to_plan(vault: Vault, config: Config) -> vault_fixes.DataVersion:
     """Return the version of the data that a plan is made from.
 
-    Raises UsageError for an empty store and for another study area than that of the first file.
+    Raises UsageError for an empty store and for another study area than that of the first file, ConfigError
+    for a public layer that a release could not read: before anybody decides by the plan.
     """
     version = vault_fixes.data_version(vault)
     if version.ingest_id == 0:
         raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
     pin_area(vault, config.grid.area.hash, dry_run=True)
+    check_context(config.context)
     return version
 
 

@@ -126,7 +126,13 @@ def specify(
         min_vehicles=request.min_vehicles,
         publish_counts=occasion.publish_counts,
         disclosure=disclosure(
-            identity=stated_identity(release_id, occasion.created_at, occasion.publisher, occasion.question),
+            identity=stated_identity(
+                release_id,
+                occasion.created_at,
+                occasion.grid.period.time_zone,
+                occasion.publisher,
+                occasion.question,
+            ),
             coverage=coverage_of(
                 occasion.grid,
                 request.bound,

@@ -17,14 +17,14 @@ ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, inte
 
 
 def stated_identity(
-    release_id: str, created_at: datetime, publisher: str, question: str | None = None
+    release_id: str, created_at: datetime, time_zone: str, publisher: str, question: str | None = None
 ) -> Identity:
     """Return which release it is, and that this version of trafficdp made it."""
     return Identity(
         release=release_id,
         publisher=publisher,
         software=Software(name="trafficdp", version=version("trafficdp")),
-        created_at=rfc3339(created_at),
+        created_at=rfc3339(created_at, time_zone),
         supersedes=None,
         question=question,
     )

@@ -105,6 +105,7 @@ def test_the_command_and_the_module_are_one(script):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--epsilon", "3", "plan"], "options of a command come after its name"),
         (["nonsense"], "No such command 'nonsense'; see `trafficdp --help`"),
         (["--json"], "Missing command; see `trafficdp --help`"),
         (["--nonsense", "plan"], "--nonsense"),

@@ -10,7 +10,7 @@ import pytest
 import shapely
 
 from trafficdp.context.gtfs import is_gtfs
-from trafficdp.context.read import _OPENSTREETMAP, _read_table, read_context
+from trafficdp.context.read import _OPENSTREETMAP, _read_table, check_context, read_context
 from trafficdp.context.simplify import MOST_CORNERS, STEPS_ACROSS, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
@@ -137,14 +137,21 @@ def test_a_huge_layer_is_brought_down_and_keeps_its_longest_shapes():
     ],
 )
 def test_a_file_that_is_none_is_refused(make, says, tmp_path):
+    file = file_of(make(tmp_path))
     with pytest.raises(ConfigError, match=says):
-        read_context([file_of(make(tmp_path))], AREA)
+        read_context([file], AREA)
+    if "no stops" not in says:
+        with pytest.raises(ConfigError, match=says):
+            check_context([file])
 
 
 def test_a_missing_column_and_a_missing_coordinate_system_are_refused(tmp_path):
     ROADS.to_file(tmp_path / "roads.gpkg")
-    with pytest.raises(ConfigError, match=r"has no column title; expected label"):
-        read_context([file_of(tmp_path / "roads.gpkg", name="title")], AREA)
+    untitled = [file_of(tmp_path / "roads.gpkg", name="title")]
+    for look in (lambda: read_context(untitled, AREA), lambda: check_context(untitled)):
+        with pytest.raises(ConfigError, match=r"has no column title; expected label"):
+            look()
+    check_context([file_of(tmp_path / "roads.gpkg", name="label")])
     ROADS.to_file(tmp_path / "lost.shp")
     (tmp_path / "lost.prj").unlink()
     with pytest.raises(ConfigError, match="coordinate system"):

@@ -125,7 +125,7 @@ def release_of(
             release="R0001",
             publisher="City of Austin",
             software=Software(name="trafficdp", version="0.1.0", commit="1c45bac"),
-            created_at=rfc3339(created_at),
+            created_at=rfc3339(created_at, period.time_zone),
             supersedes=None,
         ),
         coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, status),

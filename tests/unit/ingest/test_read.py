@@ -36,12 +36,16 @@ def test_the_first_source_whose_pattern_matches_the_name_is_chosen(source):
     assert choose_source(Path("2015-old/2016-03-07.csv.gz"), [old, new]).name == "new"
 
 
-def test_a_file_that_no_source_reads_is_refused_with_the_patterns(source):
+def test_a_file_that_no_source_reads_is_refused_with_the_patterns(source, tmp_path):
+    there = tmp_path / "2015.csv"
+    there.touch()
     declared = [replace(source, name="a", files=("x*", "y*")), replace(source, name="b", files=("z?",))]
     with pytest.raises(DataError, match=r"reads 2015\.csv; .* a: x\*, y\*; b: z\?"):
-        choose_source(Path("folder/2015.csv"), declared)
+        choose_source(there, declared)
     with pytest.raises(DataError, match="at least one declared source"):
-        choose_source(Path("2015.csv"), [])
+        choose_source(there, [])
+    with pytest.raises(DataError, match=r"there is no file .*2016\.csv; correct its name"):
+        choose_source(tmp_path / "2016.csv", declared)
 
 
 def test_an_unknown_format_is_refused(reader):

@@ -26,7 +26,11 @@ def stored(name, **facts):
 
 def given(monkeypatch, *releases, text="", specification=None, same=True):
     """A vault that holds ``releases``, each with the same frozen ``specification``."""
-    vault = SimpleNamespace(all_releases=lambda _: releases, allocation_of=lambda *_: text)
+    vault = SimpleNamespace(
+        all_releases=lambda _: releases,
+        published_of=lambda *_: releases[::-1],
+        allocation_of=lambda *_: text,
+    )
     monkeypatch.setattr(holdings, "vault_releases", vault)
     monkeypatch.setattr(holdings, "Specification", SimpleNamespace(from_json=lambda _: specification))
     monkeypatch.setattr(holdings, "same_question", lambda *_: same)
@@ -77,7 +81,7 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     vault = SimpleNamespace(fact=facts.get, set_fact=facts.__setitem__)
     versions = {"ingest_id": 1}
     monkeypatch.setattr(holdings.vault_fixes, "data_version", lambda _: SimpleNamespace(**versions))
-    config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")))
+    config = SimpleNamespace(grid=SimpleNamespace(area=SimpleNamespace(hash="a")), context=())
     holdings.version_to_plan(vault, config)
     assert facts == {}
     holdings.pin_area(vault, "b", dry_run=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from trafficdp.cli.words.facts import Loss, Words
-from trafficdp.cli.words.output import minute
+from trafficdp.cli.words.output import minute, on_clocks
 from trafficdp.cli.words.settings import Settings
 from trafficdp.model.json_codec import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
@@ -16,7 +16,7 @@ from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.status import Status
 
-AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00$"
+AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}:[0-9]{2}$"
 KINDS = ["charge", "publication", "withdrawal", "stream", "stream_publication", "stream_end", "forgetting"]
 
 
@@ -119,11 +119,11 @@ def ledger(context: typer.Context) -> None:
             f"{'question' if each.charges == 1 else 'questions'} whose largest losses sum to "
             f"{each.sum_of_maxima}."
         )
-    settings.output.result(as_json(ledger_facts(rows, totals)))
+    settings.output.result(as_json(ledger_facts(rows, totals, zone)))
 
 
-def ledger_facts(rows: list[LedgerRow], totals: Status) -> LedgerFacts:
-    """Return the ledger as plain values."""
+def ledger_facts(rows: list[LedgerRow], totals: Status, time_zone: str) -> LedgerFacts:
+    """Return the ledger as plain values, its times by the clocks of ``time_zone``."""
 
     def spent(of: Any) -> dict[str, str]:  # noqa: ANN401 - whatever has both
         return {"largest_spent": str(of.largest_spent), "sum_of_maxima": str(of.sum_of_maxima)}
@@ -145,7 +145,7 @@ def ledger_facts(rows: list[LedgerRow], totals: Status) -> LedgerFacts:
                 sequence=row.sequence,
                 kind=str(row.facts["kind"]),
                 release=str(row.facts["release"]) if "release" in row.facts else None,
-                at=str(row.facts["at"]),
+                at=on_clocks(str(row.facts["at"]), time_zone),
                 epsilon=_epsilon(row),
                 analyst=str(row.facts["analyst"]) if "analyst" in row.facts else None,
                 head_hash=row.head_hash,

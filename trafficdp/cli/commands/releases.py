@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.output import minute, shorten
+from trafficdp.cli.words.output import minute, on_clocks, shorten
 from trafficdp.cli.words.settings import Settings
 
 
@@ -30,7 +30,7 @@ def releases(context: typer.Context) -> None:
                     "status": each.status,
                     quantity: str(each.loss),
                     "ledger_sequence": each.sequence,
-                    "created_at": each.created_at,
+                    "created_at": on_clocks(each.created_at, zone),
                     "folder": str(each.folder),
                 }
                 for each in found

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.output import minute, on_clocks, shorten
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.live.feeds import follow_folder, follow_lines, replay_files, source_of_lines
@@ -39,7 +39,7 @@ def stream(
     """Publish the map every few minutes of stream time; one epsilon covers all of it."""
     settings: Settings = context.obj
     output, workspace = settings.output, settings.workspace()
-    live = workspace.live(again=again)
+    live, zone = workspace.live(again=again), workspace.config.grid.period.time_zone
     shown = 0
     newest: list[Progress] = []
 
@@ -47,7 +47,9 @@ def stream(
         nonlocal shown
         newest[:] = [progress]
         if progress.publications > shown:
-            until = f"{progress.as_of:%Y-%m-%d %H:%M} UTC" if progress.as_of else "the beginning"
+            until = (
+                f"{minute(progress.as_of.isoformat(), zone)} ({zone})" if progress.as_of else "the beginning"
+            )
             output.say(
                 f"{progress.release_id}: publication {progress.publications}, records up to {until}; "
                 f"{progress.fates['accepted']:,} counted so far"
@@ -83,7 +85,7 @@ def stream(
         {
             "stream": progress.release_id,
             "publications": progress.publications,
-            "as_of": None if progress.as_of is None else progress.as_of.isoformat(),
+            "as_of": None if progress.as_of is None else on_clocks(progress.as_of.isoformat(), zone),
             "records": progress.fates,
             "ended": progress.ended,
             "folder": str(progress.folder),

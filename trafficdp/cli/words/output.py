@@ -225,7 +225,12 @@ def _cell(value: object) -> str:
 
 def minute(instant: str, time_zone: str) -> str:
     """Return an ISO 8601 instant to the minute, by the clocks of ``time_zone``, as tables show it."""
-    return f"{datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M}"
+    return f"{datetime.fromisoformat(on_clocks(instant, time_zone)):%Y-%m-%d %H:%M}"
+
+
+def on_clocks(instant: str, time_zone: str) -> str:
+    """Return an ISO 8601 instant with the offset of ``time_zone``, as JSON shows it."""
+    return datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)).isoformat()
 
 
 def longest_word(texts: Sequence[str]) -> int:

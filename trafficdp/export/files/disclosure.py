@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -240,11 +240,11 @@ def coverage_of(
     )
 
 
-def rfc3339(moment: datetime) -> str:
-    """Return ``moment`` in UTC to the second; raise UsageError when it carries no offset."""
+def rfc3339(moment: datetime, time_zone: str) -> str:
+    """Return ``moment`` to the second by the clocks of ``time_zone``; raise UsageError without an offset."""
     if moment.tzinfo is None:
         raise UsageError("a time carries no offset", got=moment.isoformat(), expected="an aware datetime")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(ZoneInfo(time_zone)).isoformat(timespec="seconds")
 
 
 def on_city_clocks(moment: datetime, time_zone: str) -> str:

@@ -93,7 +93,7 @@ def metadata(release: Release) -> dict[str, object]:
     period, facts, disclosed = release.grid.period, column_facts(release), release.disclosure
     return {
         "release": release.id,
-        "created_at": rfc3339(release.created_at),
+        "created_at": rfc3339(release.created_at, period.time_zone),
         "publisher": disclosed.identity.publisher,
         "place": disclosed.coverage.place,
         "manifest": "manifest.json",

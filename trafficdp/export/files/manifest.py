@@ -129,7 +129,8 @@ def _check_release(manifest: Manifest, release: Release) -> None:
     coverage = manifest.coverage
     same = {
         "$.identity.release": manifest.identity.release == release.id,
-        "$.identity.created_at": manifest.identity.created_at == rfc3339(release.created_at),
+        "$.identity.created_at": manifest.identity.created_at
+        == rfc3339(release.created_at, release.grid.period.time_zone),
         "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
         "$.coverage.resolution": coverage.resolution == release.grid.resolution,
         "$.coverage.zones": (coverage.zones and coverage.zones.sha256)

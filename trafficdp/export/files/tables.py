@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC
 
-from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.export.files.qgis_style import with_styles
 from trafficdp.export.files.texts import texts_of
@@ -49,7 +49,7 @@ def mechanism_bytes(release: Release) -> bytes:
 
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
-    moment = rfc3339(release.created_at).replace("Z", ".000Z")
+    moment = f"{release.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
     stream = io.BytesIO()
     # in memory: a disk that is full must only ever be met where the file is to lie
     with _dated(moment):

@@ -214,3 +214,8 @@ def test_times_are_those_of_the_citys_clocks_in_every_form(released, command):
     assert "+01:00" in command("sql", query, "--to", "csv").out
     for listing in ("releases", "ledger"):
         assert "(Europe/Vienna)" in command(listing).out
+    (released_at,) = [each["created_at"] for each in command("--json", "releases").json["releases"]]
+    charged_at, *_ = [each["at"] for each in command("--json", "ledger").json["entries"]]
+    manifest = json.loads((released.store / "releases" / "r0001" / "manifest.json").read_text("utf-8"))
+    for moment in (released_at, charged_at, manifest["identity"]["created_at"]):
+        assert moment.endswith(("+01:00", "+02:00"))
