@@ -145,9 +145,10 @@ def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, obj
     """
     found: dict[str, dict[str, object]] = {}
     folder = store / RELEASES
-    paths = sorted(folder.glob(f"[!.]*/{MANIFEST}")) if folder.is_dir() else []
-    for path in paths:
-        if path.parent.name in but:
+    there = os.listdir(folder) if folder.is_dir() else []
+    for name in sorted({*there}.difference(but)):
+        path = folder / name / MANIFEST
+        if name.startswith(".") or not path.exists():
             continue
         try:
             manifest = json.loads(read_regular(path).decode("utf-8"))
@@ -155,7 +156,7 @@ def manifests(store: Path, but: Collection[str] = ()) -> dict[str, dict[str, obj
             raise _unreadable(path) from error
         if not isinstance(manifest, dict):
             raise _unreadable(path)
-        found[path.parent.name] = manifest
+        found[name] = manifest
     return found
 
 

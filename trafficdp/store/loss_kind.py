@@ -19,7 +19,7 @@ def kind_of(vault: Vault) -> LossKind | None:
     """
     stated = vault.fact(_FACT)
     kind = LossKind.PURE if stated is None else LossKind(stated)
-    if not all(f'"{kind.pico_key}":' in row.entry for row in vault_ledger.charges(vault)):
+    if vault_ledger.charges_without(vault, f'"{kind.pico_key}":'):
         raise StoreDamagedError(
             "the store and its ledger count in different kinds of loss",
             expected=f"charges in {kind.quantity}",

@@ -59,13 +59,20 @@ class Entries(Sequence[LedgerRow]):
         return found[0]
 
 
+_CHARGES = """WITH charges AS (
+    FROM ledger WHERE entry LIKE '%"kind":"charge"%' OR entry LIKE '%"kind":"stream"%'
+) """
+
+
 def charges(vault: Vault) -> list[LedgerRow]:
     """Return the entries that charge vehicles, in order, not checked."""
-    return _rows(
-        vault,
-        "SELECT sequence, entry, head_hash FROM ledger "
-        """WHERE entry LIKE '%"kind":"charge"%' OR entry LIKE '%"kind":"stream"%' ORDER BY sequence""",
-    )
+    return _rows(vault, _CHARGES + "FROM charges SELECT sequence, entry, head_hash ORDER BY sequence")
+
+
+def charges_without(vault: Vault, words: str) -> int:
+    """Return how many entries that charge vehicles do not hold ``words``."""
+    without = _CHARGES + "FROM charges SELECT count(*) WHERE NOT contains(entry, ?)"
+    return number(vault.connection, without, [words])
 
 
 def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
@@ -159,7 +166,8 @@ def largest_spent_in(vault: Vault, window: Window) -> int:
 
 def _instants(vault: Vault) -> dict[int, datetime]:
     """Return when each charge was made, by its sequence."""
-    return {row.sequence: datetime.fromisoformat(str(row.facts["at"])) for row in charges(vault)}
+    rows = run(vault.connection, _CHARGES + "FROM charges SELECT sequence, entry ->> 'at' ORDER BY sequence")
+    return {int(sequence): datetime.fromisoformat(at) for sequence, at in rows}
 
 
 def add_charges(vault: Vault, sequence: int, vehicle: IntArray, loss: IntArray) -> None:
