@@ -86,6 +86,7 @@ continual: $(VENV)/.ready
 # What vehicles cost, step by step, on one machine and by Spark; for the notebook and the guide.
 scale: $(VENV)-spark/.ready
 	$(VENV)-spark/bin/python pipelines/scale.py
+	$(VENV)-spark/bin/python pipelines/regions.py
 
 # The pages that follow from the code: configuration, command line, architecture.
 docs: $(VENV)/.ready
