@@ -180,9 +180,13 @@ def squares_bound(bound: ContributionBound) -> ContributionBound:
 
 def squares_of(samples: Samples) -> Samples:
     """Return the samples of y, each rounded to the nearest step (half up): (2 k - K)^2 of K^2 as a share."""
-    top, target = samples.bound.steps, squares_bound(samples.bound)
-    whole = (2 * samples.value - top) ** 2
-    value = (2 * whole * target.steps + top**2) // (2 * top**2)
+    top, target, value = samples.bound.steps, squares_bound(samples.bound), samples.value
+
+    def rounded(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return (2 * (2 * steps - top) ** 2 * target.steps + top**2) // (2 * top**2)
+
+    # where there are fewer speeds than records, each speed is worked out once
+    value = rounded(np.arange(top + 1))[value] if top < len(value) else rounded(value)
     return type(samples)(samples.counts, value, samples.vehicle, target)
 
 
