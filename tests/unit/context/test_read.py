@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from pathlib import Path
 
 import geopandas
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import shapely
 
 from trafficdp.context.gtfs import is_gtfs
-from trafficdp.context.read import _OPENSTREETMAP, _read_table, check_context, read_context
+from trafficdp.context.read import check_context, read_context
 from trafficdp.context.simplify import MOST_CORNERS, STEPS_ACROSS, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model.area import StudyArea
@@ -54,25 +55,20 @@ def test_a_layer_that_lies_elsewhere_is_left_out(tmp_path):
     assert read_context([file_of(tmp_path / "roads.gpkg")], elsewhere) == ()
 
 
-def test_an_openstreetmap_extract_gives_what_belongs_to_the_kind(tmp_path):
-    # GDAL makes the same tables of OpenStreetMap's XML as of its .pbf
-    path = tmp_path / "town.osm"
-    path.write_text(
-        """<osm version="0.6"><node id="1" lat="50.1" lon="10.1"/><node id="2" lat="50.15" lon="10.15"/>
-        <node id="3" lat="50.12" lon="10.12"><tag k="place" v="suburb"/><tag k="name" v="Old City"/></node>
-        <node id="4" lat="50.13" lon="10.13"><tag k="shop" v="bakery"/><tag k="name" v="Bread"/></node>
-        <way id="1"><nd ref="1"/><nd ref="2"/><tag k="highway" v="primary"/><tag k="name" v="A Road"/></way>
-        <way id="2"><nd ref="1"/><nd ref="3"/><tag k="highway" v="footway"/><tag k="name" v="A Path"/></way>
-        <way id="3"><nd ref="2"/><nd ref="3"/><tag k="waterway" v="river"/><tag k="name" v="A River"/></way>
-        </osm>"""
-    )
-    found = {}
-    for kind in (ContextKind.ROADS, ContextKind.PLACE, ContextKind.WATER):
-        parts = [_read_table(path, None, AREA, table, where) for table, where in _OPENSTREETMAP[kind]]
-        found[kind] = [name for _, names in parts for name in names]
+def test_an_openstreetmap_extract_gives_what_belongs_to_the_kind():
+    """A town of three ways and four nodes, a footpath and a bakery among them, written by libosmium."""
+    town = Path(__file__).with_name("data") / "town.osm.pbf"
+    found = {
+        kind: [name for layer in read_context([file_of(town, kind, None)], AREA) for name in layer.names]
+        for kind in (ContextKind.ROADS, ContextKind.PLACE, ContextKind.WATER, ContextKind.PARK)
+    }
     assert found == {
-        ContextKind.ROADS: ["A Road"], ContextKind.PLACE: ["Old City"], ContextKind.WATER: ["A River"],
-    }  # fmt: skip
+        ContextKind.ROADS: ["A Road"],
+        ContextKind.PLACE: ["Old City"],
+        ContextKind.WATER: ["A River"],
+        ContextKind.PARK: [],
+    }
+    check_context([file_of(town, name=None)])
 
 
 def gtfs(folder):
