@@ -281,9 +281,7 @@ def story(world):
     assert world.command("--json", "sql", "--as", "newsroom", QUESTION) == 0
     assert world.command("sql", "--as", "newsroom", QUESTION.replace("epsilon = 4", "epsilon = 6")) == 3
     assert world.command("sql", "--as", "newsroom", QUESTION.replace("speed", "plate")) == 2
-    assert (
-        world.both("sql", "SELECT h3, speed_mean_kmh, speed_mean_kmh_low FROM latest_cells ORDER BY 1") == 0
-    )
+    assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
     assert world.command("stream", "--replay", "0", "2026-03-03.csv") == 0
     assert world.command("release", "--epsilon", "29", "--force") == 3
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
@@ -369,9 +367,7 @@ def hidden_story(world):
         assert world.both("sql", f"EXPLAIN {question}") == 0
         assert world.both("sql", question) == 0
     assert world.command("release", "--epsilon", "29", "--force") == 3
-    assert (
-        world.both("sql", "SELECT h3, speed_mean_kmh, speed_mean_kmh_low FROM latest_cells ORDER BY 1") == 0
-    )
+    assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
     for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0

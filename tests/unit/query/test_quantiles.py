@@ -111,9 +111,9 @@ def test_an_answer_is_between_the_vehicles_that_it_says_and_is_kept_verified_and
     table = asked.map("r0001").to_frame()
     assert table["speed_vehicle_median_kmh"].tolist() == [row.m]
     assert table["speed_vehicle_median_interval_kind"].tolist() == ["ranks"]
-    assert city.sql("SELECT quantile, speed, rank_low, rank_high FROM quantiles", database="released") == [
-        (0.5, row.m, row.m_rank_low, row.m_rank_high)
-    ]
+    assert city.sql(
+        "SELECT quantile, speed_kmh, rank_low, rank_high FROM quantiles", database="released"
+    ) == [(0.5, row.m, row.m_rank_low, row.m_rank_high)]
     manifest = json.loads((city.store / "releases" / "r0001" / "manifest.json").read_text())
     assert manifest["noise"]["kind"] == "vehicle_quantiles"
     assert manifest["mechanisms"][0]["interval_kind"] == "ranks"
