@@ -87,6 +87,7 @@ def test_public_facts_are_given_once_and_lead_to_all_the_rest(kind, counts_of, b
     facts = facts_for(kind, counts_of, bound_of)
     calibrated = calibrated_as(kind, facts)
     assert (calibrated.kind, calibrated.public) == (kind, facts)
+    assert calibrated.composition.strip(" .") == calibrated.composition != ""
     assert calibrated.steps()
     event = calibrated.event()
     assert 0 < event.loss.pico <= LOSS.pico

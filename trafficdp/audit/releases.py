@@ -20,12 +20,12 @@ from trafficdp.audit.lower_bound import Draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
-from trafficdp.mechanisms.names import BY_NAME
-from trafficdp.mechanisms.registry import calibrated_from_facts
+from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
+from trafficdp.mechanisms.names import BY_NAME, HIDDEN_POOLED
+from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
@@ -128,13 +128,13 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
             Samples(others, value, whole.vehicle[1:], bound),
         )
     ]
-    facts = {"kind": "hidden_pooling", "loss_kind": loss.kind.value, "pico": loss.pico, "apart": False}
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
-    asked = {"statistics": ["mean", "variance"] if everything else ["mean"], "counts": 30 * everything}
+    statistics = (MEAN, VARIANCE) if everything else (MEAN,)
+    wanted = Wanted(statistics, DEFAULT_FLEET, apart=False, counts=30 * everything)
     declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
-    calibrated = calibrated_from_facts({**facts, **asked}, public)
+    calibrated = WHOLE[HIDDEN_POOLED].calibrate(public, loss, wanted)
     claim = float(zcdp_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
     return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)

@@ -117,6 +117,10 @@ class Calibrated(Protocol):
     def statistics(self) -> tuple[Statistic, ...]:
         """What it estimates, in the order of Statistic."""
 
+    @property
+    def composition(self) -> str:
+        """How the losses of its steps add up, in words."""
+
     def steps(self) -> Sequence[Priced]:
         """Return what will be measured: sets, scales and laws."""
 

@@ -109,6 +109,11 @@ class Allocation:
         return self.event.loss
 
     @property
+    def composition(self) -> str:
+        """How the losses of what is executed add up, in words."""
+        return self.chosen.composition if self.by_accounting else self.calibrated.composition
+
+    @property
     def chosen(self) -> Accounting:
         """The best accounting, or the one that was asked for; raise UsageError where losses are rho."""
         if self.best is None:

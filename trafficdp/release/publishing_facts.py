@@ -21,7 +21,6 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
 from trafficdp.mechanisms.publish import bin_status, rank_status, status_of
-from trafficdp.mechanisms.separate import calibrated as calibrated_separately
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -34,47 +33,10 @@ from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
 from trafficdp.store.vault_fixes import DataVersion
-
-COMPOSITION: dict[str, str] = {
-    "basic": "basic composition: epsilon is shared out over all bins and statistics; the loss stated is "
-    "each vehicle's exact own loss, the largest of which is the guarantee",
-    "grid_count": "composition over the bins of the busiest vehicle; the loss stated is each vehicle's exact "
-    "own loss, the largest of which is the guarantee",
-    "exact": "noise in proportion to each bin's sensitivity; the loss is each vehicle's exact own loss, sums "
-    "of x and of x (U - x) of a bin priced together, added over bins; the largest is the guarantee",
-    calibrated_separately.KIND: "every statistic by its mechanism, at the epsilon published for each bin; "
-    "the loss is each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest "
-    "is the guarantee",
-    LossKind.ZCDP: "every statistic by its mechanism, at the rho published for it; the loss is each "
-    "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
-    "is the guarantee",
-    "equal": "equal noise in all bins; the loss is each vehicle's exact own loss, sums of x and of x (U - x) "
-    "of a bin priced together, added over bins; the largest is the guarantee",
-    "clip_user": "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss "
-    "over the bins it is kept in, sums of x and of x (U - x) of a bin priced together; the largest is the "
-    "guarantee",
-    "consistent": "numbers that the same vehicles share, and means over some larger hexagons with those over "
-    "the bins in them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its "
-    "exact losses in a block, once, added over blocks; the largest is the guarantee",
-    "partial_pooling": "askings for one vector a vehicle each, clipped as a whole: a vehicle loses at most "
-    "the asking's share of the budget, less where its numbers' intervals are short, added over askings; the "
-    "largest is the guarantee",
-    "vehicle_quantiles": "a selection a bin and quantile, which costs each vehicle there the same: the loss "
-    "over the most bins that any of them is in, added over bins; the largest is the guarantee",
-    "flat": "one sum over the whole city, with noise for the vehicle that has most records in it",
-    "blocks": "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a "
-    "vehicle pays the largest of its exact losses in a block, once, added over blocks (for variances in a "
-    "pair of blocks, of sums of x and of x (U - x)); the largest is the guarantee",
-}
-COMPOSITION["hidden_pooling"] = (
-    "every asking brings all that a vehicle adds into a ball and has noise for its length; losses of the "
-    "askings add up to the loss stated, which every possible vehicle is charged, whoever is in the data"
-)
 
 
 @dataclass(frozen=True)
@@ -156,7 +118,7 @@ def specify(
                 loss=allocation.loss,
                 sum_before=type(allocation.loss)(spent_before),
                 budget=occasion.budget,
-                composition=_composition(allocation),
+                composition=allocation.composition,
             ),
             noise=Noise(
                 unit=request.bound.unit,
@@ -187,14 +149,6 @@ def specify(
             publish_counts=occasion.publish_counts,
         ),
     )
-
-
-def _composition(allocation: Allocation) -> str:
-    kind = allocation.calibrated.kind
-    hidden, ranked = allocation.request.hides_presence, bool(allocation.spanned)
-    if allocation.event.kind is LossKind.ZCDP and not (hidden or ranked):
-        return COMPOSITION[LossKind.ZCDP]
-    return COMPOSITION[allocation.chosen.name if allocation.by_accounting else kind]
 
 
 def same_question(specification: Specification, grid: Grid, allocation: Allocation) -> bool:

@@ -23,9 +23,9 @@ from trafficdp.errors import (
 )
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.release import curator
-from trafficdp.release.publishing_facts import COMPOSITION
 
 PICO = 10**12
 
@@ -115,8 +115,7 @@ def test_what_is_refused_as_uninformative_is_not_charged(filled):
 def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled, monkeypatch):
     workspace = filled.open()
     before = filled.dump()
-    for name in COMPOSITION:
-        monkeypatch.setitem(COMPOSITION, name, "unknown")
+    monkeypatch.setattr(Allocation, "composition", "unknown")
     with pytest.raises(DataError, match="manifest is not complete"):
         workspace.release(again=True)
     assert filled.dump() == before

@@ -15,9 +15,10 @@ from trafficdp.model.selection import Selection
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
+from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.release import planning, publishing_facts
+from trafficdp.release import planning
 from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning, Question, with_records
 
@@ -141,23 +142,13 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
     assert (row[f"{name}_expected_error"], row[f"{name}_half_width"]) == (4 * factor, 8 * factor)
 
 
-def test_how_losses_add_up_is_said_by_the_kind_of_noise_or_by_the_accounting():
-    def said(kind, chosen="equal", hidden=False, loss=LossKind.PURE, by_accounting=False, spanned=()):
-        return publishing_facts._composition(
-            SimpleNamespace(
-                request=SimpleNamespace(hides_presence=hidden),
-                event=SimpleNamespace(kind=loss),
-                calibrated=SimpleNamespace(kind=kind),
-                chosen=SimpleNamespace(name=chosen),
-                by_accounting=by_accounting,
-                spanned=spanned,
-            )
+def test_how_losses_add_up_is_said_by_the_noise_or_by_the_accounting():
+    def said(by_accounting):
+        allocation = SimpleNamespace(
+            calibrated=SimpleNamespace(composition="by blocks"),
+            chosen=SimpleNamespace(composition="equal noise"),
+            by_accounting=by_accounting,
         )
+        return Allocation.composition.fget(allocation)
 
-    known = publishing_facts.COMPOSITION
-    assert said("clip_user") == known["clip_user"]
-    assert said("laplace", by_accounting=True) == known["equal"]
-    assert said("clip_user", loss=LossKind.ZCDP) == known[LossKind.ZCDP]
-    assert said("hidden_pooling", hidden=True, loss=LossKind.ZCDP) == known["hidden_pooling"]
-    ranked = {"spanned": {"vehicle_median": 0.1}, "loss": LossKind.ZCDP}
-    assert said("vehicle_quantiles", **ranked) == known["vehicle_quantiles"]
+    assert (said(True), said(False)) == ("equal noise", "by blocks")

@@ -95,6 +95,7 @@ class BlockAccounting(ByScales):
     products: Products | None = None
 
     name = NAME
+    composition = CalibratedBlocks.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting: E t_i, less where variances are dearer; for these psi U times it."""

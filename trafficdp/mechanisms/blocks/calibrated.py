@@ -54,6 +54,11 @@ DISTRIBUTION_OF_PAIRS = (
 )
 INTERVALS = "proved tail of a block's noise on its lattice, widened by the worst-case bias"
 INTERVALS_OF_PAIRS = "proved tail of the sum of two independent block noises, widened by the worst-case bias"
+COMPOSITION = (
+    "numbers that the same vehicles share are drawn together in blocks of l-infinity noise: a vehicle pays "
+    "the largest of its exact losses in a block, once, added over blocks (for variances in a pair of blocks, "
+    "of sums of x and of x (U - x)); the largest is the guarantee"
+)
 COLUMNS = ("block", "half_width", "shift")
 """What is published of each number's noise besides its scale; a variance's are those of its product."""
 PAIRS = (Statistic.MEAN, Statistic.VARIANCE)
@@ -88,6 +93,7 @@ class CalibratedBlocks:
     noise: BlockNoise
 
     kind = NAME
+    composition = COMPOSITION
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is measured: all sums at once."""

@@ -62,6 +62,7 @@ class SuppressionAccounting:
     tolerance: Mapping[Statistic, float]
 
     name = CLIP_USER
+    composition = CalibratedSuppression.composition
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting."""

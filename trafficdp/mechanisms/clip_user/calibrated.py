@@ -52,6 +52,10 @@ KIND = "suppressed"
 RULE = 2
 """Number of the rule by which pairs are left out; another rule gets another number."""
 CITATION = "Clip-User, arXiv 2405.06261; centre imputation and noise here"
+COMPOSITION = (
+    "vehicles are left out of bins by public counts; the loss is each vehicle's exact own loss over the bins "
+    "it is kept in, sums of x and of x (U - x) of a bin priced together; the largest is the guarantee"
+)
 LEFT_OUT = {
     Statistic.MEAN: "records that are left out count as the middle of the range; ",
     Statistic.VEHICLE_MEAN: "vehicles that are left out count as the middle of the range; ",
@@ -91,6 +95,7 @@ class CalibratedSuppression:
     suppressing: Suppressing
 
     kind = KIND
+    composition = COMPOSITION
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

@@ -51,6 +51,7 @@ class ConsistentAccounting(ByScales):
     tolerance: Mapping[Statistic, float]
 
     name = CONSISTENT
+    composition = CalibratedConsistent.composition
 
     def __post_init__(self) -> None:
         if Statistic.VARIANCE in self.tolerance:

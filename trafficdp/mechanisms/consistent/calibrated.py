@@ -48,6 +48,11 @@ DISTRIBUTION = (
     "a vehicle pays the largest of a block's losses, once; where a larger hexagon is measured in the block, "
     "a number combines these noises by least squares, and the noise scale bounds its expected absolute value"
 )
+COMPOSITION = (
+    "numbers that the same vehicles share, and means over some larger hexagons with those over the bins in "
+    "them, are drawn together in blocks of l-infinity noise: a vehicle pays the largest of its exact losses "
+    "in a block, once, added over blocks; the largest is the guarantee"
+)
 INTERVALS = (
     "proved tail of a block's noise on its lattice, or of the combination of a block's noises by least "
     "squares, whichever is narrower by public numbers, widened by the worst-case bias"
@@ -86,6 +91,7 @@ class CalibratedConsistent(CalibratedBlocks):
     parents: Parents
 
     kind = CONSISTENT
+    composition = COMPOSITION
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is measured. Raises UsageError unless each parent is in the block of its children."""

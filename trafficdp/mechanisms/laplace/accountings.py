@@ -35,7 +35,7 @@ import numpy.typing as npt
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
@@ -43,6 +43,13 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]
+STATED = "the loss stated is each vehicle's exact own loss, the largest of which is the guarantee"
+COMPOSITION_BY_NAME = {
+    "basic": f"basic composition: epsilon is shared out over all bins and statistics; {STATED}",
+    "grid_count": f"composition over the bins of the busiest vehicle; {STATED}",
+    "exact": f"noise in proportion to each bin's sensitivity; {COMPOSITION}",
+    "equal": f"equal noise in all bins; {COMPOSITION}",
+}
 HEADROOM = 1e-10
 """Share of epsilon kept free for rounding losses up."""
 
@@ -53,6 +60,10 @@ class Accounting(Protocol):
     @property
     def name(self) -> str:
         """One of BY_NAME."""
+
+    @property
+    def composition(self) -> str:
+        """How losses add up, in words."""
 
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return the expected absolute noise of every bin (of means: the Laplace scale) at ``epsilon``.
@@ -83,6 +94,11 @@ class LaplaceAccounting:
     name: str
     shape: LaplaceNoise
     factor: float
+
+    @property
+    def composition(self) -> str:
+        """See Accounting."""
+        return COMPOSITION_BY_NAME[self.name]
 
     def noise(self, epsilon: float) -> LaplaceNoise:
         """Return the noise that costs ``epsilon``."""

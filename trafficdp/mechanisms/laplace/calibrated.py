@@ -45,6 +45,10 @@ MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEH
 KIND = "laplace"
 NAME = "baseline"
 """Key of this noise in the registry."""
+COMPOSITION = (
+    "the loss is each vehicle's exact own loss, sums of x and of x (U - x) of a bin priced together, added "
+    "over bins; the largest is the guarantee"
+)
 SENSITIVITY = {
     MEAN: "U m / N (m records of the vehicle among the N of the bin)",
     VARIANCE: pairs.SENSITIVITY,
@@ -71,6 +75,7 @@ class CalibratedLaplace:
     shift: IntArray
 
     kind = KIND
+    composition = COMPOSITION
 
     @classmethod
     def of(cls, noise: LaplaceNoise) -> CalibratedLaplace:

@@ -57,6 +57,11 @@ class CalibratedPooling(CalibratedWhole):
     sensitivity: ClassVar[str] = (
         "a vehicle's whole vector of weighted deviations is clipped to one length, before it is added up"
     )
+    composition: ClassVar[str] = (
+        "askings for one vector a vehicle each, clipped as a whole: a vehicle loses at most the asking's "
+        "share of the budget, less where its numbers' intervals are short, added over askings; the largest "
+        "is the guarantee"
+    )
     distribution: ClassVar[str] = (
         "a fixed-prior posterior mean of noisy sums over vehicles: the city, its slope on dwell, and cells"
     )
@@ -114,6 +119,9 @@ class CalibratedFlat(CalibratedWhole):
     kind: ClassVar[str] = FLAT
     citation: ClassVar[str | None] = None
     sensitivity: ClassVar[str] = "U M / N (M records of the busiest vehicle among the N of the city)"
+    composition: ClassVar[str] = (
+        "one sum over the whole city, with noise for the vehicle that has most records in it"
+    )
     distribution: ClassVar[str] = (
         "the posterior mean of one noisy mean over all records under a fixed prior, painted on every bin"
     )

@@ -75,6 +75,10 @@ class CalibratedHidden(CalibratedWhole):
         "all that a vehicle adds to an asking is clipped to one length, as whole numbers, before it is added "
         "up: it moves the sums by that length when it comes or goes"
     )
+    composition: ClassVar[str] = (
+        "every asking brings all that a vehicle adds into a ball and has noise for its length; losses of the "
+        "askings add up to the loss stated, which every possible vehicle is charged, whoever is in the data"
+    )
     distribution: ClassVar[str] = (
         "a fixed-prior posterior mean of noisy sums over vehicles: the fleet, weights, residuals"
     )

@@ -47,6 +47,7 @@ class CalibratedWhole:
     relation: ClassVar[NeighbouringRelation] = NeighbouringRelation.REPLACE_USER_VALUES
     citation: ClassVar[str | None]
     sensitivity: ClassVar[str]
+    composition: ClassVar[str]
     distribution: ClassVar[str]
     intervals: ClassVar[str]
 

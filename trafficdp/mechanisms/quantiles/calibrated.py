@@ -58,6 +58,10 @@ class CalibratedQuantiles(CalibratedWhole):
         "McSherry, Talwar: Mechanism Design via Differential Privacy, 2007; for quantiles Smith, STOC 2011"
     )
     sensitivity: ClassVar[str] = "one vehicle moves by at most 1 how many vehicles a speed misses"
+    composition: ClassVar[str] = (
+        "a selection a bin and quantile, which costs each vehicle there the same: the loss over the most "
+        "bins that any of them is in, added over bins; the largest is the guarantee"
+    )
     distribution: ClassVar[str] = (
         "exponential mechanism over all speeds in whole steps, by the number of vehicles that a speed misses"
     )

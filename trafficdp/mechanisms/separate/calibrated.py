@@ -41,6 +41,14 @@ KIND = "mechanism"
 ATTEMPTS = 8
 UNSPENT = 10**9
 """One part in so many of a rho may be left by rounding."""
+COMPOSITION = {
+    LossKind.PURE: "every statistic by its mechanism, at the epsilon published for each bin; the loss is "
+    "each vehicle's exact own loss by its mechanism, added over bins and statistics; the largest is the "
+    "guarantee",
+    LossKind.ZCDP: "every statistic by its mechanism, at the rho published for it; the loss is each "
+    "vehicle's exact own loss in zero-concentrated differential privacy, added over statistics; the largest "
+    "is the guarantee",
+}
 SENSITIVITY = {
     LossKind.PURE: "the mechanism's own, computed from the counts of each bin; {largest:.6g} {unit} at most",
     LossKind.ZCDP: "every vehicle's own l2 sensitivity over all bins, computed from the counts",
@@ -84,6 +92,11 @@ class CalibratedSeparately:
     def statistics(self) -> tuple[Statistic, ...]:
         """See Calibrated."""
         return tuple(statistic for statistic in Statistic if statistic in self.parts)
+
+    @property
+    def composition(self) -> str:
+        """See Calibrated."""
+        return COMPOSITION[self.loss_kind]
 
     @cached_property
     def mechanisms(self) -> dict[Statistic, Mechanism]:
