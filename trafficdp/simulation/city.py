@@ -146,8 +146,9 @@ class CityModel:
 def mean_one(normal: FloatArray, spread: float | FloatArray) -> FloatArray:
     """Return log-normal factors of mean 1 and standard deviation ``spread`` from standard normal draws."""
     sigma2 = np.log1p(np.square(spread))
-    factor: FloatArray = np.exp(np.sqrt(sigma2) * normal - sigma2 / 2)
-    return factor
+    factor: FloatArray = np.sqrt(sigma2) * normal
+    factor -= sigma2 / 2
+    return np.exp(factor, out=factor)
 
 
 def variations(model: CityModel | None = None) -> dict[str, CityModel]:

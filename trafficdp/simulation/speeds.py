@@ -100,8 +100,10 @@ def simulated_truths(
         for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
             drawn = np.minimum(counts.count[part], MOST_DRAWN)
             start = np.cumsum(drawn) - drawn
-            total[0, city, part] = np.add.reduceat(value * times, start)
-            total[1, city, part] = np.add.reduceat(value * value * times, start)
+            times *= value
+            total[0, city, part] = np.add.reduceat(times, start)
+            times *= value
+            total[1, city, part] = np.add.reduceat(times, start)
     return SimulatedTruths(counts, bound, total[0], total[1])
 
 
@@ -223,16 +225,20 @@ def _drawn_pairs(
         drawn = np.minimum(count, MOST_DRAWN)
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
         # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
-        position = np.arange(len(value)) - np.repeat(np.cumsum(drawn) - drawn, drawn)
-        times = np.repeat(count // drawn, drawn) + (position < np.repeat(count % drawn, drawn))
+        times = np.repeat(count // drawn, drawn)
+        more = count % drawn
+        first = np.repeat(np.cumsum(drawn) - drawn - np.cumsum(more) + more, more)
+        times[first + np.arange(len(first))] += 1
         yield part, value, times
 
 
 def _drawn(moving: FloatArray, bound: ContributionBound, model: CityModel, random: Generator) -> IntArray:
     """Return one record's speed about every mean, in whole steps of the bound."""
-    speed = moving * mean_one(random.standard_normal(len(moving)), model.record_spread)
+    speed = mean_one(random.standard_normal(len(moving)), model.record_spread)
+    speed *= moving
     speed[random.uniform(size=len(moving)) < model.standing] = 0.0
     np.minimum(speed, model.top_speed, out=speed)
-    steps = speed * float(1 / (bound.unit.metres_per_second * bound.step))
-    value: IntArray = np.rint(np.minimum(steps, bound.steps)).astype(np.int64)
+    speed *= float(1 / (bound.unit.metres_per_second * bound.step))
+    np.minimum(speed, bound.steps, out=speed)
+    value: IntArray = np.rint(speed, out=speed).astype(np.int64)
     return value

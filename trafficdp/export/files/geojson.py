@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 COORDINATE_DECIMALS = 7
 FEATURES_AT_ONCE = 10_000
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def geojson_bytes(release: Release) -> bytes:
@@ -42,7 +43,7 @@ def geojson_bytes(release: Release) -> bytes:
     shapes = [geometry_members(shape) for shape in rounded]
     table = geojson_properties(release)
     ids = feature_ids(release, table)
-    columns = [texts_of(table[name], partial(_member, name)) for name in table.columns]
+    columns = [texts_of(table[name], partial(_member, f"{_dump(name)}:")) for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     features = (
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
@@ -143,8 +144,4 @@ def geometry_members(shape: BaseGeometry) -> str:
 
 
 def _member(name: str, value: object) -> str:
-    return f"{_dump(name)}:{_dump(value)}"
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return name + _dump(value)

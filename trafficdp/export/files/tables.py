@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC
@@ -15,6 +16,7 @@ from trafficdp.privacy.release import Release
 
 LAYER = "trafficdp"
 """Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""
+_QUOTED = re.compile(r'[,"\r\n]')
 
 
 def csv_bytes(release: Release) -> bytes:
@@ -28,7 +30,7 @@ def csv_bytes(release: Release) -> bytes:
 def _cell(value: object) -> str:
     """Return a field of a CSV line, as RFC 4180 has it; what is missing is empty."""
     text = "" if value is None else str(value)
-    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') else text
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
 
 
 def geoparquet_bytes(release: Release) -> bytes:
