@@ -182,16 +182,18 @@ _OF = {
     ),
 }
 """What is of one kind of loss alone."""
-_COUNTS_ALONE = (
-    *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
-    ("privacy", "rho"),
-    *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions", "zones")),
-    ("stream",),
-)
 _AS_USUAL = {"accounting": "best"}
 """What the template says, and what contradicts no relation."""
-_PRESENCE_ALONE = (("budget", "epsilon"), ("privacy", "delta"))
-"""What is of one relation alone."""
+_OTHERS: Mapping[NeighbouringRelation, tuple[tuple[str, ...], ...]] = {
+    NeighbouringRelation.ADD_OR_REMOVE_USER: (
+        *(("budget", key) for key in (*_CEILINGS, "kind", "rho_per_vehicle", "delta")),
+        ("privacy", "rho"),
+        *(("map", key) for key in ("min_vehicles", "mechanism", "accounting", "resolutions", "zones")),
+        ("stream",),
+    ),
+    NeighbouringRelation.REPLACE_USER_VALUES: (("budget", "epsilon"), ("privacy", "delta")),
+}
+"""What is of the other relation alone."""
 
 
 class Document(Places):
@@ -239,7 +241,7 @@ class Document(Places):
     def _refuse_other_relation(self) -> None:
         """Refuse what the other relation is asked with."""
         other = next(each for each in NeighbouringRelation if each is not self.privacy.relation)
-        for *section, key in _COUNTS_ALONE if self.privacy.hides_presence else _PRESENCE_ALONE:
+        for *section, key in _OTHERS[self.privacy.relation]:
             table = getattr(self, section[0]) if section else self
             if key in table.model_fields_set and getattr(table, key) != _AS_USUAL.get(key, table):
                 without = f'[privacy] relation = "{other.value}" with it, or to be left out'
@@ -343,9 +345,7 @@ class Config:
             )
         keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
-        wanted["relation"] = self.relation
-        if self.hides_presence:
-            wanted |= {"apart": self.map.apart, "counts": self.map.counts_share}
+        wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
         if self.map.fleet is not None:
             wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
         return Request(loss=chosen, bound=self.bound, simulate=True, **wanted)

@@ -145,11 +145,11 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
     require_together(named)
     hour = None if hour is None else hour[keep]
     if whole := next((name for name in named.values() if name in WHOLE), None):
-        reason = f"{whole}: it was asked for by name"
-        if request.hides_presence:
+        made = _in_one_piece(whole, keep, kept, request, f"{whole}: it was asked for by name")
+        if isinstance(made.calibrated, TriedElsewhere):
             reason = "nothing about a vehicle is public; errors are of "
-            reason += f"{request.fleet:,} vehicles in simulated cities"
-        return replace(_in_one_piece(whole, keep, kept, request, reason), hour=hour)
+            made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
+        return replace(made, hour=hour)
     plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
     if plain and {*named.values()} == {BASELINE}:
         return replace(plain, hour=hour)

@@ -40,8 +40,8 @@ def explained(
     ``earlier`` names a release that answers it for nothing; ``analyst_left`` is what the role that asks may
     still spend of the vehicle it has spent most of; ``plan`` is None for a question about counts alone.
     """
-    hidden = plan is not None and plan.allocation.request.hides_presence
-    lines: list[Line] = [("question", text, None), ("records" if hidden else "counts", selection, None)]
+    known = plan is None or plan.allocation.calibrated.public.of_vehicles is not None
+    lines: list[Line] = [("question", text, None), ("counts" if known else "records", selection, None)]
     if plan is None:
         lines += [("bins", str(counts.bins), None), ("cost", "0", "epsilon")]
         lines.append(("why", "counts are public by assumption (counts_public)", None))
@@ -59,7 +59,7 @@ def _priced(plan: Plan, earlier: str | None, display_unit: SpeedUnit) -> Iterato
     request = allocation.request
     yield "bins with numbers", str(allocation.counts.bins), None
     quantity = request.kind.quantity
-    if request.hides_presence:
+    if allocation.calibrated.public.of_vehicles is None:
         yield "loss of every possible vehicle", str(allocation.loss), quantity
     else:
         yield "bins withheld", str(int((~allocation.keep).sum())), None

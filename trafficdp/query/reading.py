@@ -130,9 +130,10 @@ def _check_statistics(columns: list[Shown], config: Config, problems: Problems) 
     """Note a problem for statistics that are not measured here, or not together."""
     kinds = list(dict.fromkeys(each.kind for each, _ in columns if each.kind.statistic is not None))
     ranked = [kind for kind in kinds if kind.by_rank]
-    if config.hides_presence and Kind.VEHICLE_MEAN in kinds:
+    hidden = config.hides_presence
+    if hidden and Kind.VEHICLE_MEAN in kinds:
         problems.add("means over vehicles are not measured here", Kind.VEHICLE_MEAN.value, "AVG(speed)")
-    if config.hides_presence and ranked:
+    if hidden and ranked:
         what = "there are no quantiles where nothing about a vehicle is public: each costs a vehicle once a"
         problems.add(f"{what} hexagon, and nobody knows how many it is in", ranked[0].value, "AVG(speed)")
     elif ranked and len(ranked) < len(kinds):

@@ -13,6 +13,7 @@ from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
+from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model.grid import Grid
 from trafficdp.model.speed_unit import SpeedUnit
@@ -204,7 +205,7 @@ class Plan:
         Raises UsageError where nothing about a vehicle is public: there is one map there, and no choice.
         """
         request, counts = self.allocation.request, self.allocation.counts
-        if request.hides_presence:
+        if isinstance(self.allocation.calibrated, TriedElsewhere):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
         tries = SimulatedCities(counts, request.bound, seed)
         enough, unit = request.refuse_above, self.display_unit

@@ -25,6 +25,7 @@ from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.json_codec import from_json
+from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.speed_unit import SpeedUnit
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
@@ -37,6 +38,10 @@ from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
 from trafficdp.store.vault_fixes import DataVersion
+
+VALUES, PRESENCE = NeighbouringRelation.REPLACE_USER_VALUES, NeighbouringRelation.ADD_OR_REMOVE_USER
+CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
+TUNING = {VALUES: TUNING_DATA, PRESENCE: TUNING_OF_DECLARED}
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ def specify(
     ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
     request, kept = allocation.request, allocation.counts
+    known = request.facts(counts).of_vehicles
     verdict = judge(allocation)
     limit = 1 - LEAST_SKILL if verdict.by_skill else request.refuse_above
     limit = verdict.threshold if verdict.by_rank else limit
@@ -107,10 +113,9 @@ def specify(
             data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
             bounds=bounds_of(
                 request.bound,
-                "speeds are clipped to the range, never dropped; "
-                + ("a vehicle's whole vector is" if request.hides_presence else "counts are not capped"),
-                None if request.hides_presence else int(counts.bins_per_user.max()),
-                None if request.hides_presence else int(counts.largest_count_per_bin.max()),
+                f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
+                None if known is None else int(known.bins_per_user.max()),
+                None if known is None else int(known.largest_count_per_bin.max()),
             ),
             charge=Charge(
                 relation=allocation.event.relation,
@@ -136,8 +141,7 @@ def specify(
                 post_processing=[*(each.post_processing for each in statements.values()), ROUNDING],
                 interval_level=request.interval_level,
                 noise=from_json(NoiseStated, calibrated.published_facts()),
-                tuning_data=f"{TUNING_OF_DECLARED if request.hides_presence else TUNING_DATA} "
-                f"({allocation.reason})",
+                tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
             ),
             verdict=Verdict(
                 forced=verdict.refused,

@@ -64,11 +64,14 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             "only a published release can be verified",
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
-    return run_checks(_ExaminedRelease(curator, stored).checks())
+    examined = _ExaminedDeclared if curator.hides_presence else _ExaminedRelease
+    return run_checks(examined(curator, stored).checks())
 
 
 class _ExaminedRelease(Examined):
     """One release under examination."""
+
+    table = MECHANISM
 
     def __init__(self, curator: Curator, stored: vault_releases.StoredRelease) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
@@ -89,8 +92,6 @@ class _ExaminedRelease(Examined):
         yield "released.duckdb holds the same release", self._released
         yield "every number follows from what was measured", self._follows
         yield f"what was drawn has the law that was charged ({self._power()})", self._law
-        if self._curator.hides_presence:
-            yield "anyone can recompute its numbers", self._public
 
     def _specification_is_charged(self) -> str | None:
         allocation = vault_releases.allocation_of(self._curator.vault, self._stored.release_id)
@@ -143,11 +144,7 @@ class _ExaminedRelease(Examined):
     @cached_property
     def _contributions(self) -> Contributions:
         """What may be planned with."""
-        if not self._curator.hides_presence:
-            return self._recorded()
-        specification = self._specification
-        version = DataVersion(specification.ingest_id, specification.data_version)
-        return self._curator.contributions(specification.grid, specification.bound, version)
+        return self._recorded()
 
     def _recorded(self) -> Contributions:
         """Of every vehicle, from the records, not from the cache."""
@@ -161,8 +158,7 @@ class _ExaminedRelease(Examined):
 
         contributions = self._contributions
         counts = contributions.counts
-        name = MEASUREMENTS if self._curator.hides_presence else MECHANISM
-        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
+        published = pd.read_parquet(io.BytesIO(read_regular(self._folder / self.table)))
         cells = self._specification.grid.read_spelled(published["h3"])
         if not (
             np.array_equal(cells, counts.cell)
@@ -196,7 +192,7 @@ class _ExaminedRelease(Examined):
     def _forgotten(self) -> str | None:
         """Why the losses cannot be recomputed, where vehicles left the data that was charged."""
         name = name_of_version(self._curator.vault, self._specification.ingest_id)
-        if name == self._specification.data_version or self._curator.hides_presence:
+        if name == self._specification.data_version:
             return None
         return forgotten_since(self._ledger, self._charge.sequence)
 
@@ -251,14 +247,35 @@ class _ExaminedRelease(Examined):
         # no more than this is said: the draws tell the exact sums
         return None if plausible(self._replayed[0].noise) else "other noise, or other sums"
 
-    def _public(self) -> str | None:
-        wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]
-        return "; ".join(wrong) or None
-
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)
         same = released_matches(self._curator.store, release, epsilon_of(release))
         return None if same else "other rows than were released"
+
+
+class _ExaminedDeclared(_ExaminedRelease):
+    """One of a declared grid: nothing about a vehicle is public, so that anyone can check the most of it."""
+
+    table = MEASUREMENTS
+
+    def checks(self) -> NamedChecks:
+        """Yield the same, and what anyone can check."""
+        yield from super().checks()
+        yield "anyone can recompute its numbers", self._public
+
+    @cached_property
+    def _contributions(self) -> Contributions:
+        specification = self._specification
+        version = DataVersion(specification.ingest_id, specification.data_version)
+        return self._curator.contributions(specification.grid, specification.bound, version)
+
+    def _forgotten(self) -> str | None:
+        # the loss of every possible vehicle follows from no record
+        return None
+
+    def _public(self) -> str | None:
+        wrong = [f"{each.name}: {each.found}" for each in verify_public(self._folder) if not each.passed]
+        return "; ".join(wrong) or None
 
 
 def _has_number(columns: Mapping[Statistic, Mapping[str, npt.NDArray[Any]]]) -> npt.NDArray[np.bool_]:

@@ -179,7 +179,7 @@ def compare(
     workspace = settings.workspace()
     with settings.output.spinner("comparing from public facts"):
         plan = workspace.plan(loss_asked(epsilon, rho), suggestions=False)
-        if workspace.config.hides_presence:
+        if plan.allocation.fleets:
             ways = ways_of(plan)
             settings.output.result(as_json(facts_of_anyone(plan, ways)))
             show_ways(settings.output, plan, ways)

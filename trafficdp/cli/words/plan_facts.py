@@ -84,12 +84,12 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
 
 def _fleet_facts(result: Plan) -> dict[str, object] | None:
     request = result.allocation.request
-    if not request.hides_presence:
-        return None
     others = [
         {"vehicles": vehicles, **as_json(skill.stated())}
         for vehicles, skill in result.allocation.fleets.items()
     ]
+    if not others:
+        return None
     return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}
 
 

@@ -182,7 +182,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
         f"to either side in the median bin, {result.shown(precision.worst):.3g} in the widest."
     )
     withheld = int((~allocation.keep).sum())
-    if request.hides_presence:
+    if allocation.fleets:
         _show_fleets(output, result)
         return
     output.say(
