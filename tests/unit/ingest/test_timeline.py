@@ -18,6 +18,12 @@ def timeline(rows):
 
 
 @given(fixes)
+def test_fixes_are_in_order_of_vehicle_then_time_then_place_in_the_file(rows):
+    expected = sorted(range(len(rows)), key=lambda place: (*rows[place], place))
+    assert timeline(rows).order.tolist() == expected
+
+
+@given(fixes)
 def test_repeats_are_all_but_the_first_in_file_order(rows):
     expected = [row in rows[:i] for i, row in enumerate(rows)]
     assert timeline(rows).repeats().tolist() == expected
