@@ -24,7 +24,7 @@ from capmetro import CONFIG, DAYS, folder
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
@@ -61,6 +61,8 @@ class Setting:
     dense: float
     every: float
     variances: float
+    over_vehicles: float
+    vehicles_came_out: float
 
     @property
     def best(self) -> str:
@@ -132,10 +134,18 @@ def setting(city: trafficdp.Workspace, whole: Samples, asked: tuple[str, str, st
         errors[name], _ = drawn(rival.calibrated, data, Statistic.MEAN)
     taken, skill = taken_by(allocation), allocation.skill[Statistic.MEAN]
     errors[taken], held = drawn(allocation.calibrated, data, Statistic.MEAN)
-    both = CalibratedPooling(POOLED, allocation.loss.kind, allocation.request.loss.pico)
+    public = allocation.calibrated.public
+    both = CalibratedPooling(public, POOLED, allocation.loss.kind, allocation.request.loss.pico)
     variances = float(drawn(both, data, Statistic.VARIANCE)[1].mean())
+    vehicles, error = (Statistic.VEHICLE_MEAN,), {}
+    for make in (CalibratedPooling, CalibratedFlat):
+        own = make(public, vehicles, allocation.loss.kind, allocation.request.loss.pico)
+        error[make.kind], held_of = drawn(own, data, *vehicles)
+        if make is CalibratedPooling:
+            over_vehicles = float(held_of.mean())
+    nearer = 1 - error[CalibratedPooling.kind] / error[CalibratedFlat.kind]
     quarters = held_by_quarters(held, data.counts.samples_per_bin)
-    return Setting(*asked, errors, taken, skill.expected, *quarters, variances)
+    return Setting(*asked, errors, taken, skill.expected, *quarters, variances, over_vehicles, nearer)
 
 
 def table(found: list[Setting]) -> Iterator[str]:
@@ -156,9 +166,10 @@ def table(found: list[Setting]) -> Iterator[str]:
 
 def intervals(found: list[Setting]) -> Iterator[str]:
     """Yield a table of how often intervals hold: of all maps of one grid and epsilon, the least and all."""
-    heads = "fewest records", "most records", "means", "worst map", "variances", "worst map"
+    heads = "fewest records", "most records", "means", "worst map", "variances", "worst map", "over vehicles"
+    heads = *heads, "worst map", "nearer than flat"
     yield f"| resolution, slot | ε | {' | '.join(heads)} |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    yield "|---|---:|" + "---:|" * len(heads)
     groups: dict[tuple[str, str], list[Setting]] = {}
     for each in found:
         groups.setdefault((each.grid, each.epsilon), []).append(each)
@@ -170,8 +181,15 @@ def intervals(found: list[Setting]) -> Iterator[str]:
             min(each.every for each in own),
             np.mean([each.variances for each in own]),
             min(each.variances for each in own),
+            np.mean([each.over_vehicles for each in own]),
+            min(each.over_vehicles for each in own),
         ]
-        yield f"| {grid} | {epsilon} | " + " | ".join(f"{number:.3f}" for number in numbers) + " |"
+        nearer = np.mean([each.vehicles_came_out for each in own])
+        yield (
+            f"| {grid} | {epsilon} | "
+            + " | ".join(f"{number:.3f}" for number in numbers)
+            + f" | {nearer:.0%} |"
+        )
     yield ""
 
 
@@ -216,7 +234,8 @@ def report(folder_of_days: Path) -> Iterator[str]:
         yield (
             "How often the intervals hold, over bins and draws: in the quarter of the bins with fewest "
             "records, in that with most, in all, and in all of the worst map; then of the variances of "
-            "partial pooling in a map of both statistics."
+            "partial pooling in a map of both statistics, and of its means over vehicles in a map of these "
+            "alone, with how much nearer than flat they came out."
         )
         yield ""
         yield from intervals(found)

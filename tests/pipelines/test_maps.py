@@ -31,7 +31,7 @@ def _settings(maps, section):
         errors = dict(zip(maps.RIVALS, (float(each.strip("*")) for each in cells[3:7]), strict=True))
         (taken,) = (name for name, each in zip(maps.RIVALS, cells[3:7], strict=True) if each.startswith("**"))
         promised = float(cells[8].strip("%")) / 100
-        yield maps.Setting(*cells[:3], errors, taken, promised, 1, 1, 1, 1), cells
+        yield maps.Setting(*cells[:3], errors, taken, promised, 1, 1, 1, 1, 1, 1), cells
 
 
 def test_the_committed_report_says_of_its_tables_what_they_hold(maps):

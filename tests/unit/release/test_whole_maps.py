@@ -85,6 +85,12 @@ def test_one_piece_is_for_all_statistics_or_for_none(filled):
     assert settings.with_mechanism("flat").mechanism == {MEAN: "flat", VARIANCE: "flat"}
 
 
-def test_statistics_that_are_not_pooled_are_refused_by_the_configuration(filled):
-    with pytest.raises(ConfigError, match="cannot estimate the vehicle mean"):
-        opened(filled, '"partial_pooling"', statistics='"vehicle_mean"')
+@pytest.mark.parametrize("name", PUBLIC_COUNTS)
+def test_means_over_vehicles_are_of_one_piece_too(filled, name):
+    here = opened(filled, f'"{name}"', statistics='"vehicle_mean", "mean"')
+    done = here.release(force=True)
+    assert all(check.passed for check in here.verify(done.id))
+    assert {each.mechanism for each in done.release.disclosure.mechanisms} == {name}
+    frame = done.to_geodataframe()
+    assert frame["speed_vehicle_mean_kmh"].notna().any()
+    assert (frame["speed_vehicle_mean_kmh"].notna() == frame["speed_mean_kmh"].notna()).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -43,9 +44,11 @@ CITATION = "here; shrinkage toward a common level by James, Stein 1961, and Efro
 
 
 @lru_cache(maxsize=1)
-def _design(counts: Counts, bound: ContributionBound, kind: LossKind, pico: int, variance: bool) -> Design:
+def _design(
+    counts: Counts, bound: ContributionBound, kind: LossKind, pico: int, statistics: tuple[Statistic, ...]
+) -> Design:
     """Return the design; the last one is kept, for plan, rehearsal and draw have the same counts."""
-    return Design(counts, bound, kind, pico, variance)
+    return Design(counts, bound, kind, pico, statistics)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class CalibratedPooling(CalibratedWhole):
         "calibrated: covers at least 95 % of bins on average on days of Austin that chose none of its "
         "constants; no theorem holds for a single bin"
     )
-    estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
+    estimable: ClassVar[tuple[Statistic, ...]] = OF_MAPS
     calibrated: ClassVar[tuple[Statistic, ...]] = estimable
 
     @property
@@ -77,8 +80,7 @@ class CalibratedPooling(CalibratedWhole):
         """What is asked; raises UsageError for a statistic that is not pooled."""
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
-        variance = Statistic.VARIANCE in self.statistics
-        return _design(*self.public.both, self.loss_kind, self.pico, variance)
+        return _design(*self.public.both, self.loss_kind, self.pico, self.statistics)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the askings at their dearest."""
@@ -89,7 +91,7 @@ class CalibratedPooling(CalibratedWhole):
     ) -> dict[Statistic, Estimate]:
         """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
         found = pooled(self.design, values.contributions, measure)
-        numbers = {Statistic.MEAN: (found.mean, found.low, found.high)}
+        numbers = dict(found.means)
         if found.variance is not None:
             variance, high = found.variance
             numbers[Statistic.VARIANCE] = (variance, np.zeros(len(high)), high)
@@ -97,12 +99,19 @@ class CalibratedPooling(CalibratedWhole):
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
-        return _errors(expected_error(self.design), self.statistics, self.public.bound)
+        own = {each.weighs: expected_error(each) for each in self._means}
+        return _errors(own, self.statistics, self.public.bound)
+
+    @property
+    def _means(self) -> tuple[Design, ...]:
+        """The design with the weights of every mean."""
+        design = self.design
+        return (design, design.by_vehicle) if design.over_vehicles else (design,)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the longer sides at the usual level: the intervals themselves follow the level found."""
         design = self.design
-        found = {Statistic.MEAN: foreseen_reach(design)}
+        found = {each.weighs: foreseen_reach(each) for each in self._means}
         if design.variance:
             found[Statistic.VARIANCE] = np.full(self.public.counts.bins, foreseen_variance_reach(design))
         return {each: found[each] for each in self.statistics}
@@ -178,8 +187,9 @@ class CalibratedFlat(CalibratedWhole):
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
         # noise, and how far bins lie from the city
-        design = Design(*self.public.both, self.loss_kind, self.pico, variance=False)
-        return _errors(flat_error(design), self.statistics, self.public.bound)
+        design = Design(*self.public.both, self.loss_kind, self.pico, (Statistic.MEAN,))
+        own = dict.fromkeys((Statistic.MEAN, Statistic.VEHICLE_MEAN), flat_error(design))
+        return _errors(own, self.statistics, self.public.bound)
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the whole range."""
@@ -212,10 +222,11 @@ def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:
 
 
 def _errors(
-    error: FloatArray, statistics: tuple[Statistic, ...], bound: ContributionBound
+    own: Mapping[Statistic, FloatArray], statistics: tuple[Statistic, ...], bound: ContributionBound
 ) -> dict[Statistic, FloatArray]:
-    """Expected errors from that of the mean; of a variance U times it, at most a quarter of the range."""
+    """Expected errors from ``own`` of means; of a variance U times that, at most a quarter of its range."""
     upper = float(bound.upper)
-    mean = np.minimum(error + rounding_bias(Statistic.MEAN, bound), upper)
-    variance = np.minimum(mean * upper, upper**2 / 16)
-    return {each: variance if each is Statistic.VARIANCE else mean for each in statistics}
+    means = {each: np.minimum(error + rounding_bias(each, bound), upper) for each, error in own.items()}
+    if Statistic.VARIANCE in statistics:
+        means[Statistic.VARIANCE] = np.minimum(means[Statistic.MEAN] * upper, upper**2 / 16)
+    return {each: means[each] for each in statistics}

@@ -12,6 +12,10 @@ C. Cells: sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, 
    and s its level over U/5. Weights f_uc follow the shares of records, every vehicle rescaled to expected l1
    (zCDP: l2) length 1; where the data is thin, ten multiplicative steps move them to where they earn most.
 
+A mean over vehicles leans on the map of means, as it differs little from it: one number more, by how much
+vehicles' own means lie above the map on average (weights as if every vehicle had one record in every bin,
+m_ug = 1), and where data is thick how far cells lie from that, asked for as in C.
+
 **Loss.** In each asking a vehicle loses at most the asking's share of the budget, and at most that times the
 lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
 interval contains 0 (``measurement.ball``).
@@ -23,7 +27,7 @@ chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +41,7 @@ from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -51,13 +56,20 @@ ROUNDS = 4
 """Rounds of C with Gaussian noise; with Laplace noise one."""
 THIN, MULTIPLICATIVE_STEPS = 6.0, 10
 VARIANCE_SHARE = 0.3
+VEHICLES_SHARE, THICK_VEHICLES_SHARE = 0.1, 0.25
+"""Of what means are given: for the distance of the mean over vehicles, and where it is asked for in cells."""
+VEHICLES_SD = 1 / 30
+"""Of U: how far that distance of a cell of 30 vehicles may be from the city's, whose own sd is half of it.
+Chosen, as the shares are, by looking at 2016-11-24 to -27 in Austin."""
 THICK = 12.0
-"""From this r on a variance is asked for in cells, below for the whole city."""
+"""From this r on a variance, or a mean over vehicles, is asked for in cells, below for the whole city."""
 
 
 @dataclass(frozen=True)
 class Design(Asking):
     """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
+
+    ``weighs``: whose cells its weights are for, the mean over records or that over vehicles.
 
     Raises UsageError when there is no bin, or the budget is too small to be shared out.
     """
@@ -66,13 +78,41 @@ class Design(Asking):
     bound: ContributionBound
     kind: LossKind
     total: int
-    variance: bool
+    statistics: tuple[Statistic, ...]
+    weighs: Statistic = Statistic.MEAN
 
     def __post_init__(self) -> None:
         if not self.counts.bins or min(self.parts) <= 0:
             raise UsageError(
                 "there is nothing to pool", got=f"{self.counts.bins} bins", todo="ask for a larger budget"
             )
+
+    @property
+    def variance(self) -> bool:
+        """Whether a variance is asked for."""
+        return Statistic.VARIANCE in self.statistics
+
+    @property
+    def over_vehicles(self) -> bool:
+        """Whether a mean over vehicles is asked for."""
+        return Statistic.VEHICLE_MEAN in self.statistics
+
+    @cached_property
+    def by_vehicle(self) -> Design:
+        """This design with the weights of a mean over vehicles."""
+        return replace(self, weighs=Statistic.VEHICLE_MEAN)
+
+    @cached_property
+    def count(self) -> IntArray:
+        """m_ug of every pair, shape (P,); 1 for a mean over vehicles."""
+        own = self.counts.count
+        return own if self.weighs is Statistic.MEAN else np.ones_like(own)
+
+    @cached_property
+    def per_bin(self) -> IntArray:
+        """Their sum in every bin, shape (G,)."""
+        counts = self.counts
+        return counts.samples_per_bin if self.weighs is Statistic.MEAN else counts.users_per_bin
 
     @cached_property
     def row(self) -> IntArray:
@@ -98,17 +138,26 @@ class Design(Asking):
     @cached_property
     def strength(self) -> float:
         """r: how much may be learnt of a cell."""
-        loss = self.means / PICO
+        loss = self.learnt / PICO
         return self.vehicles * (loss if self.pure else (2 * loss) ** 0.5 / 0.22) / self.cells
 
     @property
-    def means(self) -> int:
-        """What the means are given, 10^-12."""
+    def learnt(self) -> int:
+        """What is given to means of either kind, 10^-12."""
         return int(self.total * (1 - VARIANCE_SHARE)) if self.variance else self.total
+
+    @property
+    def means(self) -> int:
+        """What the map of means is given, 10^-12: A, B and C."""
+        if not self.over_vehicles:
+            return self.learnt
+        return int(self.learnt * (1 - (THICK_VEHICLES_SHARE if self.thick else VEHICLES_SHARE)))
 
     @cached_property
     def parts(self) -> tuple[int, ...]:
-        """Shares of the total, 10^-12: A, B, C, and with a variance its one number and its cells.
+        """Shares of the total, 10^-12: A, B, C, those of a mean over vehicles, those of a variance.
+
+        Each of the last two has one number, and cells where data is thick.
 
         In pure epsilon A and B take less where there are many vehicles: their noise falls with n.
         """
@@ -118,22 +167,38 @@ class Design(Asking):
             first = min(0.4 * means, max(min(first, 60 * PICO / self.vehicles), 36 * PICO / self.vehicles))
             second = min(second, 60 * PICO / self.vehicles)
         found = [int(first), int(second), means - int(first) - int(second)]
-        if self.variance:
-            rest = self.total - means
+        for asked, rest in (
+            (self.over_vehicles, self.learnt - means),
+            (self.variance, self.total - self.learnt),
+        ):
             level = int(0.3 * rest) if self.thick else rest
-            found += [level, rest - level] if self.thick else [level]
+            found += [level, rest - level][: (1 + self.thick) * asked]
         return tuple(found)
 
     @property
+    def vehicles_parts(self) -> tuple[int, ...]:
+        """Those of a mean over vehicles."""
+        return self.parts[3 : 3 + (1 + self.thick) * self.over_vehicles]
+
+    @property
+    def variance_parts(self) -> tuple[int, ...]:
+        """Those of the variance."""
+        return self.parts[3 + len(self.vehicles_parts) :]
+
+    @property
+    def cells_part(self) -> int:
+        """What the cells of these weights are given."""
+        return self.parts[2] if self.weighs is Statistic.MEAN else self.vehicles_parts[1]
+
+    @property
     def thick(self) -> bool:
-        """Whether a variance is asked for in cells."""
+        """Whether cells are asked for beyond those of means."""
         return self.strength >= THICK
 
     @cached_property
     def share(self) -> FloatArray:
         """f1_ug of every pair, shape (P,): a vehicle's add up to 1."""
-        counts = self.counts
-        share = counts.count / counts.samples_per_bin[counts.bin_index]
+        share = self.count / self.per_bin[self.counts.bin_index]
         return np.asarray(share / np.bincount(self.row, share, self.vehicles)[self.row])
 
     @cached_property
@@ -176,13 +241,14 @@ class Design(Asking):
     @cached_property
     def records(self) -> FloatArray:
         """m_uc of every entry, shape (E,)."""
-        return self.of_entries(self.counts.count)
+        return self.of_entries(self.count)
 
     @cached_property
     def cell_sd(self) -> FloatArray:
         """The guess of how far cells lie from the regression, shape (C,): rarely driven ones further."""
         many = np.bincount(self.support.coordinate, minlength=self.cells) / 30
-        return np.asarray(CELL_SD * self.upper * np.clip(many**-0.5, 0.3, 3.0))
+        sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
+        return np.asarray(sd * self.upper * np.clip(many**-0.5, 0.3, 3.0))
 
     @cached_property
     def reach(self) -> float:
@@ -203,7 +269,7 @@ class Design(Asking):
         expected = 0.8 * expected
         part = share * expected
         part = part / np.bincount(user, part, users)[user]
-        noise = self.asked_sd(self.reach, self.parts[2]) ** 2
+        noise = self.asked_sd(self.reach, self.cells_part) ** 2
         bins: FloatArray = np.bincount(self.cell, minlength=self.cells).astype(np.float64)
         for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
             gain = self._gain(part / expected, noise, bins, whole, spread) / expected
@@ -270,16 +336,27 @@ class Design(Asking):
         first = self.step(one, upper / 2, half, half, self.parts[0])
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
         second = self.step(self.everyone(2), slope, *_around((up + down) * upper, slope), self.parts[1])
-        long = self.weight * upper / LEAST_UNIT
         rounds = 1 if self.pure else ROUNDS
-        third = self.step(self.support, self.reach, *_around(long, self.reach), self.parts[2] // rounds)
-        found = [first, second, *([third] * rounds)]
+        found = [first, second, *([self._dearest_cells(rounds)] * rounds)]
+        if self.over_vehicles:
+            whole = np.full(self.vehicles, slope)
+            found.append(self.step(one, slope, whole, whole, self.vehicles_parts[0]))
+        if self.over_vehicles and self.thick:
+            found += [self.by_vehicle._dearest_cells(rounds)] * rounds
         if self.variance:
-            found.append(self.step(one, 1.0, np.ones(self.vehicles), np.ones(self.vehicles), self.parts[3]))
+            found.append(
+                self.step(one, 1.0, np.ones(self.vehicles), np.ones(self.vehicles), self.variance_parts[0])
+            )
         if self.variance and self.thick:
             far = np.full(len(self.support.user), self.reach)
-            found.append(self.step(self.support, self.reach, far, far, self.parts[4]))
+            found.append(self.step(self.support, self.reach, far, far, self.variance_parts[1]))
         return tuple(found)
+
+    def _dearest_cells(self, rounds: int) -> Step:
+        """One of ``rounds`` askings about cells."""
+        long = self.weight * self.upper / LEAST_UNIT
+        ends = _around(long, self.reach)
+        return self.step(self.support, self.reach, *ends, self.cells_part // rounds)
 
 
 def _around(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:

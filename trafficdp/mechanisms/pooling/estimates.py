@@ -19,7 +19,7 @@ may drive alike, so nothing holds from below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +33,10 @@ from trafficdp.mechanisms.pooling.design import (
     RECORD_SD,
     ROUNDS,
     SLOPE_BOUND,
+    VEHICLES_SD,
     Design,
 )
+from trafficdp.model.statistic import Statistic
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.contributions import Contributions
@@ -54,11 +56,9 @@ VARIANCE_POWER = 4.6 / 30
 
 @dataclass(frozen=True)
 class Pooled:
-    """Numbers over G bins: means with both ends, and a variance and its high end if one was asked for."""
+    """Numbers over G bins: the means asked for, with both ends; a variance and its high end if asked for."""
 
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
+    means: dict[Statistic, tuple[FloatArray, FloatArray, FloatArray]]
     variance: tuple[FloatArray, FloatArray] | None
 
 
@@ -78,14 +78,25 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
     centre, doubt = _centre(design, x, measure)
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
+    around = design.dwell**2 @ slope_variance
     cells = _cells(design, x, base, unit, measure)
     mean = np.clip(base + cells.move[design.cell], 0.0, upper)
-    around = design.dwell**2 @ slope_variance
-    low, high = (REACH * _reach(design, cells, unit, around, wide) for wide in WIDE)
+    reach = np.stack([_reach(design, cells, unit, around, wide) for wide in WIDE])
+    means = {Statistic.MEAN: _with_ends(mean, reach, upper)}
+    if design.over_vehicles:
+        own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
+        means[Statistic.VEHICLE_MEAN] = _with_ends(own, np.hypot(reach, further), upper)
     variance = None
     if design.variance:
         variance = _variance(design, contributions, mean, (centre + beta[0]) / (LEVEL * upper), measure)
-    return Pooled(mean, np.clip(mean - low, 0.0, upper), np.clip(mean + high, 0.0, upper), variance)
+    return Pooled({each: means[each] for each in means if each in design.statistics}, variance)
+
+
+def _with_ends(
+    mean: FloatArray, reach: FloatArray, upper: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    low, high = REACH * reach
+    return mean, np.clip(mean - low, 0.0, upper), np.clip(mean + high, 0.0, upper)
 
 
 def expected_error(design: Design) -> FloatArray:
@@ -108,13 +119,26 @@ def foreseen_variance_reach(design: Design) -> float:
 
 
 def _foreseen(design: Design, wide: float) -> FloatArray:
-    noise = (design.asked_sd(design.reach, design.parts[2]) / design.cell_weight) ** 2
-    prior = design.cell_sd**2
-    pull = prior / (prior + noise + design.sampling)
-    around = np.full(
-        design.counts.bins, (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
+    """reach(w) of a bin at the level U/5; of a mean over vehicles, where ``design`` weighs so."""
+    if design.weighs is Statistic.VEHICLE_MEAN:
+        bound, prior = SLOPE_BOUND * design.upper, _distance_prior(design, 1.0)
+        noise = (design.asked_sd(bound, design.vehicles_parts[0]) / design.vehicles) ** 2
+        further = _foreseen_cells(design, design.thick, prior * noise / (prior + noise), wide)
+        means = replace(design, weighs=Statistic.MEAN)
+        return np.hypot(_foreseen(means, wide), further)
+    return _foreseen_cells(
+        design, True, (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2, wide
     )
-    return _reach(design, Cells(np.zeros(design.cells), pull, noise), 1.0, around, wide)
+
+
+def _foreseen_cells(design: Design, asked: bool, around: float, wide: float) -> FloatArray:
+    noise = pull = np.zeros(design.cells)
+    if asked:
+        prior = design.cell_sd**2
+        noise = (design.asked_sd(design.reach, design.cells_part) / design.cell_weight) ** 2
+        pull = prior / (prior + noise + design.sampling)
+    cells = Cells(np.zeros(design.cells), pull, noise)
+    return _reach(design, cells, 1.0, np.full(design.counts.bins, around), wide)
 
 
 def flat_error(design: Design) -> FloatArray:
@@ -167,8 +191,8 @@ def _cells(design: Design, x: FloatArray, base: FloatArray, unit: float, measure
     """Asking C, in rounds."""
     place, upper = design.counts.bin_index, design.upper
     rounds = 1 if design.pure else ROUNDS
-    part = design.parts[2] // rounds
-    of_pair = design.weight[design.entry] * design.counts.count / design.records[design.entry] / unit
+    part = design.cells_part // rounds
+    of_pair = design.weight[design.entry] * design.count / design.records[design.entry] / unit
     noise = (design.asked_sd(design.reach, part) * unit / design.cell_weight) ** 2
     prior, sampling = (unit * design.cell_sd) ** 2, unit**2 * design.sampling
     precision, told, move = (np.zeros(design.cells) for _ in range(3))
@@ -186,15 +210,43 @@ def _cells(design: Design, x: FloatArray, base: FloatArray, unit: float, measure
     return Cells(move, pull, 1 / precision)
 
 
+def _over_vehicles(
+    design: Design, x: FloatArray, mean: FloatArray, unit: float, measure: Measure
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean over vehicles (G,), and how much further than the mean's its ends reach, (2, G)."""
+    upper, part = design.upper, design.vehicles_parts[0]
+    now, bound = mean[design.counts.bin_index], SLOPE_BOUND * upper * unit
+
+    def of_vehicles(value: FloatArray) -> FloatArray:
+        return np.bincount(design.row, design.share * value, design.vehicles).astype(np.float64, copy=False)
+
+    step = design.step(design.everyone(1), bound, of_vehicles(now), of_vehicles(upper - now), part)
+    answer = float(measure.measure(step, of_vehicles(x - now))[0]) * bound / GRAINS / design.vehicles
+    noise, prior = (design.asked_sd(bound, part) / design.vehicles) ** 2, _distance_prior(design, unit)
+    own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
+    nothing = np.zeros(design.cells)
+    cells = _cells(design, x, own, unit, measure) if design.thick else Cells(nothing, nothing, nothing)
+    around = np.full(design.counts.bins, prior * noise / (prior + noise))
+    further = np.stack([_reach(design, cells, unit, around, wide) for wide in WIDE])
+    return np.clip(own + cells.move[design.cell], 0.0, upper), further
+
+
+def _distance_prior(design: Design, unit: float) -> float:
+    """The prior variance of how far vehicles' means lie above those of records, over the city."""
+    return (unit * VEHICLES_SD * design.upper / 2) ** 2
+
+
 def _reach(design: Design, cells: Cells, unit: float, around: FloatArray, wide: float) -> FloatArray:
     """reach(w) of every bin, shape (G,)."""
     prior = wide * unit * design.cell_sd
-    left = (1 - cells.pull * _left_by_clipping(design, wide)) * prior
-    square = left**2 + cells.pull**2 * (cells.noise + unit**2 * design.sampling)
+    square = prior**2
+    if cells.pull.any():
+        left = (1 - cells.pull * _left_by_clipping(design, wide)) * prior
+        square = left**2 + cells.pull**2 * (cells.noise + unit**2 * design.sampling)
     found = square[design.cell] + around
     if design.counts.bins > design.cells:
         slots = (prior[design.cell] / 2) ** 2
-        found = found + slots + (unit * RECORD_SD * design.upper) ** 2 / design.counts.samples_per_bin
+        found = found + slots + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
 
 
@@ -214,7 +266,7 @@ def _variance(
 ) -> tuple[FloatArray, FloatArray]:
     """The variance of every bin, a function of its mean, and its high end; shape (G,) each."""
     counts, upper = design.counts, design.upper
-    place, step, part = counts.bin_index, float(design.bound.step), design.parts[3]
+    place, step, part = counts.bin_index, float(design.bound.step), design.variance_parts[0]
     level = max(level, LEAST_UNIT)
     relative = np.clip(mean / (level * LEVEL * upper), 0.2, 3.0) ** 0.25
     base = VARIANCE_UNIT * upper**2 * level * relative
@@ -234,13 +286,13 @@ def _variance(
 
 def _variance_doubt(design: Design) -> float:
     """The posterior variance of the city's number a."""
-    noise = (design.asked_sd(1.0, design.parts[3]) / design.vehicles) ** 2
+    noise = (design.asked_sd(1.0, design.variance_parts[0]) / design.vehicles) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
 
 
 def _variance_cells(design: Design, own: FloatArray, measure: Measure) -> FloatArray:
     """How much more a cell varies than the function says, as a share, shape (C,)."""
-    part, factor = design.parts[4], VARIANCE_POWER * design.upper
+    part, factor = design.variance_parts[1], VARIANCE_POWER * design.upper
     share = design.counts.count / design.records[design.entry]
     values = design.weight * design.of_entries(share * own) * factor
     far = np.full(len(values), design.reach)
