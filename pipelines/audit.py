@@ -30,8 +30,9 @@ probabilities of noise and of choices; no event tells two data sets apart better
 data sets those two are drawn from that promise most, by draws of their own. A bound stays below a sharp claim
 where what would show it is rare, and a variance is no vehicle's worst case for both of its moments at once.
 `release_...` are whole releases, by every accounting, with a mechanism a statistic in epsilon and in rho, of
-a stream, and of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle is in the
-data or not); what they claim is what the vehicle is charged.
+a stream, of a declared grid of which nothing is public (`release_hidden_...`: there the vehicle is in the
+data or not), and of a quantile over vehicles (`release_by_rank_...`); what they claim is what the vehicle is
+charged.
 
 | mechanism | statistic | claimed | delta | at least | draws | verdict |
 |---|---|---:|---:|---:|---:|---|

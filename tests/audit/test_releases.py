@@ -81,6 +81,7 @@ def test_every_accounting_both_kinds_of_loss_a_stream_and_a_declared_grid_are_am
     assert names[: len(BY_NAME)] == [f"release_{name}" for name in BY_NAME]
     rest = ["release_separately_in_epsilon", "release_separately_in_rho", "release_stream"]
     rest += ["release_hidden_in_epsilon", "release_hidden_in_rho"]
+    rest += ["release_by_rank_in_epsilon", "release_by_rank_in_rho"]
     assert names[len(BY_NAME) :] == rest
     assert all(0.6 < each.claim <= 1 for each in RELEASES if not each.delta)
 

@@ -16,13 +16,15 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.audit.likelihood import Told
 from trafficdp.audit.lower_bound import Draws
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import Metered, Step
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
-from trafficdp.mechanisms.names import BY_NAME, HIDDEN_POOLED
+from trafficdp.mechanisms.names import BY_NAME, BY_RANK, HIDDEN_POOLED
 from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
@@ -68,7 +70,8 @@ class Executed:
 def executed(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[Executed, ...]:
     """Return releases at ``loss``: by every accounting, with a mechanism a statistic, in rho, of a stream.
 
-    And of a declared grid of which nothing is public: there a vehicle is in the data or not.
+    And of a declared grid of which nothing is public: there a vehicle is in the data or not. And of quantiles
+    over vehicles, which answers have.
 
     In rho they get what ``loss`` implies, and claim the epsilon at ``delta`` that follows from it.
     """
@@ -84,6 +87,8 @@ def executed(bound: ContributionBound, loss: PureDP, delta: float) -> tuple[Exec
         *(_release(name, request, delta) for name, request in asked.items()),
         stream(bound, loss),
         *hidden,
+        by_rank("release_by_rank_in_epsilon", bound, loss, delta),
+        by_rank("release_by_rank_in_rho", bound, rho, delta),
     )
 
 
@@ -162,6 +167,41 @@ def stream(bound: ContributionBound, loss: PureDP) -> Executed:
         return np.asarray(((far - near) / scale).sum(axis=1))
 
     return Executed("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
+
+
+def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Executed:
+    """Return an answer of a quantile over vehicles, by the likelihood ratio of what is selected.
+
+    All vehicles but the first stand just above 0. When the first goes from 0 to U, what lies below gets rarer
+    by nearly all that the choice may cost, and all above likelier: the 15th percentile tells it best.
+    """
+    pairs = []
+    for users in (3, 5):
+        sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.steps)]
+        pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
+    wanted = Wanted((Statistic.VEHICLE_P15,), DEFAULT_FLEET, apart=False, counts=0)
+
+    def run(samples: Samples, told: Told, times: int) -> Calibrated:
+        copies = repeated(samples, times, apart=True)
+        asked = WHOLE[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
+        values = Values(copies.contributions(), lambda: copies)
+        asked.run(values, told, interval_level=0.95, uninformative_above=1.0)
+        return asked
+
+    def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
+        pair = next(each for each in pairs if samples is each.left or samples is each.right)
+        left, drawn = samples is pair.left, Told(source, times)
+        run(samples, drawn, times)
+        again = Told(source, times, drawn.said)
+        run(pair.right if left else pair.left, again, times)
+        # equal ratios are one number, so that no event parts them
+        more = (again.surprise - drawn.surprise).round(9)
+        return more if left else -more
+
+    pico = run(pairs[0].left, Told(Silent(0), 1), 1).event().loss.pico
+    if isinstance(loss, ZCDP):
+        return Executed(name, float(zcdp_to_approx(ZCDP(pico), delta).epsilon), outputs, pairs, delta)
+    return Executed(name, pico / PICO, outputs, pairs)
 
 
 def _pair_of(samples: Samples) -> IntArray:
