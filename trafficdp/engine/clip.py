@@ -64,6 +64,13 @@ class Clip:
                 todo="restore the newest backup of the store",
             )
         which = code.to_numpy()
-        capped = np.minimum(np.maximum(centi.to_numpy(), 0), self._cap[which])
-        scaled = np.minimum(capped * self._numerator[which], self._top)
-        return np.asarray((2 * scaled + self._denominator) // (2 * self._denominator), dtype=np.int64)
+        if len(which) and which.min() == which.max():
+            # of one unit, as nearly always: one number for all
+            which = which[0]
+        steps = np.minimum(np.maximum(centi.to_numpy(), 0), self._cap[which])
+        steps *= self._numerator[which]
+        np.minimum(steps, self._top, out=steps)
+        steps *= 2
+        steps += self._denominator
+        steps //= 2 * self._denominator
+        return np.asarray(steps, dtype=np.int64)
