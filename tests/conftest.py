@@ -142,7 +142,7 @@ def _filled(small_city, tmp_path_factory):
 @pytest.fixture(scope="session")
 def _released(small_city, tmp_path_factory, _filled):
     made = small_city.at(_copied(_filled, tmp_path_factory.mktemp("released") / "city"))
-    made.open().release()
+    made.open().release(force=True)
     return made.folder
 
 

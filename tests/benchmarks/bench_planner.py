@@ -106,7 +106,7 @@ def accountings(counts: Counts) -> str:
 
 def plan(counts: Counts) -> str:
     """Plan one map; say how much blocks save and how much any blocks could."""
-    made = allocate(counts, Request(PureDP.of(4), BOUND, BOTH, 5, 0.125, 0.95))
+    made = allocate(counts, Request(PureDP.of(4), BOUND, BOTH, 5, 0.95))
     widths = precision(made)
     found = next(
         accounting.blocks for accounting in made.accountings if isinstance(accounting, BlockAccounting)
@@ -119,7 +119,7 @@ def plan(counts: Counts) -> str:
 
 def refused(counts: Counts) -> str:
     """Plan a map that is refused; say what would pass."""
-    request = Request(PureDP.of("0.1"), BOUND, BOTH, 5, 0.125, 0.95)
+    request = Request(PureDP.of("0.1"), BOUND, BOTH, 5, 0.95)
     verdict = judge(allocate(counts, request))
 
     def on(grid: Grid) -> Counts:
@@ -132,7 +132,7 @@ def refused(counts: Counts) -> str:
 def adaptive(counts: Counts) -> str:
     """Choose the map of several resolutions; say what it covers."""
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
-    request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.125, 0.95)
+    request = Request(PureDP.of(4), BOUND, {Statistic.MEAN: 1.0}, 5, 0.95)
     chosen = choose_mosaic(GRID, counts, settings, request)
     bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_resolution().values())
     worth = chosen.value / chosen.bound

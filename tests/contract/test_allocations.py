@@ -53,7 +53,6 @@ def request_for(bound, epsilon, statistics, accounting="best"):
         bound=bound,
         tolerance={s: TOLERANCES[s] for s in statistics},
         min_vehicles=1,
-        refuse_above=0.125,
         interval_level=0.95,
         accounting=accounting,
     )

@@ -44,7 +44,7 @@ def prepare(folder):
     city = small_city.City(folder / "template", budget=40)
     workspace = city.open()
     workspace.ingest([city.days[1]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     return city.folder
 
 
@@ -53,7 +53,7 @@ def ingest(workspace, city):
 
 
 def release(workspace, city):
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
 
 
 def withdraw(workspace, city):
@@ -63,9 +63,9 @@ def withdraw(workspace, city):
 def everything(workspace, city):
     """The whole sequence whose random instants are tried."""
     workspace.ingest([city.days[2]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     workspace.withdraw("r0001")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
 
 
 def at_boundary(name, command):
@@ -238,7 +238,7 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     if not lives_on:
         return
     # another release is possible, and charged
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     assert len(small_city.ledger_entries(city)) == len(entries) + 2
 
 
@@ -356,7 +356,11 @@ def limited(limit, arguments):
 
 def limits(template):
     findings = []
-    for name, arguments in (("ingest", ("day2.csv",)), ("release", ("--again",)), ("withdraw", ("r0001",))):
+    for name, arguments in (
+        ("ingest", ("day2.csv",)),
+        ("release", ("--again", "--force")),
+        ("withdraw", ("r0001",)),
+    ):
         for limit in LIMITS:
             folder = template.parent / "limited"
             shutil.copytree(template, folder)
@@ -430,7 +434,7 @@ def forgotten_or_not(city, untouched):
         door.check_not_behind(whole=True)
         assert not door.head.lags(vault_ledger.rows(opened))
         assert problems(opened) == []
-    workspace.release()
+    workspace.release(force=True)
     assert all(check.passed for check in workspace.verify("r0002"))
 
 

@@ -99,7 +99,7 @@ def _request(
     mechanism: Mapping[Statistic, str] = MappingProxyType({}),
 ) -> Request:
     tolerance = {MEAN: 1.0} if accounting == "consistent" else {MEAN: 1.0, VARIANCE: float(bound.upper)}
-    return Request(loss, bound, tolerance, 1, 0.125, 0.95, accounting, mechanism)
+    return Request(loss, bound, tolerance, 1, 0.95, accounting, mechanism)
 
 
 def _release(name: str, request: Request, delta: float) -> Executed:

@@ -343,7 +343,7 @@ class Config:
                 got=f"a wish for {chosen.kind.quantity}",
                 todo=f"ask with --{quantity}, or make a new store with another [budget] kind",
             )
-        keys = "tolerance", "min_vehicles", "refuse_above", "interval_level", "accounting", "mechanism"
+        keys = "tolerance", "min_vehicles", "interval_level", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
         wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
         if self.map.fleet is not None:

@@ -35,9 +35,9 @@ class MapSettings:
     """What is released a bin and how it is shown.
 
     ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
-    matters equally for each, in the unit of the speed bound (squared for the variance). ``refuse_above``
-    is a share of U. ``accounting`` is "best" or one of mechanisms.names.BY_NAME. ``mechanism``
-    names, a statistic, what releases it: "auto" or a name of the registry.
+    matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
+    "best" or one of mechanisms.names.BY_NAME. ``mechanism`` names, a statistic, what releases it: "auto" or
+    a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
     several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
     """
@@ -46,7 +46,6 @@ class MapSettings:
     min_vehicles: int
     statistics: tuple[Statistic, ...]
     tolerance: Mapping[Statistic, float]
-    refuse_above: float
     interval_level: float
     publish_counts: bool
     accounting: str
@@ -190,9 +189,6 @@ class Map(t.Table):
         t.Once,
     ] = (Statistic.MEAN, Statistic.VARIANCE)
     tolerance: Tolerance = Tolerance()
-    refuse_above: Annotated[
-        Fraction, t.number("a share of U above 0, at most 1", lambda share: 0 < share <= 1)
-    ] = Fraction(1, 8)
     interval_level: Annotated[Fraction, t.number("a number between 0 and 1", lambda level: 0 < level < 1)] = (
         Fraction(95, 100)
     )
@@ -261,7 +257,6 @@ class Map(t.Table):
             tolerance={
                 item: float(getattr(self.tolerance, item.value) or bound.upper) for item in statistics
             },
-            refuse_above=float(self.refuse_above),
             interval_level=float(self.interval_level),
             mechanism=mechanism,
             kind=kind,

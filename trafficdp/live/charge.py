@@ -108,7 +108,6 @@ def wanted_specification(curator: Curator, config: Config) -> StreamSpecificatio
         statistics=tuple(each for each in SAID if each in config.map.statistics),
         interval_level=config.map.interval_level,
         min_vehicles=config.map.min_vehicles,
-        uninformative_above=config.map.refuse_above,
         publish_counts=config.map.publish_counts,
         epsilon=epsilon,
         budget=config.budget,

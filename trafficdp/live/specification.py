@@ -27,7 +27,7 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.promise import ASSUMPTIONS
-from trafficdp.mechanisms.publish import bin_status, rounding_bias
+from trafficdp.mechanisms.publish import USELESS, bin_status, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -39,6 +39,7 @@ from trafficdp.privacy.disclosure import Data
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.noise_stated import NoiseStated, StreamStated, Tree
+from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 from trafficdp.release.stated import ROUNDING, source_facts, stated_identity
@@ -89,7 +90,6 @@ class StreamSpecification:
     statistics: tuple[Statistic, ...]
     interval_level: float
     min_vehicles: int
-    uninformative_above: float
     publish_counts: bool
     epsilon: PureDP
     budget: Loss
@@ -152,7 +152,6 @@ class StreamSpecification:
             "statistics": [statistic.value for statistic in self.statistics],
             "interval_level": self.interval_level,
             "min_vehicles": self.min_vehicles,
-            "uninformative_above": self.uninformative_above,
             "publish_counts": self.publish_counts,
             "epsilon_pico": self.epsilon.pico,
             "budget_pico": self.budget.pico,
@@ -195,7 +194,6 @@ class StreamSpecification:
             statistics=tuple(Statistic(each) for each in facts["statistics"]),
             interval_level=facts["interval_level"],
             min_vehicles=facts["min_vehicles"],
-            uninformative_above=facts["uninformative_above"],
             publish_counts=facts["publish_counts"],
             epsilon=epsilon,
             budget=PureDP(facts["budget_pico"]),
@@ -227,15 +225,15 @@ def release_of(
         specification.bound,
         interval_level=specification.interval_level,
         min_vehicles=specification.min_vehicles,
-        uninformative_above=specification.uninformative_above,
+        uninformative_above=USELESS,
     )
     keep = sorted_.vehicles >= specification.min_vehicles
     status = bin_status(keep, [estimate.status[keep] for estimate in estimates.values()])
-    shares = [
-        estimate.expected_error[keep] / statistic.largest(float(specification.bound.upper))
+    spanned = [
+        (estimate.high - estimate.low)[keep] / statistic.largest(float(specification.bound.upper))
         for statistic, estimate in estimates.items()
     ]
-    worst = max((float(np.median(share)) for share in shares if len(share)), default=0.0)
+    widest = max((float(np.median(share)) for share in spanned if len(share)), default=0.0)
     grid = specification.grid
     return Release(
         id=specification.release_id,
@@ -300,9 +298,7 @@ def release_of(
                 interval_level=specification.interval_level,
                 noise=NoiseStated(kind="stream", stream=stream_facts(specification, closed.step, number)),
             ),
-            verdict=Verdict(
-                worst > specification.uninformative_above, specification.uninformative_above, worst
-            ),
+            verdict=Verdict(widest >= 1, 1.0, widest, RefusalRule.INTERVAL),
             publish_counts=specification.publish_counts,
         ),
     )

@@ -10,8 +10,7 @@ U^2/4 of a variance):
   number follows a mean, because that mean is noisy too; a lower end above the number follows it.
 * **Status.** By the expected error that is published, the worst case over the truth of noise *and bias*, less
   the rounding of speeds, which belongs to the step and not to the noise (``status_of``). So the status can be
-  checked from the file, and a number whose noise just passes the rule against maps that say nothing
-  (``planner.refusal``) is never marked as useless.
+  checked from the file. It marks single numbers, and refuses nothing: that is ``planner.refusal``.
 """
 
 from __future__ import annotations
@@ -32,6 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 StatusArray = npt.NDArray[np.object_]
 MOST_SPANNED = 0.5
 """Where an interval is one of ranks, a number says too little that spans more than this share of vehicles."""
+USELESS = 0.125
+"""A number whose worst-case expected error is more than this share of the range is marked as useless."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
 from trafficdp.mechanisms.calibrated import Calibrated, Ranked, Wanted
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, FLAT, OTHER_NOISE
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
@@ -23,6 +23,7 @@ from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.choose import BLURRED, median_noisy
 from trafficdp.planner.mechanism_allocation import fit_mechanisms
+from trafficdp.planner.refusal import judge
 from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import Loss
@@ -34,8 +35,6 @@ IntArray = npt.NDArray[np.int64]
 
 FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
-LEAST_BINS = 2
-"""A map of one bin is no nearer to the truth than one number for the city: it is that number."""
 MOST_RECORDS = 3_000_000
 """Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
 HAIR = 1e-3
@@ -52,7 +51,8 @@ class Allocation:
     mechanism is what it is. In epsilon ``best`` and ``accountings`` are noise under every accounting, which
     is carried out ``by_accounting``.
     ``hour`` is the hour of day of every released bin, None where slots have none; ``tried`` is the skill
-    where it was needed for the choice, ``considered`` that of all maps "auto" chose from.
+    where it was needed for the choice, ``considered`` that of all maps "auto" chose from. ``cities`` are
+    simulated ones of these counts that are there already; ``once``: one draw in each is enough to look.
     """
 
     request: Request
@@ -68,6 +68,8 @@ class Allocation:
     hour: IntArray | None = None
     tried: Mapping[Statistic, Skill] | None = None
     considered: Mapping[str, Mapping[Statistic, Skill]] = field(default_factory=dict)
+    cities: Sequence[City] = ()
+    once: bool = False
 
     @cached_property
     def skill(self) -> Mapping[Statistic, Skill]:
@@ -77,11 +79,8 @@ class Allocation:
         own = self.calibrated
         if isinstance(own, TriedElsewhere):
             return {Statistic.MEAN: own.skill()}
-        return self.skill_in(cities_of(self.counts, self.request.bound, self.hour))
-
-    def skill_in(self, cities: Iterable[City]) -> Mapping[Statistic, Skill]:
-        """Return the same, in cities that are there already."""
-        return skills_of([self.calibrated], self.request.loss, cities)[0]
+        cities = self.cities or cities_of(self.counts, self.request.bound, self.hour)
+        return skills_of([own], self.request.loss, cities, once=self.once)[0]
 
     @cached_property
     def fleets(self) -> Mapping[int, Skill]:
@@ -194,12 +193,12 @@ def _kept_bins(counts: Counts, min_vehicles: int) -> tuple[npt.NDArray[np.bool_]
 
 
 def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntArray | None) -> Allocation:
-    """Return the rival that is nearest to the truth, on average over statistics; on a tie the first.
+    """Return the rival that is nearest to the truth; on a tie the first.
 
     Of those that would not be refused, where there are any.
 
     In simulated cities, by error over that of one number for the city. Without them by the median expected
-    error at the worst values over tolerance: the largest over statistics.
+    error at the worst values over tolerance. The statistic that gains least decides.
     """
     if len(rivals) == 1:
         return next(iter(rivals.values()))
@@ -207,14 +206,14 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
         maps = [each.calibrated for each in rivals.values()]
         counts = next(iter(rivals.values())).counts
         tried = skills_of(maps, request.loss, cities_of(counts, request.bound, hour))
-        score = [float(np.mean([1 - skill.expected for skill in own.values()])) for own in tried]
+        score = [max(1 - skill.expected for skill in own.values()) for own in tried]
         what, close = "error in simulated cities, over that of one number for the city", BLURRED
         rivals = {n: replace(each, tried=own) for (n, each), own in zip(rivals.items(), tried, strict=True)}
     else:
         tolerance = request.tolerance
         score = [max(median_noisy(one.error[s]) / tolerance[s] for s in tolerance) for one in rivals.values()]
         what, close = "median expected error at the worst values, over tolerance", 0.0
-    says = [passes(one) for one in rivals.values()]
+    says = [not judge(one).refused for one in rivals.values()]
     # what would be refused is taken only where all would be
     free = [n for n, each in enumerate(says) if each] or list(range(len(score)))
     least = min(score[n] for n in free)
@@ -223,21 +222,6 @@ def _least_error(rivals: Mapping[str, Allocation], request: Request, hour: IntAr
     taken = list(rivals.values())[place]
     considered = {name: each.tried for name, each in rivals.items() if each.tried is not None}
     return replace(taken, reason=f"auto: {taken.reason}; {what}: {numbers}", considered=considered)
-
-
-def judged_by_error(allocation: Allocation) -> bool:
-    """Return whether the refusal looks at expected errors alone, not at skill."""
-    return allocation.request.judged_by_error or allocation.counts.bins < LEAST_BINS
-
-
-def passes(allocation: Allocation) -> bool:
-    """Return whether the map says enough to be released, by its first statistic: see ``planner.refusal``."""
-    request = allocation.request
-    first = request.judged
-    if judged_by_error(allocation):
-        enough = request.refuse_above * first.largest(request.bound.upper)
-        return median_noisy(allocation.error[first]) <= enough
-    return request.named == {FLAT} or allocation.skill[first].enough
 
 
 def _in_one_piece(

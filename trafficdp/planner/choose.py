@@ -2,9 +2,8 @@
 
 No function of this file is given a value, so no choice can depend on one. Two things are known of an offer:
 the expected error at the worst values there could be (``Mechanism.expected_error``, a theorem), and its error
-in simulated cities. The theorem decides what says enough to be released at all; among the
-offers that do - or among all, when none does - the simulated cities decide. By the theorem alone, mechanisms
-that clip would never show what they are good for where bounds saturate at half of the range.
+in simulated cities. The simulated cities decide. By the theorem alone, mechanisms that clip would never show
+what they are good for where bounds saturate at half of the range.
 """
 
 from __future__ import annotations
@@ -53,30 +52,27 @@ def choose(
     mechanisms: Sequence[Mechanism] | None = None,
     *,
     tries: SimulatedCities | None = None,
-    refuse_above: float = 1.0,
     shown: SpeedUnit | None = None,
 ) -> Choice:
-    """Return the offer with the least error in simulated cities among those that say enough.
+    """Return the offer with the least error in simulated cities.
 
-    An offer says enough when the median over bins of its worst expected error is at most ``refuse_above``
-    times the range. Without ``tries`` that median is compared instead. Without ``mechanisms`` all are
-    looked at that count in the kind of ``total``, and those of ``tried_by_auto`` can be chosen. Only those
-    with an exact sampler can be; a tie goes to the one listed first, the simpler. The reason tells errors
-    in ``shown``. Raises UsageError when there is none, or no bin.
+    Without ``tries`` the median over bins of the worst expected error is compared. Without ``mechanisms``
+    all are looked at that count in the kind of ``total``, and those of ``tried_by_auto`` can be chosen. Only
+    those with an exact sampler can be; a tie goes to the one listed first, the simpler. The reason tells
+    errors in ``shown``. Raises UsageError when there is none, or no bin.
     """
     known = mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, tries)
     free = {each.name for each in (tried_by_auto(total.kind) if mechanisms is None else mechanisms)}
     eligible = [offer for offer in found if offer.mechanism in free]
-    chosen = best_of(eligible, refuse_above * statistic.largest(bound.upper))
+    chosen = best_of(eligible)
     return Choice(statistic, found, chosen, _reason(found, chosen, bound, shown or bound.unit))
 
 
-def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
-    """Return the first eligible offer of least score, of those whose median error is at most ``enough``.
+def best_of(found: Sequence[Offer]) -> Offer:
+    """Return the first eligible offer of least score, as far as scores can be told apart.
 
-    Of all eligible ones when none is that good. Least as far as scores can be told apart: to DUST, or to
-    BLURRED where they were tried. Raises UsageError without an eligible one.
+    To DUST, or to BLURRED where they were tried. Raises UsageError without an eligible one.
     """
     eligible = [offer for offer in found if offer.eligible]
     if not eligible:
@@ -85,9 +81,8 @@ def best_of(found: Sequence[Offer], enough: float = float("inf")) -> Offer:
             got="; ".join(f"{o.mechanism}: {o.unavailable or 'no exact sampler'}" for o in found) or "none",
             expected="one with an exact sampler that fits the loss",
         )
-    rivals = [offer for offer in eligible if offer.median_error <= enough] or eligible
-    least = min(rivals, key=lambda offer: offer.score)
-    return next(offer for offer in rivals if offer.score <= least.score * (1 + _tie(least)))
+    least = min(eligible, key=lambda offer: offer.score)
+    return next(offer for offer in eligible if offer.score <= least.score * (1 + _tie(least)))
 
 
 def _tie(offer: Offer) -> float:
@@ -115,15 +110,9 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
     others = [offer for offer in found if offer.eligible and offer is not chosen]
     if others:
         second = min(others, key=lambda offer: offer.score)
-        if chosen.score <= second.score * (1 + _tie(chosen)) and second.score <= chosen.score:
+        if second.score <= chosen.score:
             text += f"; {second.mechanism} has {had[second.mechanism]}, which cannot be told from it, and is "
             text += "listed after it"
-        elif second.score < chosen.score:
-            text = f"{chosen.mechanism} has the least {by} of those whose bound is good enough, "
-            text += (
-                f"{chosen.score * factor:.3g} {unit}; not {second.mechanism} with {had[second.mechanism]}, "
-            )
-            text += f"whose median bound at the worst values is {second.median_error * factor:.3g}"
         else:
             text += f"; {second.mechanism} has {second.score * factor:.3g}"
     closed = [offer.mechanism for offer in found if offer.idealised]

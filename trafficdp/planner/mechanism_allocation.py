@@ -58,7 +58,6 @@ def fit_mechanisms(
                 part,
                 tried_by_auto(kind),
                 tries=tries,
-                refuse_above=request.refuse_above,
             )
             offer, reason = choice.chosen, choice.reason
         else:

@@ -43,7 +43,7 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Half widths of the judged statistic's intervals over the bins that carry noise, in its unit."""
+    """Half widths of the main statistic's intervals over the bins that carry noise, in its unit."""
 
     median: float
     worst: float
@@ -54,9 +54,9 @@ class Precision:
 
 
 def precision(allocation: Allocation) -> Precision:
-    """Return how wide the judged statistic's intervals will be (0 where no bin carries noise)."""
+    """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
     request = allocation.request
-    widths = allocation.calibrated.half_widths(request.interval_level)[request.judged]
+    widths = allocation.calibrated.half_widths(request.interval_level)[request.main]
     noisy = widths[widths > 0]
     return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 

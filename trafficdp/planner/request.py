@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from trafficdp.mechanisms.calibrated import PublicFacts
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_RANK, FLAT, HIDDEN_POOLED, POOLED, PROVED
+from trafficdp.mechanisms.names import AUTO, BASELINE, BY_RANK, HIDDEN_POOLED, PROVED
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
@@ -22,16 +22,15 @@ COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
 """What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
-JUDGED = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE, *QUANTILES)
-"""The first of them that is released is the one the refusal looks at."""
+MAIN = (Statistic.MEAN, Statistic.VEHICLE_MEAN, Statistic.VARIANCE, *QUANTILES)
+"""The first of them that is released is the one whose intervals a half width is about."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What is asked for: a total loss, epsilon or rho, and what shall be released with it.
 
-    ``tolerance`` a statistic, in its unit. ``refuse_above`` is a share of U, from which on an expected
-    error says nothing. ``mechanism`` names one of the
+    ``tolerance`` a statistic, in its unit. ``mechanism`` names one of the
     registry a statistic, or "auto"; left out, it is that of PROVED. ``accounting`` names the one
     that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
     mechanisms are compared in simulated cities too, else by their worst expected errors alone.
@@ -45,7 +44,6 @@ class Request:
     bound: ContributionBound
     tolerance: Mapping[Statistic, float]
     min_vehicles: int
-    refuse_above: float
     interval_level: float
     accounting: str = "best"
     mechanism: Mapping[Statistic, str] = field(default_factory=dict)
@@ -57,14 +55,6 @@ class Request:
     apart: bool = False
     counts: int = 0
     answer: bool = False
-
-    @property
-    def judged_by_error(self) -> bool:
-        """Whether the refusal looks at expected errors alone: where a theorem bounds them, and of answers."""
-        if self.hides_presence:
-            return False
-        proved = not self.named & {AUTO, FLAT, POOLED}
-        return self.answer or proved or not self.simulate
 
     @property
     def named(self) -> set[str]:
@@ -87,9 +77,9 @@ class Request:
         return self.loss.kind
 
     @property
-    def judged(self) -> Statistic:
-        """The statistic that the refusal looks at."""
-        return next(statistic for statistic in JUDGED if statistic in self.tolerance)
+    def main(self) -> Statistic:
+        """The statistic whose intervals a half width is about."""
+        return next(statistic for statistic in MAIN if statistic in self.tolerance)
 
     def facts(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``, of the bins that are released."""
@@ -109,14 +99,8 @@ class Request:
         return replace(self, mechanism=named)
 
     @property
-    def advisable(self) -> bool:
-        """Whether it is known what would pass, by counts and in epsilon."""
-        by_skill = self.kind is LossKind.PURE and not (self.hides_presence or self.judged_by_error)
-        return self.free_to_choose or by_skill
-
-    @property
     def free_to_choose(self) -> bool:
-        """Whether noise by ``accounting`` may be executed: only then what passes by it would pass."""
+        """Whether noise by ``accounting`` may be executed."""
         return self.kind is LossKind.PURE and (self.named <= {BASELINE, AUTO} or self.by_rank)
 
 

@@ -1,34 +1,47 @@
-"""What would pass where a request is refused: coarser cells, longer slots, fewer bins, more epsilon."""
+"""What would pass where a request is refused: coarser cells, longer slots, more epsilon, a larger fleet."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trafficdp.binning.slots import hours_of_day
+from trafficdp.errors import UsageError
+from trafficdp.mechanisms.names import AUTO, POOLED
+from trafficdp.mechanisms.registry import WHOLE
+from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
+from trafficdp.mechanisms.simulated.cities import City, cities_of
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
 from trafficdp.model.slot import SlotKind
-from trafficdp.planner.allocation import allocate
-from trafficdp.planner.refusal import SkilledMaps, judge, passing_epsilon, passing_min_vehicles
+from trafficdp.planner.allocation import MOST_RECORDS, Allocation, allocate
+from trafficdp.planner.refusal import Verdict, judge, rule_of
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, rounded_up
 from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.refusal_rule import RefusalRule
 
-COARSEST = 3
+COARSEST = 4
 """Hexagons of resolution 3 and coarser hold whole cities."""
+MOST = 1_000.0
+"""Up to so many times an epsilon that is refused, or a fleet, one that passes is looked for."""
+STEP, FINE_STEP = 1.05, 1.01
+"""The least of them is known to this factor: simulated cities tell no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """For each lever the mildest setting that passes with the rest unchanged; None when none does."""
+    """For each lever the mildest setting that passes with the rest unchanged; None when none does.
+
+    ``flat``: it is a map, and one number for the whole city can be released instead.
+    """
 
     epsilon: float | None
-    min_vehicles: int | None
     resolution: int | None
     slot_kind: SlotKind | None
     fleet: int | None = None
-    by_skill: bool = False
+    flat: bool = False
 
     def in_words(self, left: Loss | None = None) -> str:
         """Return the suggestions as one phrase for an error's "what to do".
@@ -40,8 +53,6 @@ class Suggestions:
             levers.append(f"resolution {self.resolution}")
         if self.slot_kind is not None:
             levers.append(f'slot "{self.slot_kind.value}"')
-        if self.min_vehicles is not None:
-            levers.append(f"min_vehicles {self.min_vehicles}")
         if self.epsilon is not None:
             beyond = left is not None and self.epsilon > float(left.exact)
             levers.append(
@@ -51,13 +62,70 @@ class Suggestions:
         if self.fleet is not None:
             levers.append(f"a fleet of {self.fleet:,} vehicles")
         if not levers:
-            return (
-                "no single setting passes: gather more days or more vehicles"
-                ' - or release one number for the whole city, mechanism "flat", which is never refused'
-                if self.by_skill
-                else "no single setting passes: gather more days or more vehicles"
-            )
+            flat = ' - or release one number for the whole city, mechanism "flat", which is never refused'
+            return "no single setting passes: gather more days or more vehicles" + (flat if self.flat else "")
         return "any one of these would pass: " + ", ".join(levers) + " (--force releases it anyway, marked)"
+
+
+class Maps:
+    """Whether maps of ``counts`` on ``grid`` pass, at any loss: all in the same cities, made once.
+
+    Where "auto" chooses, one of the maps it chooses from is looked at alone: where that passes, auto has a
+    map that does.
+    """
+
+    def __init__(self, counts: Counts, grid: Grid, request: Request) -> None:
+        self._counts, self._hour = counts, hours_of_day(grid, counts.slot)
+        self._request = _alone(request)
+        self._cities: list[City] = []
+
+    def likely(self, loss: Loss) -> bool:
+        """Return whether the map at ``loss`` seems to pass, by one draw a city."""
+        verdict = self._judged(loss, once=True)
+        return verdict is not None and not verdict.hopeless
+
+    def passes(self, loss: Loss) -> bool:
+        """Return whether the map at ``loss`` passes, judged as it would be when it is released."""
+        verdict = self._judged(loss, once=False)
+        return verdict is not None and not verdict.refused
+
+    def least(self) -> Loss | None:
+        """Return a loss near the least that passes, of three digits in epsilon; None where none does."""
+        fine = self._request.answer or self._request.by_rank
+        most = LARGEST_LOSS / self._request.loss.pico
+        times = _least(
+            lambda times: self.likely(self._more(times)),
+            lambda times: self.passes(self._more(times)),
+            most=most if self._request.kind is LossKind.PURE else math.sqrt(most),
+            step=FINE_STEP if fine else STEP,
+        )
+        return None if times is None else self._more(times)
+
+    def _more(self, times: float) -> Loss:
+        """The loss, for so many times the noise's inverse."""
+        asked = self._request.loss
+        if asked.kind is LossKind.PURE:
+            return type(asked).of(rounded_up(min(float(asked.exact) * times, LARGEST_LOSS / PICO)))
+        return type(asked)(round(asked.pico * times**2))
+
+    def _judged(self, loss: Loss, *, once: bool) -> Verdict | None:
+        try:
+            found = allocate(self._counts, replace(self._request, loss=loss), self._hour)
+        except UsageError:
+            # no bin, or noise that cannot be drawn
+            return None
+        return judge(replace(found, cities=self._cities_of(found), once=once))
+
+    def _cities_of(self, found: Allocation) -> list[City]:
+        counts, request = found.counts, found.request
+        if rule_of(found) is not RefusalRule.SKILL or request.hides_presence:
+            return []
+        if isinstance(found.calibrated, CalibratedSeparately) and int(counts.count.sum()) > MOST_RECORDS:
+            # these cities would keep every record in memory
+            return []
+        if not self._cities:
+            self._cities = list(cities_of(counts, request.bound, found.hour))
+        return self._cities
 
 
 def suggest(
@@ -65,122 +133,84 @@ def suggest(
     request: Request,
     counts_of: Callable[[Grid], Counts],
     guess_of: Callable[[Grid], Counts],
+    epsilon_of: Callable[[Loss], float],
 ) -> Suggestions:
     """Return what would pass. ``counts_of`` gives the public counts of any grid; no value is read.
 
-    ``guess_of`` gives nearly these at once: only where they pass are the exact ones asked for.
+    ``guess_of`` gives nearly these at once: only where they are likely to pass are the exact ones asked for.
+    ``epsilon_of`` says a loss as the epsilon that is asked for.
     """
+    here, hidden = counts_of(grid), request.hides_presence
 
     def passes(candidate: Grid) -> bool:
-        return all(_passes(of(candidate), request) for of in (guess_of, counts_of))
-
-    if not request.judged_by_error:
-        return _by_skill(grid, request, counts_of, guess_of)
-    here = counts_of(grid)
-    coarser = (grid.at(r) for r in _coarser(grid, 0))
-    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
-    by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
-    by_slot = next((candidate for candidate in longer if passes(candidate)), None)
-    needed = passing_epsilon(here, request)
-    return Suggestions(
-        epsilon=None if needed is None else _rounded_up(needed),
-        min_vehicles=passing_min_vehicles(here, request),
-        resolution=None if by_resolution is None else by_resolution.resolution,
-        slot_kind=None if by_slot is None else by_slot.slot_kind,
-    )
-
-
-def suggest_of_anyone(
-    grid: Grid, request: Request, counts_of: Callable[[Grid], Counts], epsilon_of: Callable[[Loss], float]
-) -> Suggestions:
-    """Return what would pass where nothing about a vehicle is public, by the reference city.
-
-    ``counts_of`` lists the bins of any grid, ``epsilon_of`` says a loss as the epsilon that is asked for.
-    """
-    here = counts_of(grid)
-
-    def passes(counts: Counts, wish: Request) -> bool:
-        return not judge(allocate(counts, wish)).refused
-
-    def more(times: float) -> Request:
-        power = 1 if request.kind is LossKind.PURE else 2
-        return replace(request, loss=type(request.loss)(round(request.loss.pico * times**power)))
+        near = Maps((counts_of if hidden else guess_of)(candidate), candidate, request)
+        return near.likely(request.loss) and Maps(counts_of(candidate), candidate, request).passes(
+            request.loss
+        )
 
     def larger(times: float) -> Request:
         return replace(request, fleet=_two_digits_up(request.fleet * times))
 
-    loss = _least(lambda times: passes(here, more(times)))
-    fleet = _least(lambda times: passes(here, larger(times)))
-    coarser = (grid.at(r) for r in _coarser(grid, 0)[:3])
-    by_resolution = next((each for each in coarser if passes(counts_of(each), request)), None)
+    def enough(times: float) -> bool:
+        return Maps(here, grid, larger(times)).passes(request.loss)
+
+    # zones have no resolution, and nothing that is coarser
+    coarser = (grid.at(each) for each in range((grid.resolution or 0) - 1, COARSEST - 1, -1))
+    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer if not hidden)
+    by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
+    by_slot = next((candidate for candidate in longer if passes(candidate)), None)
+    loss = Maps(here, grid, request).least()
+    fleet = _least(enough, enough) if hidden else None
     return Suggestions(
-        epsilon=None if loss is None else _rounded_up(epsilon_of(more(loss).loss)),
-        min_vehicles=None,
+        epsilon=None if loss is None else float(rounded_up(epsilon_of(loss))),
         resolution=None if by_resolution is None else by_resolution.resolution,
-        slot_kind=None,
+        slot_kind=None if by_slot is None else by_slot.slot_kind,
         fleet=None if fleet is None else larger(fleet).fleet,
+        flat=not (hidden or request.answer),
     )
 
 
-def _coarser(grid: Grid, coarsest: int) -> range:
-    """Return coarser resolutions, the next one first; none of zones."""
-    return range(0) if grid.resolution is None else range(grid.resolution - 1, coarsest - 1, -1)
+def _alone(request: Request) -> Request:
+    """Return ``request``, where "auto" chooses with one of the maps that it chooses from named."""
+    if request.hides_presence or AUTO not in request.named:
+        return request
+    poolable = set(request.tolerance) <= {*WHOLE[POOLED].estimable}
+    if request.named == {AUTO} and request.simulate and poolable:
+        return replace(request, mechanism=dict.fromkeys(request.tolerance, POOLED))
+    return request.with_proved_intervals() if request.free_to_choose else request
 
 
-def _least(passes: Callable[[float], bool]) -> float | None:
-    """Return the least of a few factors from 1.2 to 100 that passes, by halving; None when none does."""
-    factors = [1.2**each for each in range(1, 26)]
-    low, high = 0, len(factors)
+def _least(
+    likely: Callable[[float], bool],
+    passes: Callable[[float], bool],
+    *,
+    most: float = MOST,
+    step: float = STEP,
+) -> float | None:
+    """Return a factor near the least, in steps from 1 to ``most``, that passes; None when none does.
+
+    It begins where one is ``likely`` to, and goes up in longer and longer steps.
+    """
+    top = int(math.log(min(most, MOST)) / math.log(step))
+    if not likely(step**top):
+        return None
+    place = _first(lambda each: likely(step**each), 0, top)
+    failed, ahead = place - 1, 1
+    while not passes(step**place):
+        if place == top:
+            return None
+        failed, place, ahead = place, min(place + ahead, top), 2 * ahead
+    return step ** _first(lambda each: passes(step**each), failed + 1, place)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first whole number from ``low`` on at which it ``holds``, as it does at ``high``."""
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if passes(factors[middle]) else (middle + 1, high)
-    return factors[low] if low < len(factors) else None
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
 
 
 def _two_digits_up(number: float) -> int:
     unit = int(10 ** max(0, len(str(int(number))) - 2))
     return int(-(-number // unit)) * unit
-
-
-def _by_skill(
-    grid: Grid,
-    request: Request,
-    counts_of: Callable[[Grid], Counts],
-    guess_of: Callable[[Grid], Counts],
-) -> Suggestions:
-    """The same for what is refused by skill: more vehicles a bin are not looked for."""
-
-    def passes(candidate: Grid) -> bool:
-        return all(
-            maps_of(of(candidate), candidate, request).passes(request.loss) for of in (guess_of, counts_of)
-        )
-
-    coarser = (grid.at(r) for r in _coarser(grid, COARSEST + 1))
-    longer = (replace(grid, slot_kind=kind) for kind in grid.slot_kind.longer)
-    by_resolution = next((candidate for candidate in coarser if passes(candidate)), None)
-    by_slot = next((candidate for candidate in longer if passes(candidate)), None)
-    needed = maps_of(counts_of(grid), grid, request).least()
-    return Suggestions(
-        epsilon=None if needed is None else float(needed.exact),
-        min_vehicles=None,
-        resolution=None if by_resolution is None else by_resolution.resolution,
-        slot_kind=None if by_slot is None else by_slot.slot_kind,
-        by_skill=True,
-    )
-
-
-def maps_of(counts: Counts, grid: Grid, request: Request) -> SkilledMaps:
-    """Return what is asked whether maps of ``grid`` pass by skill."""
-    return SkilledMaps(counts, request, hours_of_day(grid, counts.slot))
-
-
-def _passes(counts: Counts, request: Request) -> bool:
-    needed = passing_epsilon(counts, request)
-    return needed is not None and needed <= float(request.loss.exact)
-
-
-def _rounded_up(epsilon: float) -> float:
-    """Return the next larger number of three significant digits, so that what is suggested passes."""
-    nearest = float(f"{epsilon:.2e}")
-    exponent = int(f"{epsilon:e}".partition("e")[2])
-    return nearest if nearest >= epsilon * (1 + 1e-9) else float(f"{nearest + 10.0 ** (exponent - 2):.2e}")

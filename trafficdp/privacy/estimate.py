@@ -21,7 +21,7 @@ class BinStatus(StrEnum):
     RELEASED: a noisy number with its interval.
     CONSTANT: the statistic can only be one number (the variance of one record is 0), at no cost.
     WITHHELD: no number, because fewer vehicles than ``min_vehicles`` were seen.
-    UNINFORMATIVE: a number whose expected error is more than ``refuse_above`` of the range.
+    UNINFORMATIVE: a number whose expected error is more than an eighth of the range.
     """
 
     RELEASED = "released"

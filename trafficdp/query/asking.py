@@ -239,8 +239,6 @@ class _Answering:
             others.append(f"h3({found.resolution})")
         if found is not None and found.slot_kind is not None:
             others.append(f"slot('{found.slot_kind.value}')")
-        if found is not None and found.min_vehicles is not None:
-            others.append(f"min_vehicles = {found.min_vehicles}")
         told = f"; or, for this epsilon, another question: {' or '.join(others)}" if others else ""
         bound, unit = plan.allocation.request.bound, plan.display_unit
         return too_little(plan.verdict, bound, f"{WORKS}{line}{told}", what="answer", shown=unit)

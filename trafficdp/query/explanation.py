@@ -103,7 +103,7 @@ def _accountings(plan: Plan) -> Iterator[Line]:
     """What each way of accounting would have to spend for the noise of the chosen one."""
     allocation = plan.allocation
     request = allocation.request
-    if request.judged not in request.tolerance or not allocation.accountings:
+    if request.main not in request.tolerance or not allocation.accountings:
         return
     scale = allocation.chosen.worst_relative_scale(float(request.loss.exact), request.tolerance)
     for accounting in allocation.accountings:

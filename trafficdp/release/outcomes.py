@@ -21,7 +21,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.choose import Choice, choose
+from trafficdp.planner.choose import Choice, choose, median_noisy
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
@@ -101,7 +101,7 @@ class ReleasedMap:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found for a half width that was asked for (judged statistic's unit).
+    """What was found for a half width that was asked for (main statistic's unit).
 
     ``median_loss`` and ``every_loss`` are the least that bring the median bin's interval, and every
     bin's, within it (None: none does, or another map was looked for). ``options`` are the maps that were
@@ -165,13 +165,13 @@ class Plan:
 
     @property
     def unit(self) -> str:
-        """The unit in which errors of the judged statistic are shown."""
-        return self.allocation.request.judged.unit(self.display_unit)
+        """The unit in which errors of the main statistic are shown."""
+        return self.allocation.request.main.unit(self.display_unit)
 
     def shown(self, error: float, statistic: Statistic | None = None) -> float:
-        """Return an error of ``statistic`` (the judged one) in the unit in which it is shown."""
+        """Return an error of ``statistic`` (the main one) in the unit in which it is shown."""
         request = self.allocation.request
-        return error * (statistic or request.judged).factor(request.bound.unit, self.display_unit)
+        return error * (statistic or request.main).factor(request.bound.unit, self.display_unit)
 
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
@@ -208,9 +208,8 @@ class Plan:
         if isinstance(self.allocation.calibrated, TriedElsewhere):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
         tries = SimulatedCities(counts, request.bound, seed)
-        enough, unit = request.refuse_above, self.display_unit
         return tuple(
-            choose(counts, request.bound, each, request.loss, tries=tries, refuse_above=enough, shown=unit)
+            choose(counts, request.bound, each, request.loss, tries=tries, shown=self.display_unit)
             for each in request.tolerance
         )
 
@@ -239,17 +238,17 @@ class Plan:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
-        level = f"{request.interval_level:.0%}"
+        level, error = f"{request.interval_level:.0%}", median_noisy(allocation.error[request.main])
+        of = verdict.statistic
+        got, expected = verdict.in_words(of.unit(self.display_unit), self.shown(1.0, of))
         return {
             "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
             "numbers": f"{allocation.counts.bins:,}, and {withheld:,} withheld "
             f"(fewer than {request.min_vehicles} vehicles)",
-            "off by": f"{self.shown(verdict.median_error):.3g} {unit} on average, in the median hexagon",
+            "off by": f"{self.shown(error):.3g} {unit} at worst on average, in the median hexagon",
             f"{level} interval": f"{self.shown(precision.median):.3g} {unit} to either side in the median "
             f"hexagon, {self.shown(precision.worst):.3g} in the widest",
-            "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: "
-            f"the limit is {self.shown(verdict.threshold):.3g} {unit}"
-            + (", nine tenths of what one number for the city is off" if verdict.by_skill else ""),
+            "verdict": f"{'would be refused' if verdict.refused else 'may be released'}: {got}, {expected}",
         }
 
     def __repr__(self) -> str:

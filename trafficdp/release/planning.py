@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,11 +24,12 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.growth import Growth, growth
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach, least_loss, precision
-from trafficdp.planner.refusal import judge, passing_epsilon, too_little
+from trafficdp.planner.refusal import judge, too_little
 from trafficdp.planner.request import AdaptiveSettings, Request
-from trafficdp.planner.suggest import Suggestions, maps_of, suggest, suggest_of_anyone
+from trafficdp.planner.suggest import Maps, suggest
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.loss import LOSSES, Loss, PureDP, rounded_up
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import fleet_released, share_of_fleet
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
@@ -48,7 +48,7 @@ LookedAt = Callable[[Grid], None]
 class Question:
     """What is asked of a plan besides its loss.
 
-    ``half_width`` (judged statistic's unit): intervals of the median bin, or of every bin (``reach``), must
+    ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``reach``), must
     be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
     loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
     ``saved`` names a plan of the store that is taken as it was frozen; under ``save`` this one is kept.
@@ -186,16 +186,20 @@ class Planning:
     ) -> Plan:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
-        advised = advised and request.advisable
+        # in rho an epsilon that passes cannot be told
+        advised = advised and (request.kind is LossKind.PURE or request.hides_presence)
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
         before = remainders[paying].min(initial=self._config.budget.pico)
         after = (remainders - cost)[paying].min(initial=self._config.budget.pico)
         loss_of = LOSSES[request.kind]
-        suggestions = suggest(grid, request, self._counts, self._guess) if advised else None
-        if request.hides_presence and verdict.refused and question.suggestions:
-            suggestions = suggest_of_anyone(grid, request, self._counts, self._asked_epsilon)
+        suggestions, growing = None, None
+        if advised:
+            suggestions = suggest(grid, request, self._counts, self._guess, self._asked_epsilon)
+            # of an answer, and of vehicles that are not public, it is not told
+            if suggestions.epsilon is not None and not (answer or request.hides_presence):
+                growing = self._growth_of_refused(grid, request, suggestions.epsilon)
         return Plan(
             allocation=allocation,
             verdict=verdict,
@@ -206,7 +210,7 @@ class Planning:
             precision=precision(allocation),
             affordable=able,
             display_unit=self._config.map.display_unit,
-            growth=self._growth_of_refused(grid, request, suggestions) if advised and not answer else None,
+            growth=growing,
             answer=answer,
             asked=asked,
             in_epsilon=self._in_epsilon(allocation.loss),
@@ -305,20 +309,13 @@ class Planning:
             todo="; ".join(ways) or "gather more vehicles",
         )
 
-    def _growth_of_refused(self, grid: Grid, request: Request, found: Suggestions | None) -> Growth | None:
-        """How far the counts would have to grow for the refused map, for which ``found`` was, to pass."""
+    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> Growth | None:
+        """How far the counts would have to grow for the refused map, which needs ``epsilon``, to pass."""
 
         def needed_on(candidate: Grid) -> Loss | None:
-            with suppress(UsageError):
-                if not request.judged_by_error:
-                    return maps_of(self._counts(candidate), candidate, request).least()
-                least = passing_epsilon(self._counts(candidate), request)
-                return None if least is None else PureDP.of(rounded_up(least))
-            return None
+            return Maps(self._counts(candidate), candidate, request).least()
 
-        known = None if found is None or request.judged_by_error else found.epsilon
-        needed = needed_on(grid) if known is None else PureDP.of(rounded_up(known))
-        return None if needed is None else growth(grid, needed, request.loss, needed_on)
+        return growth(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
 
     def _needed_for(self, request: Request, width: float, reach: Reach) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
@@ -362,15 +359,18 @@ class Planning:
 
     def _guess(self, grid: Grid) -> Counts:
         """Nearly the counts of ``grid``: those of the configured hexagons, put into their parents."""
-        here = self._counts(replace(grid, resolution=self._config.grid.resolution))
+        own = self._config.grid.resolution
+        if grid.resolution is not None and own is not None and grid.resolution > own:
+            return self._counts(grid)
+        here = self._counts(replace(grid, resolution=own))
         cell = here.cell if grid.resolution is None else parents_of(here.cell, grid.resolution)
         return here.merged(cell, here.slot).counts
 
     def _shown(self, request: Request, width: float) -> str:
         """Return ``width`` with its unit, as people are told it."""
         shown = self._config.map.display_unit
-        factor = request.judged.factor(self._config.bound.unit, shown)
-        return f"{width * factor:.4g} {request.judged.unit(shown)}"
+        factor = request.main.factor(self._config.bound.unit, shown)
+        return f"{width * factor:.4g} {request.main.unit(shown)}"
 
 
 def with_records(found: Contributions, grid: Grid) -> Contributions:

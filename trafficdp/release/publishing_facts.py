@@ -20,7 +20,7 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
-from trafficdp.mechanisms.publish import bin_status, rank_status, status_of
+from trafficdp.mechanisms.publish import MOST_SPANNED, USELESS, bin_status, rank_status, status_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -35,6 +35,7 @@ from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.noise_stated import NoiseStated
+from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity
 from trafficdp.store.vault_fixes import DataVersion
@@ -42,6 +43,12 @@ from trafficdp.store.vault_fixes import DataVersion
 VALUES, PRESENCE = NeighbouringRelation.REPLACE_USER_VALUES, NeighbouringRelation.ADD_OR_REMOVE_USER
 CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
 TUNING = {VALUES: TUNING_DATA, PRESENCE: TUNING_OF_DECLARED}
+LIMITS = {
+    RefusalRule.SKILL: 1 - LEAST_SKILL,
+    RefusalRule.INTERVAL: 1.0,
+    RefusalRule.RANK: MOST_SPANNED,
+}
+"""The threshold of every rule, as a share of what it names."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +81,8 @@ def specify(
     request, kept = allocation.request, allocation.counts
     known = request.facts(counts).of_vehicles
     verdict = judge(allocation)
-    limit = 1 - LEAST_SKILL if verdict.by_skill else request.refuse_above
-    limit = verdict.threshold if verdict.by_rank else limit
+    # of one number for the city, of the range, of the vehicles
+    limit = LIMITS[verdict.rule]
     calibrated = allocation.calibrated
     statements = {statistic: calibrated.statement(statistic) for statistic in calibrated.statistics}
     return Specification(
@@ -90,7 +97,6 @@ def specify(
         calibrated=calibrated.to_facts(),
         display_unit=occasion.display_unit,
         interval_level=request.interval_level,
-        uninformative_above=request.refuse_above,
         min_vehicles=request.min_vehicles,
         publish_counts=occasion.publish_counts,
         disclosure=disclosure(
@@ -146,9 +152,8 @@ def specify(
             verdict=Verdict(
                 forced=verdict.refused,
                 threshold=limit,
-                value=verdict.median_error * limit / verdict.threshold,
-                by_skill=verdict.by_skill,
-                by_rank=verdict.by_rank,
+                value=verdict.value * limit / verdict.threshold,
+                rule=verdict.rule,
             ),
             publish_counts=occasion.publish_counts,
         ),
@@ -163,7 +168,6 @@ def same_question(specification: Specification, grid: Grid, allocation: Allocati
         and specification.bound == request.bound
         and (specification.min_vehicles, specification.interval_level)
         == (request.min_vehicles, request.interval_level)
-        and specification.uninformative_above == request.refuse_above
     )
     return (
         asked
@@ -204,5 +208,5 @@ def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
     if allocation.spanned:
         return bin_status(allocation.keep, [rank_status(each) for each in allocation.spanned.values()])
     errors = allocation.calibrated.expected_errors()
-    statuses = [status_of(errors[each], each, request.bound, request.refuse_above) for each in errors]
+    statuses = [status_of(errors[each], each, request.bound, USELESS) for each in errors]
     return bin_status(allocation.keep, statuses)

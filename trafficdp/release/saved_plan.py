@@ -48,7 +48,6 @@ class SavedPlan:
             request.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
             "min_vehicles": request.min_vehicles,
-            "refuse_above": request.refuse_above,
             "interval_level": request.interval_level,
             "accounting": allocation.best.name if allocation.best else request.accounting,
             "mechanism": {each.value: name for each, name in request.mechanism.items()},
@@ -125,7 +124,6 @@ class SavedPlan:
             loss=self.loss,
             tolerance=_by_statistic(facts["tolerance"]),
             min_vehicles=facts["min_vehicles"],
-            refuse_above=facts["refuse_above"],
             interval_level=facts["interval_level"],
             accounting=facts["accounting"],
         )

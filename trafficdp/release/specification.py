@@ -29,8 +29,7 @@ class Specification:
     """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
 
     ``calibrated`` says how, as its ``to_facts`` wrote it (``on``). ``ingest_id`` and ``data_version`` pin the
-    data. ``disclosure`` is the
-    manifest without ledger and files. ``uninformative_above`` is ``refuse_above``, a share of the range.
+    data. ``disclosure`` is the manifest without ledger and files.
     """
 
     release_id: str
@@ -44,7 +43,6 @@ class Specification:
     calibrated: Mapping[str, Any]
     display_unit: SpeedUnit
     interval_level: float
-    uninformative_above: float
     min_vehicles: int
     publish_counts: bool
     disclosure: Disclosure
@@ -76,7 +74,6 @@ class Specification:
                 "calibrated": self.calibrated,
                 "display_unit": self.display_unit.value,
                 "interval_level": self.interval_level,
-                "uninformative_above": self.uninformative_above,
                 "min_vehicles": self.min_vehicles,
                 "publish_counts": self.publish_counts,
                 "disclosure": as_json(self.disclosure),
@@ -99,7 +96,6 @@ class Specification:
             calibrated=facts["calibrated"],
             display_unit=SpeedUnit(facts["display_unit"]),
             interval_level=facts["interval_level"],
-            uninformative_above=facts["uninformative_above"],
             min_vehicles=facts["min_vehicles"],
             publish_counts=facts["publish_counts"],
             disclosure=from_json(Disclosure, facts["disclosure"]),

@@ -169,7 +169,6 @@ speed_unit = "km/h"
 speed_step = 0.01
 display_unit = "km/h"
 min_vehicles = 3
-refuse_above = 0.5
 accounting = "best"
 statistics = @statistics
 @map
@@ -339,7 +338,7 @@ def facts_of_plan(plan):
         "loss": plan.loss.pico,
         "budget_left": plan.budget_left.pico,
         "precision": plan.precision,
-        "median_error": plan.verdict.median_error,
+        "verdict": (plan.verdict.rule.value, plan.verdict.statistic.value, plan.verdict.value),
         "refused": plan.verdict.refused,
         "bins": plan.allocation.counts.bins,
     }

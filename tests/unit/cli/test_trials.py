@@ -74,7 +74,7 @@ def test_a_data_scientist_goes_from_a_frame_to_a_map_in_a_notebook(empty, feed):
     city = trafficdp.open()
     (told,) = city.ingest(frame)
     assert told.added == len(frame)
-    plan = city.plan(max_half_width="20 km/h")
+    plan = city.plan(max_half_width="0.7 km/h")
     assert "would be refused" not in repr(plan)
     release = city.release(plan.loss)
     hexagons = release.to_geodataframe()

@@ -51,7 +51,6 @@ FULL["map"] |= {
     "min_vehicles": 6,
     "statistics": ["variance", "mean"],
     "tolerance": {"mean": 2, "variance": Decimal("12.5")},
-    "refuse_above": Decimal("0.25"),
     "interval_level": Decimal("0.9"),
     "publish_counts": True,
     "accounting": "exact",

@@ -37,7 +37,6 @@ def test_a_minimal_configuration_has_the_stated_defaults(load, minimal):
     assert config.map.min_vehicles == 5
     assert config.map.statistics == (Statistic.MEAN, Statistic.VARIANCE)
     assert config.map.tolerance == {Statistic.MEAN: 1.0, Statistic.VARIANCE: 30.0}
-    assert config.map.refuse_above == 0.125
     assert config.map.interval_level == 0.95
     assert config.map.publish_counts is False
     assert config.map.accounting == "best"
@@ -56,7 +55,7 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
     assert config.map.display_unit is SpeedUnit.KILOMETRES_PER_HOUR
     assert config.map.statistics == (Statistic.MEAN, Statistic.VARIANCE)
     assert config.map.tolerance == {Statistic.MEAN: 2.0, Statistic.VARIANCE: 12.5}
-    assert (config.map.min_vehicles, config.map.refuse_above, config.map.interval_level) == (6, 0.25, 0.9)
+    assert (config.map.min_vehicles, config.map.interval_level) == (6, 0.9)
     assert config.map.publish_counts is True
     assert config.map.accounting == "exact"
     assert config.sources == (
@@ -103,7 +102,7 @@ def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full
     assert request.loss == PureDP.of(2)
     assert request.bound == config.bound
     assert request.tolerance == config.map.tolerance
-    assert (request.min_vehicles, request.refuse_above, request.interval_level) == (6, 0.25, 0.9)
+    assert (request.min_vehicles, request.interval_level) == (6, 0.9)
     assert request.accounting == "exact"
 
 

@@ -102,7 +102,6 @@ WRONG = [
     ("privacy.relation", "replace", "replace_user_values"),
     ("privacy.relation", True, "replace_user_values"),
     *[("map.min_vehicles", value, "an integer from 1") for value in (0, -5, True, Decimal("2.5"), "5")],
-    *[("map.refuse_above", value, "at most 1") for value in (0, 2, NAN, True, Decimal("1.001"))],
     *[("map.interval_level", value, "between 0 and 1") for value in (0, 1, 95, NAN, True, "95%")],
     *[("map.publish_counts", value, "true or false") for value in ("yes", 1, 0, [])],
     *[

@@ -39,6 +39,7 @@ from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software,
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import PureDP
 from trafficdp.privacy.noise_stated import NoiseStated
+from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
@@ -159,7 +160,7 @@ def release_of(
             interval_level=0.95,
             noise=NoiseStated(kind="laplace"),
         ),
-        verdict=Verdict(forced=False, threshold=0.125, value=0.08),
+        verdict=Verdict(False, 1.0, 0.5, RefusalRule.INTERVAL),
         publish_counts=publish_counts,
     )
     return Release(

@@ -128,7 +128,7 @@ def test_what_is_live_has_the_properties_of_an_exported_map(live_city, small_cit
     other = small_city.City(live_city.folder.parent / "other", last="2026-03-03")
     workspace = other.open()
     workspace.ingest([other.days[1]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     exported = json.loads((other.store / "releases" / "r0001" / "map.geojson").read_text(encoding="utf-8"))
     keys = [list(each["features"][0]["properties"]) for each in (document, exported)]
     assert keys[0] == keys[1]
@@ -218,7 +218,7 @@ def test_a_stream_that_is_over_is_not_charged_again_by_mistake(live_city):
     workspace = live_city.open()
     workspace.ingest([live_city.days[1]])
     with pytest.raises(InsufficientBudgetError):
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert ledger_kinds(live_city).count("stream") == 1
 
 
@@ -380,7 +380,7 @@ def test_a_release_beside_a_stream_keeps_its_publications(live_city):
     )
     workspace = live_city.open()
     workspace.ingest([live_city.days[1]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     assert all(check.passed for check in workspace.verify("r0001"))
     assert all(check.passed for check in workspace.verify("s0001"))
     manifest = json.loads(

@@ -26,7 +26,7 @@ def planned(counts_of, bound_of):
         def at(total):
             # this accounting is for mean and variance together
             more = {Statistic.VARIANCE: 60.0} if "moment" in accounting else {}
-            request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.125, 0.95, accounting)
+            request = Request(total, bound_of(60), {**TOLERANCE, **more}, 1, 0.95, accounting)
             return allocate(counts, request)
 
         return at(PureDP.of(epsilon)), at

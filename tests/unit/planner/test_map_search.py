@@ -43,7 +43,7 @@ def looked(city, bound_of):
 
     def looked(width, epsilon=4, grid=GRID, min_vehicles=5):
         tolerance = {Statistic.MEAN: 1.0}
-        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, min_vehicles, 0.125, 0.95)
+        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, min_vehicles, 0.95)
         seen = []
         return search(grid, request, width, Reach.MEDIAN, city, seen.append), seen
 

@@ -40,7 +40,6 @@ def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **chang
         bound=bound,
         tolerance={s: TOLERANCE[s] for s in statistics},
         min_vehicles=1,
-        refuse_above=0.125,
         interval_level=0.95,
         mechanism=wanted,
         simulate=True,

@@ -25,7 +25,7 @@ def asked(counts, bound_of):
 
     def asked(epsilon, accounting="best", level=0.95):
         tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0}
-        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, 3, 0.125, level, accounting)
+        request = Request(PureDP.of(epsilon), bound_of(60, "0.1"), tolerance, 3, level, accounting)
         return allocate(counts, request)
 
     return asked

@@ -299,7 +299,7 @@ def test_a_place_is_the_hexagon_that_the_newest_map_calls_so(city, clause):
     asked = clause + "cell, AVG(speed) FROM fixes WHERE place IN ({}) GROUP BY cell"
     with pytest.raises(UsageError, match="no map was released that names places"):
         workspace.ask(asked.format("'anywhere'"), analyst="planning")
-    table = workspace.release().to_frame()
+    table = workspace.release(force=True).to_frame()
     first, last = table["place"].iloc[0], table["place"].iloc[-1]
     by_name = workspace.ask(asked.format(f"'{first.upper()}', '{last}'"), analyst="planning")
     assert by_name.to_frame()["cell"].tolist() == table["h3"].iloc[[0, -1]].tolist()

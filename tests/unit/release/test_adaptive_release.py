@@ -50,7 +50,7 @@ def fill(city, slots="whole_period", longer="", epsilon="8"):
 
 def fill_and_release(city):
     fill(city)
-    return city.open().release()
+    return city.open().release(force=True)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_the_same_release_is_planned_whatever_the_speeds(small_city, tmp_path):
 
 def test_slots_have_hexagons_of_their_own(hourly):
     city = hourly()
-    released = city.open().release()
+    released = city.open().release(force=True)
     table = released.to_frame()
     assert len(set(table["slot"])) > 1
     assert not table.duplicated(["h3", "slot"]).any()
@@ -197,7 +197,7 @@ def test_slots_have_hexagons_of_their_own(hourly):
 
 def test_longer_slots_cover_what_hours_cannot(hourly):
     city = hourly('longer_slots = ["day_part", "whole_period"]', epsilon="0.5")
-    released = city.open().release()
+    released = city.open().release(force=True)
     table = released.to_frame()
     published = table[table["status"] != "withheld"]
     assert "day_part" in set(published["slot_kind"])
@@ -233,8 +233,8 @@ def test_a_release_that_died_is_finished_with_the_same_hexagons(adaptive, monkey
     with monkeypatch.context() as patched:
         patched.setattr(curator, "reached", die)
         with pytest.raises(Died):
-            adaptive.open().release()
-    released = adaptive.open().release()
+            adaptive.open().release(force=True)
+    released = adaptive.open().release(force=True)
     assert [each.id for each in adaptive.open().releases()] == [released.id] == ["r0001"]
     assert released.release.grid.mosaic == adaptive.open().plan().grid.mosaic
 

@@ -38,37 +38,37 @@ def budget(total, **ceilings):
 def test_a_years_ceiling_is_kept_and_comes_back_with_the_next_year(filled, clock):
     workspace = filled.open(budget=budget(30, year=8))
     clock("2026-06-01T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     before = filled.dump()
     with pytest.raises(InsufficientBudgetError) as refusal:
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert refusal.value.window == "in 2026"
     assert refusal.value.remaining == 0
     assert "later period" in str(refusal.value)
     assert filled.dump() == before
     clock("2027-01-01T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
 
 
 def test_a_year_begins_at_midnight_in_the_city(filled, clock):
     workspace = filled.open(budget=budget(30, year=8))
     clock("2026-12-31T18:29:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     # one minute later it is 2027 in Kolkata
     clock("2026-12-31T18:30:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     with pytest.raises(InsufficientBudgetError):
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
 
 
 def test_no_calendar_refreshes_the_total(filled, clock):
     workspace = filled.open(budget=budget(20, year=8))
     for year in (2026, 2027):
         clock(f"{year}-06-01T12:00:00+00:00")
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     clock("2028-06-01T12:00:00+00:00")
     with pytest.raises(InsufficientBudgetError) as refusal:
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert refusal.value.window is None
     assert refusal.value.remaining == 4
     assert refusal.value.requested == 8
@@ -78,13 +78,13 @@ def test_a_months_ceiling_holds_within_the_years(filled, clock):
     workspace = filled.open(budget=budget(30, year=20, month=8))
     for month in (1, 2):
         clock(f"2026-{month:02d}-05T12:00:00+00:00")
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
         with pytest.raises(InsufficientBudgetError) as refusal:
             workspace.release("1.5", force=True)
         assert refusal.value.window == f"in 2026-{month:02d}"
     clock("2026-03-05T12:00:00+00:00")
     with pytest.raises(InsufficientBudgetError) as refusal:
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert refusal.value.window == "in 2026"
     assert refusal.value.remaining == 4
 
@@ -92,7 +92,7 @@ def test_a_months_ceiling_holds_within_the_years(filled, clock):
 def test_spending_exactly_a_ceiling_succeeds(filled, clock):
     workspace = filled.open(budget=budget(30, month=9))
     clock("2026-01-05T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     workspace.release("1", force=True)
     with pytest.raises(InsufficientBudgetError) as refusal:
         workspace.release("0.000001", force=True)
@@ -102,26 +102,26 @@ def test_spending_exactly_a_ceiling_succeeds(filled, clock):
 def test_a_clock_that_was_set_back_opens_no_old_budget(filled, clock):
     workspace = filled.open(budget=budget(30, year=8))
     clock("2027-01-05T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     before = filled.dump()
     clock("2026-01-05T12:00:00+00:00")
     with pytest.raises(UsageError, match="clock is behind the ledger"):
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert filled.dump() == before
 
 
 def test_without_a_calendar_the_clock_does_not_matter(filled, clock):
     workspace = filled.open(budget=20)
     clock("2027-01-05T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     clock("2026-01-05T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
 
 
 def test_what_is_left_in_the_present_month_is_what_the_plan_says(filled, clock):
     workspace = filled.open(budget=budget(30, year=20, month=9))
     clock("2026-01-05T12:00:00+00:00")
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     plan = workspace.plan()
     assert str(plan.budget_left) == "1"
     assert plan.affordable.short > 0
@@ -133,7 +133,7 @@ def test_what_is_left_in_the_present_month_is_what_the_plan_says(filled, clock):
 def test_the_policy_is_in_the_ledger_the_manifest_and_the_status(filled, clock):
     workspace = filled.open(budget=budget(30, year=20, month=9))
     clock("2026-01-05T12:00:00+00:00")
-    release = workspace.release(again=True)
+    release = workspace.release(again=True, force=True)
     (charge,) = [row.facts for row in workspace.ledger() if row.facts["kind"] == "charge"]
     assert charge["budget_pico"] == 30 * PICO
     assert charge["budget_a_year_pico"] == 20 * PICO
@@ -159,7 +159,7 @@ def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, 
     """Vehicles 6 to 10 drive on both days, 11 to 15 on the second alone."""
     workspace = filled.open(first="2026-03-03", last="2026-03-03", budget=12)
     workspace.ingest([filled.days[2]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     first = {vehicle for vehicle, charged in small_city.charges_by_plate_order(filled).items() if charged}
     second_day = filled.open(first="2026-03-04", last="2026-03-04", budget=12)
     plan = second_day.plan("8")
@@ -169,7 +169,7 @@ def test_tuesdays_map_charges_only_tuesdays_vehicles_and_its_plan_knows(filled, 
     able = plan.affordable.loss
     assert Fraction(4) <= able.exact < 8
     with pytest.raises(InsufficientBudgetError):
-        second_day.release("8")
+        second_day.release("8", force=True)
     release = second_day.release("8", within_budget=True, force=True)
     charges = small_city.charges_by_plate_order(filled)
     assert max(sum(each.values()) for each in charges.values()) <= 12 * PICO

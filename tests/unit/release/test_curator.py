@@ -34,8 +34,8 @@ PICO = 10**12
 
 
 def test_spending_exactly_the_budget_succeeds(filled, small_city):
-    filled.open(budget=16).release(again=True)
-    filled.open().release(again=True)
+    filled.open(budget=16).release(again=True, force=True)
+    filled.open().release(again=True, force=True)
     assert max(small_city.spent(filled).values()) == 16 * PICO
 
 
@@ -43,7 +43,7 @@ def test_a_billionth_of_epsilon_too_much_is_refused_in_one_sentence_and_nothing_
     workspace = released.open(budget="15.999999999")
     before = released.dump()
     with pytest.raises(InsufficientBudgetError) as caught:
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert caught.value.exit_code == 3
     assert caught.value.remaining == Fraction(7_999_999_999, 10**9)
     assert caught.value.requested == 8
@@ -57,7 +57,16 @@ def test_the_command_line_refuses_with_exit_3_and_one_line(released):
     released.open(budget=15)
     before = released.dump()
     done = subprocess.run(
-        [sys.executable, "-m", "trafficdp", "--config", str(released.config), "release", "--again"],
+        [
+            sys.executable,
+            "-m",
+            "trafficdp",
+            "--config",
+            str(released.config),
+            "release",
+            "--again",
+            "--force",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -75,7 +84,7 @@ def test_a_withdrawal_gives_no_budget_back(released, small_city):
     workspace.withdraw("r0001")
     assert small_city.spent(released) == before
     with pytest.raises(InsufficientBudgetError):
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     with pytest.raises(UsageError, match="withdrawn already"):
         workspace.withdraw("r0001")
 
@@ -92,7 +101,7 @@ def test_a_vehicle_in_no_released_bin_pays_nothing(released, small_city):
 def test_vehicles_of_the_second_day_pay_for_the_second_day_only(released, small_city):
     workspace = released.open(first="2026-03-04", last="2026-03-04")
     workspace.ingest([released.days[2]])
-    second = workspace.release(again=True)
+    second = workspace.release(again=True, force=True)
     accounts = small_city.charges_by_plate_order(released)
     assert second.release.ledger.sequence == 3
     both = {vehicle for vehicle, account in accounts.items() if set(account) == {1, 3}}
@@ -117,7 +126,7 @@ def test_a_disclosure_that_no_manifest_takes_is_refused_before_the_charge(filled
     before = filled.dump()
     monkeypatch.setattr(Allocation, "composition", "unknown")
     with pytest.raises(DataError, match="manifest is not complete"):
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     assert filled.dump() == before
     assert workspace.releases() == []
 
@@ -146,7 +155,7 @@ def test_a_charge_that_does_not_cover_the_loss_is_refused_before_it_is_made(
     # by the second price, or by the meter of the rehearsal
     words = "vehicles would lose more than they are charged|cost a vehicle more than it was charged"
     with pytest.raises(AllocationError, match=words) as caught:
-        filled.open(accounting=accounting).release(again=True)
+        filled.open(accounting=accounting).release(again=True, force=True)
     assert caught.value.exit_code == 1
     assert filled.dump() == before
 
@@ -161,7 +170,7 @@ def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_char
     monkeypatch.setattr(curator.Specification, "to_json", shrunk)
     before = filled.dump()
     with pytest.raises(AllocationError, match="10 vehicles would lose more"):
-        filled.open(accounting="blocks").release(again=True)
+        filled.open(accounting="blocks").release(again=True, force=True)
     assert filled.dump() == before
 
 
@@ -179,7 +188,7 @@ def restored(released):
     """A city whose vault was replaced by a copy from before its second release."""
     old = released.folder / "backup.duckdb"
     shutil.copy(released.vault, old)
-    released.open(budget=40).release(again=True)
+    released.open(budget=40).release(again=True, force=True)
     shutil.copy(old, released.vault)
     return released
 
@@ -187,7 +196,7 @@ def restored(released):
 def refuses(city, error=StoreBehindError):
     before = city.dump()
     with pytest.raises(error) as caught:
-        city.open().release(again=True)
+        city.open().release(again=True, force=True)
     assert caught.value.exit_code == 6
     assert "\n" not in str(caught.value)
     assert city.dump() == before
@@ -232,7 +241,7 @@ def test_a_garbled_head_refuses(released):
 def test_a_manifest_that_says_nothing_of_the_ledger_is_found_by_verify_and_is_no_bug(released, content):
     (released.store / "releases/r0001/manifest.json").write_text(content, encoding="utf-8")
     # the remembered head vouches for the ledger: old manifests are not read for a new release
-    assert released.open().release(again=True).id == "r0002"
+    assert released.open().release(again=True, force=True).id == "r0002"
     failed = [each.found for each in released.open().verify("r0001") if not each.passed]
     assert failed
     assert not any("bug" in found for found in failed)
@@ -245,11 +254,11 @@ def test_a_new_store_with_the_same_key_does_not_forgive_the_old_one(restored, tm
     (other / "trafficdp.toml").write_text(f'key_file = "{restored.key}"\n{text}', encoding="utf-8")
     fresh = trafficdp.open(other / "trafficdp.toml", create=True)
     fresh.ingest([restored.days[1]])
-    assert fresh.release(again=True).id == "r0001"
+    assert fresh.release(again=True, force=True).id == "r0001"
     assert len(list(restored.folder.glob("*.head"))) == 2
     with pytest.raises(StoreBehindError):
-        restored.open().release(again=True)
-    assert fresh.release(again=True).id == "r0002"
+        restored.open().release(again=True, force=True)
+    assert fresh.release(again=True, force=True).id == "r0002"
 
 
 def test_commands_that_only_read_still_work_behind_a_head(restored):

@@ -17,7 +17,16 @@ PICO = 10**12
 )
 def test_racing_releases_never_overspend_and_never_crash(filled, small_city, processes, budget, fit):
     filled.open(budget=budget)
-    command = [sys.executable, "-m", "trafficdp", "--config", str(filled.config), "release", "--again"]
+    command = [
+        sys.executable,
+        "-m",
+        "trafficdp",
+        "--config",
+        str(filled.config),
+        "release",
+        "--again",
+        "--force",
+    ]
     racing = [
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(processes)
@@ -70,7 +79,7 @@ def test_a_failing_disk_costs_nothing_or_is_mended(released, monkeypatch, small_
         with monkeypatch.context() as patched:
             patched.setattr(os, step, failing)
             try:
-                workspace.release(again=True)
+                workspace.release(again=True, force=True)
             except (StoreUnavailableError, UsageError) as error:
                 caught = error
             else:

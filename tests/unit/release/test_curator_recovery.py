@@ -28,7 +28,7 @@ def test_an_old_copy_of_an_unfinished_vault_never_draws_its_noise_again(released
     with monkeypatch.context() as patched:
         die_at(patched, "head written")
         with pytest.raises(Died):
-            released.open(budget=40).release(again=True)
+            released.open(budget=40).release(again=True, force=True)
     unfinished = released.folder / "backup.duckdb"
     shutil.copy(released.vault, unfinished)
     assert [each.status for each in released.open().releases()] == ["published", "published"]
@@ -51,7 +51,7 @@ def test_files_without_committed_values_stop_the_drawing(released, monkeypatch):
     with monkeypatch.context() as patched:
         die_at(patched, "head written")
         with pytest.raises(Died):
-            released.open(budget=40).release(again=True)
+            released.open(budget=40).release(again=True, force=True)
     (released.store / "releases/r0002").mkdir()
     with pytest.raises(StoreBehindError, match="knows no values of a release that has files"):
         released.open().releases()
@@ -63,7 +63,7 @@ def test_recovery_remembers_the_charge_outside_before_it_draws(released, monkeyp
     with monkeypatch.context() as patched:
         die_at(patched, "charged")
         with pytest.raises(Died):
-            released.open(budget=40).release(again=True)
+            released.open(budget=40).release(again=True, force=True)
     assert json.loads(released.head().read_text(encoding="ascii"))["sequence"] == 2
     with monkeypatch.context() as patched:
         die_at(patched, "values drawn")
@@ -76,7 +76,7 @@ def test_recovery_follows_the_frozen_order_whatever_the_configuration_says_now(r
     with monkeypatch.context() as patched:
         die_at(patched, "charged")
         with pytest.raises(Died):
-            released.open(budget=40).release(again=True)
+            released.open(budget=40).release(again=True, force=True)
     changed = released.open(epsilon="0.5", resolution=5, first="2026-03-04", statistics='"mean"')
     changed.ingest([released.days[2]])
     done = changed.map("r0002").release
@@ -91,13 +91,13 @@ def test_an_interrupted_release_that_is_asked_for_again_is_charged_once(released
         with monkeypatch.context() as patched:
             die_at(patched, boundary)
             with pytest.raises(Died):
-                released.open(budget=60).release(again=True)
+                released.open(budget=60).release(again=True, force=True)
         before = small_city.spent(released)
-        newest = released.open().release(again=True)
+        newest = released.open().release(again=True, force=True)
         assert small_city.spent(released) == before
         assert newest.id == released.open().releases()[-1].id
     # asked anew without an interruption, it is another draw and another charge
-    assert released.open().release(again=True).id == "r0005"
+    assert released.open().release(again=True, force=True).id == "r0005"
     assert max(small_city.spent(released).values()) == 40 * PICO
 
 
@@ -105,8 +105,8 @@ def test_another_question_after_an_interruption_is_another_charge(released, monk
     with monkeypatch.context() as patched:
         die_at(patched, "charged")
         with pytest.raises(Died):
-            released.open(budget=40).release(again=True)
-    done = released.open().release("9")
+            released.open(budget=40).release(again=True, force=True)
+    done = released.open().release("9", force=True)
     assert done.id == "r0003"
     assert [each.status for each in released.open().releases()] == ["published"] * 3
 

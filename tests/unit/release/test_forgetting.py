@@ -98,7 +98,7 @@ def test_a_release_after_it_is_charged_to_the_others_and_verified(released, smal
     spent = small_city.spent(released)
     workspace = released.open()
     workspace.forget([plate])
-    workspace.release()
+    workspace.release(force=True)
     assert all(each.passed for each in workspace.verify("r0002"))
     after = small_city.spent(released)
     assert after[number] == spent[number]
@@ -123,7 +123,7 @@ def test_a_plan_that_was_saved_before_is_refused(released, plate):
     workspace.plan(save="spring")
     workspace.forget([plate])
     with pytest.raises(UsageError, match="data"):
-        workspace.release(plan="spring")
+        workspace.release(plan="spring", force=True)
 
 
 def test_data_before_its_first_record_stay_as_they_were(released, small_city):
@@ -155,7 +155,7 @@ def test_a_store_from_a_backup_forgets_nobody(released, plate):
     backup = released.vault.read_bytes()
     workspace = released.open()
     workspace.ingest([released.days[2]])
-    workspace.release()
+    workspace.release(force=True)
     released.vault.write_bytes(backup)
     with pytest.raises(StoreBehindError):
         workspace.forget([plate])

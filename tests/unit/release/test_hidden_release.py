@@ -142,7 +142,7 @@ def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
     # a wish is an epsilon, whatever the store counts in
     assert hidden.workspace.plan(4).loss == plan.loss
     more = hidden.workspace.plan("40")
-    assert more.verdict.median_error < plan.verdict.median_error
+    assert more.verdict.value < plan.verdict.value
 
 
 def test_the_fleet_is_that_of_an_earlier_release_where_none_is_declared(hidden, tmp_path):

@@ -329,7 +329,8 @@ def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(f
     text = told("akmv")
     assert "Released by akmv, not by an accounting of the table." in text
     assert "Why: mean: akmv was asked for by name" in text
-    assert opened(filled, "akmv").plan().suggestions is None
+    needed = opened(filled, "akmv").plan().suggestions.epsilon
+    assert not opened(filled, "akmv").plan(str(needed), suggestions=False).verdict.refused
     assert "Why: auto: " not in told("baseline")
     assert "by accounting" in told("baseline")
     # what passes by joint noise passes under auto: it prefers what says enough

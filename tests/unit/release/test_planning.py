@@ -129,7 +129,7 @@ def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
     counts = SimpleNamespace(cell=np.array([1], dtype=np.uint64), slot=np.array([3]))
     allocation = SimpleNamespace(
         counts=counts,
-        request=SimpleNamespace(judged=Statistic.MEAN, bound=SimpleNamespace(unit=half), interval_level=0.9),
+        request=SimpleNamespace(main=Statistic.MEAN, bound=SimpleNamespace(unit=half), interval_level=0.9),
         calibrated=SimpleNamespace(half_widths=lambda *_: {statistic: np.array([8.0])}),
         errors=lambda: {statistic: np.array([4.0])},
     )

@@ -31,7 +31,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
     for old, new in (
         ("epsilon = 8", f"rho = {rho}"),
         ("epsilon_per_vehicle = 20", f'kind = "zcdp"\nrho_per_vehicle = {budget}\ndelta = 1e-6'),
-        ('accounting = "best"', "refuse_above = 0.5"),
+        ('accounting = "best"\n', ""),
         ("[map]", f'[map]\nmechanism = "{mechanism or "gaussian_twin"}"'),
     ):
         assert old in text
@@ -43,7 +43,7 @@ def configure(city, mechanism=None, statistics='"mean", "variance"', rho="3", bu
 def fill(city, released):
     configure(city).ingest([city.days[1]])
     if released:
-        workspace.open_workspace(city.config).release(again=True)
+        workspace.open_workspace(city.config).release(again=True, force=True)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def read(path):
 def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, small_city):
     here = workspace.open_workspace(concentrated.config)
     planned = here.plan()
-    done = here.release(again=True)
+    done = here.release(again=True, force=True)
     assert failed(concentrated) == {}
     charges = small_city.charges_by_plate_order(concentrated)
     largest = max(each[1] for each in charges.values())
@@ -114,8 +114,8 @@ def test_a_gaussian_map_is_planned_released_verified_and_read(concentrated, smal
 
 def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
     here = workspace.open_workspace(concentrated.config)
-    here.release("1")
-    here.release("2")
+    here.release("1", force=True)
+    here.release("2", force=True)
     first, second = (read(manifest_of(concentrated, name))["guarantee"] for name in ("r0001", "r0002"))
     total = Fraction(first["rho"]) + Fraction(second["rho"])
     assert Fraction(second["sum_of_maxima"]) == total
@@ -156,12 +156,12 @@ def test_plan_and_iome_are_released_when_forced_and_claim_no_interval(concentrat
 
 def test_the_budget_is_enforced_in_rho_before_anything_is_written(concentrated):
     here = workspace.open_workspace(concentrated.config)
-    here.release("6")
+    here.release("6", force=True)
     before = concentrated.dump()
     with pytest.raises(InsufficientBudgetError, match="rho"):
-        here.release("3")
+        here.release("3", force=True)
     assert concentrated.dump() == before
-    here.release("2")
+    here.release("2", force=True)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_store_keeps_its_kind(concentrated, filled):
 
 
 def test_a_store_whose_kind_was_taken_away_does_not_become_pure(concentrated):
-    workspace.open_workspace(concentrated.config).release("1")
+    workspace.open_workspace(concentrated.config).release("1", force=True)
     concentrated.sql("DELETE FROM meta WHERE key = 'loss_kind'")
     with pytest.raises(StoreDamagedError, match="different kinds"):
         concentrated.open(statistics='"mean"').status()
@@ -229,7 +229,7 @@ def test_what_only_pure_epsilon_can_do_is_refused_in_a_store_of_rho(concentrated
         with pytest.raises(UsageError, match="unknown zCDP mechanism"):
             here.with_map(mechanism=mechanism)
     with pytest.raises(UsageError, match="unknown zCDP mechanism"):
-        here.release(allow_idealised_noise="huber")
+        here.release(allow_idealised_noise="huber", force=True)
 
 
 def test_a_pure_store_has_no_rho(filled):
@@ -270,8 +270,8 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
     with monkeypatch.context() as patched:
         patched.setattr(curator, "reached", die)
         with pytest.raises(KeyboardInterrupt):
-            here.release(again=True)
-    again = here.release(again=True) if boundary != "published" else here.map("r0001")
+            here.release(again=True, force=True)
+    again = here.release(again=True, force=True) if boundary != "published" else here.map("r0001")
     assert again.id == "r0001"
     assert [row.facts["kind"] for row in here.ledger()] == ["charge", "publication"]
     assert failed(concentrated) == {}
@@ -280,7 +280,7 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
 @pytest.mark.parametrize("format", ["geojson", "csv", "geoparquet", "gpkg", "html", "registry"])
 def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.release(again=True)
+    here.release(again=True, force=True)
     path = here.export("r0001", format, tmp_path / f"map.{format}")
     assert path.stat().st_size > 0
     if format == "geojson":
@@ -291,7 +291,7 @@ def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
 
 def test_the_page_for_the_city_says_rho_and_never_adds_epsilons(concentrated, tmp_path):
     here = workspace.open_workspace(concentrated.config)
-    here.release(again=True)
+    here.release(again=True, force=True)
     page = here.city_report("r0001", tmp_path / "page.html").read_text(encoding="utf-8")
     assert "add up to rho" in page
     assert "add up to epsilon" not in page
@@ -321,7 +321,7 @@ def test_the_commands_speak_of_rho(concentrated, run):
     assert "at delta 0.000001" in out
     exact = json.loads(run(concentrated, "--json", "plan", "--rho", "2")[1])
     jsonschema.validate(exact, schema("plan"))
-    code, out, err = run(concentrated, "release", "--rho", "2")
+    code, out, err = run(concentrated, "release", "--rho", "2", "--force")
     assert code == 0, err
     assert "for rho" in out
     code, _, err = run(concentrated, "release", "--epsilon", "2")
@@ -374,11 +374,11 @@ def test_a_half_width_and_what_all_can_pay_are_found_in_rho_and_a_plan_is_kept(c
     assert isinstance(found.answer.median_loss, ZCDP)
     assert float(found.loss.rho) == pytest.approx(4, rel=0.1)
     assert found.precision.median <= wide / 2
-    here.release("6")
+    here.release("6", force=True)
     rest = here.plan("3", within_budget=True, save="rest")
     assert (rest.asked, rest.affordable.short) == (ZCDP.of(3), 0)
     assert 0 < rest.loss.rho <= 2 + Fraction(1, 10**6)
-    done = here.release(plan="rest")
+    done = here.release(plan="rest", force=True)
     assert done.release.disclosure.guarantee.rho == str(rest.loss)
     assert failed(concentrated, "r0002") == {}
 

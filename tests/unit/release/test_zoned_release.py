@@ -60,7 +60,7 @@ def test_counts_are_those_of_the_districts(opened, zoned):
 
 
 def test_a_release_is_verified_and_every_file_says_the_same(opened, zoned, tmp_path):
-    release = opened.release()
+    release = opened.release(force=True)
     assert all(each.passed for each in opened.verify("r0001"))
     table = release.to_geodataframe()
     assert table["place"].tolist() == ["South", "Middle", "Hill"]
@@ -101,7 +101,7 @@ def test_a_release_is_verified_and_every_file_says_the_same(opened, zoned, tmp_p
 
 
 def test_sql_reads_districts_and_asks_about_them(opened):
-    opened.release()
+    opened.release(force=True)
     free = opened.ask("SELECT h3, place, resolution, speed_mean_kmh FROM latest_cells ORDER BY h3")
     assert free.to_frame()["place"].tolist() == ["South", "Middle", "Hill"]
     drawn = free.to_geodataframe()

@@ -51,7 +51,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
-    workspace.release(again=True)
+    workspace.release(again=True, force=True)
     with Vault.open(city.store) as opened:
         seen += opened.connection.execute(SETTING).fetchall()
     assert len(seen) >= 4

@@ -112,7 +112,7 @@ def test_stores_lie_under_any_name(city, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     workspace = trafficdp.open(city.config, store=name, create=True)
     workspace.ingest([city.days[1]])
-    done = workspace.release(again=True)
+    done = workspace.release(again=True, force=True)
     assert done.folder.is_dir()
     assert all(check.passed for check in workspace.verify(done.id))
     assert (tmp_path / name / "vault.duckdb").exists()
@@ -134,7 +134,7 @@ def test_nobody_else_enters_the_folders_of_a_store_whatever_the_mask(city):
         workspace = city.open()
         workspace.ingest([city.days[1]])
         workspace.plan(save="mine")
-        workspace.release(again=True)
+        workspace.release(again=True, force=True)
     finally:
         os.umask(before)
     modes = {
@@ -210,7 +210,7 @@ def test_another_key_is_refused(filled, tmp_path):
     before = filled.dump()
     for command in (
         lambda: filled.open().ingest([filled.days[2]]),
-        lambda: filled.open().release(again=True),
+        lambda: filled.open().release(again=True, force=True),
     ):
         with pytest.raises(StoreKeyError, match="not the key of this store") as caught:
             command()
@@ -229,7 +229,7 @@ def test_a_key_that_others_may_read_or_write_is_refused(filled, mode):
 def test_a_missing_key_is_said_to_be_missing(filled):
     filled.key.unlink()
     with pytest.raises(StoreKeyError, match="there is no key"):
-        filled.open().release(again=True)
+        filled.open().release(again=True, force=True)
 
 
 def test_a_store_whose_making_failed_can_be_made(city, monkeypatch):
@@ -242,7 +242,7 @@ def test_a_store_whose_making_failed_can_be_made(city, monkeypatch):
             city.open()
     assert not (city.store / "vault.duckdb").exists()
     city.open().ingest([city.days[1]])
-    assert city.open().release(again=True).id == "r0001"
+    assert city.open().release(again=True, force=True).id == "r0001"
 
 
 def test_a_read_only_store_says_so(filled, monkeypatch):

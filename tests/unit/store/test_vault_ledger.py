@@ -43,7 +43,7 @@ def test_what_no_head_remembers_is_checked_before_the_next_release(released, wha
         Head.beside(released.key, vault.store_id).write(None)
     before = released.dump()
     with pytest.raises(StoreDamagedError) as caught:
-        released.open().release(again=True)
+        released.open().release(again=True, force=True)
     assert caught.value.exit_code == 6
     assert released.dump() == before
 
@@ -63,7 +63,7 @@ def test_what_the_head_remembers_is_not_read_again(released, monkeypatch):
 def test_a_ledger_cut_at_its_end_is_behind_its_head(released):
     released.sql("DELETE FROM ledger WHERE sequence = 2")
     with pytest.raises(StoreBehindError):
-        released.open().release(again=True)
+        released.open().release(again=True, force=True)
 
 
 def test_spending_is_looked_up_for_the_vehicles_asked_in_their_order(released, small_city):

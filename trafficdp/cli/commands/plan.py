@@ -18,7 +18,6 @@ from trafficdp.export.report.loss_chart import Line, LossChart, Point
 from trafficdp.model.grid import Grid
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
-from trafficdp.planner.refusal import largest_passing_scale
 from trafficdp.release.outcomes import Plan
 
 __all__ = ["plan", "plan_facts", "show"]
@@ -109,13 +108,12 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
     """What is drawn: the accountings of the release or, once computed, every accounting of the means."""
     allocation = result.allocation
     request = allocation.request
-    statistic = Statistic.MEAN if full is not None else request.judged
+    statistic = Statistic.MEAN if full is not None else request.main
     curves = accounting_curves(allocation) if full is None else full.curves
     if not curves:
         raise UsageError("there is nothing to draw", got="a map that needs no noise")
     epsilon = float(request.loss.exact)
     noise = float(allocation.chosen.scales(epsilon)[statistic].max())
-    limit = largest_passing_scale(request)
 
     def shown(points: tuple[Point, ...]) -> tuple[Point, ...]:
         return tuple((result.shown(error, statistic), needed) for error, needed in points)
@@ -134,5 +132,4 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         ),
         planned=(result.shown(noise, statistic), epsilon),
         left=float(result.budget_left.exact),
-        limit=None if limit is None else result.shown(limit),
     )

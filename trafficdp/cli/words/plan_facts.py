@@ -18,8 +18,8 @@ from trafficdp.release.outcomes import InEpsilon, Plan
 def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object]:
     """Return the plan as plain JSON values; ``full`` is every accounting, where it was computed."""
     allocation = result.allocation
-    request = allocation.request
-    statistic, best = request.judged, allocation.best
+    request, verdict = allocation.request, result.verdict
+    statistic, best = request.main, allocation.best
     epsilon, noise, accountings = float(request.loss.exact), None, []
     if best is not None:
         scale = best.worst_relative_scale(epsilon, request.tolerance)
@@ -49,17 +49,17 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
         },
         "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
         "fleet": _fleet_facts(result),
-        "refused": result.verdict.refused,
-        "median_error": result.shown(result.verdict.median_error),
-        "refuse_above": result.shown(result.verdict.threshold),
-        "refused_by": "skill" if result.verdict.by_skill else "error",
+        "refused": verdict.refused,
+        "refused_by": verdict.rule.value,
+        "refused_for": verdict.statistic.value,
+        "value": result.shown(verdict.value, verdict.statistic),
+        "threshold": result.shown(verdict.threshold, verdict.statistic),
         "at_worst_error": noise,
         "floor": None if best is None else result.shown(allocation.floor),
         "suggestions": None
         if result.suggestions is None
         else {
             "epsilon": result.suggestions.epsilon,
-            "min_vehicles": result.suggestions.min_vehicles,
             "resolution": result.suggestions.resolution,
             "slot": result.suggestions.slot_kind.value if result.suggestions.slot_kind else None,
             "fleet": result.suggestions.fleet,

@@ -9,6 +9,7 @@ from trafficdp.model.statistic import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.precision import Reach
+from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.outcomes import Answer, Plan
 
 MEANING = {
@@ -167,7 +168,7 @@ def _show_full(output: Output, result: Plan, full: FullCurves) -> None:
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
     request = allocation.request
-    statistic, unit, name = request.judged, result.unit, _name(result)
+    statistic, unit, name = request.main, result.unit, _name(result)
     errors = allocation.errors()[statistic]
     worst, typical = f"{result.shown(errors.max()):.3g}", f"{result.shown(errors.mean()):.3g}"
     output.say(
@@ -281,18 +282,17 @@ def _show_shortage(output: Output, result: Plan) -> None:
 
 
 def _show_verdict(output: Output, result: Plan) -> None:
-    verdict, unit, left = result.verdict, result.unit, result.budget_left
-    judged = (
-        f"expected error is {result.shown(verdict.median_error):.3g} {unit}, "
-        f"the limit {result.shown(verdict.threshold):.3g}"
-    )
+    verdict, left = result.verdict, result.budget_left
+    of, unit = verdict.statistic, verdict.statistic.unit(result.display_unit)
+    value, limit = result.shown(verdict.value, of), result.shown(verdict.threshold, of)
     if verdict.yardstick:
         judged = "one number for the whole city is what others are compared with"
-    elif verdict.by_skill:
-        judged = f"the {judged}, nine tenths of that of one number; {verdict.worse:.0%} of draws are worse "
-        judged += "than it"
+    elif verdict.rule is RefusalRule.SKILL:
+        judged = f"the expected error of the {of.words} is {value:.3g} {unit}, the limit {limit:.3g}, nine "
+        judged += f"tenths of that of one number; {verdict.worse:.0%} of draws are worse than it"
     else:
-        judged = f"the median {judged}"
+        judged = f"the interval of the {of.words} can span {value:.3g} {unit} in the median bin, of a range "
+        judged += f"of {limit:.3g}"
     if verdict.refused:
         output.say(f"It would be REFUSED: {judged}.")
     elif result.affordable.short:
@@ -333,7 +333,7 @@ def _show_growth(output: Output, what: str, found: Growth, quantity: str) -> Non
 
 
 def _name(result: Plan) -> str:
-    return result.allocation.request.judged.value.replace("_", " ")
+    return result.allocation.request.main.value.replace("_", " ")
 
 
 def _quantity(result: Plan) -> str:

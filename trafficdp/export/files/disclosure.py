@@ -57,6 +57,7 @@ from trafficdp.privacy.disclosure import (
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, decimal_text
 from trafficdp.privacy.noise_stated import NoiseStated
+from trafficdp.privacy.refusal_rule import RefusalRule
 
 TUNING_DATA = "none: chosen from public counts"
 TUNING_OF_DECLARED = "none: nothing of the data was looked at"
@@ -104,8 +105,7 @@ class Verdict:
     forced: bool
     threshold: float
     value: float
-    by_skill: bool = False
-    by_rank: bool = False
+    rule: RefusalRule
 
 
 def disclosure(
@@ -161,14 +161,7 @@ def disclosure(
             tuning_data=noise.tuning_data,
             forced=verdict.forced,
             refusal=Refusal(
-                rule="refused when the expected error in simulated cities, as a share of that of one number "
-                "for the city, is above the threshold, or when more than one draw in ten is further off"
-                if verdict.by_skill
-                else "refused when the interval of the median bin spans a larger share of its vehicles than "
-                "the threshold"
-                if verdict.by_rank
-                else "refused when the median over bins of the worst-case expected error, as a share of "
-                "the speed range, exceeds the threshold",
+                rule=verdict.rule.stated,
                 threshold=verdict.threshold,
                 value=verdict.value,
             ),

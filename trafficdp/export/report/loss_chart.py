@@ -34,8 +34,7 @@ class Line:
 class LossChart:
     """What the chart shows. ``unit`` is that of errors.
 
-    ``planned`` is the point (error, epsilon) of the release; ``left`` what every vehicle can still spend,
-    ``limit`` the noise from which about a release is refused; both may be None.
+    ``planned`` is the point (error, epsilon) of the release; ``left`` what every vehicle can still spend.
     """
 
     title: str
@@ -44,7 +43,6 @@ class LossChart:
     lines: tuple[Line, ...]
     planned: Point
     left: float | None
-    limit: float | None
 
 
 def loss_chart(chart: LossChart) -> str:
@@ -60,7 +58,7 @@ def loss_chart(chart: LossChart) -> str:
         _text(LEFT, 30, chart.title, size=18, weight="bold"),
         _text(LEFT, 52, chart.subtitle, fill=MUTED),
         *_axes(frame, chart.unit),
-        *_limits(frame, chart),
+        *_left(frame, chart.left),
         *_lines(frame, chart.lines),
         *_planned(frame, chart.planned),
         "</svg>",
@@ -128,18 +126,14 @@ def _axes(frame: _Frame, unit: str) -> list[str]:
     return parts
 
 
-def _limits(frame: _Frame, chart: LossChart) -> list[str]:
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    parts = []
-    if chart.left is not None and frame.low[1] < chart.left < frame.high[1]:
-        y = frame.y(chart.left)
-        parts.append(_stroke(LEFT, y, right, y, INK, 1.2, "3 3"))
-        parts.append(_text(right - 6, y - 6, f"left for every vehicle: {chart.left:.6g}", anchor="end"))
-    if chart.limit is not None and frame.low[0] < chart.limit < frame.high[0]:
-        x = frame.x(chart.limit)
-        parts.append(_stroke(x, TOP, x, bottom, INK, 1.2, "3 3"))
-        parts.append(_text(x + 6, TOP + 14, f"refused from about {chart.limit:.3g}"))
-    return parts
+def _left(frame: _Frame, left: float | None) -> list[str]:
+    if left is None or not frame.low[1] < left < frame.high[1]:
+        return []
+    right, y = WIDTH - RIGHT, frame.y(left)
+    return [
+        _stroke(LEFT, y, right, y, INK, 1.2, "3 3"),
+        _text(right - 6, y - 6, f"left for every vehicle: {left:.6g}", anchor="end"),
+    ]
 
 
 def _lines(frame: _Frame, lines: Sequence[Line]) -> list[str]:

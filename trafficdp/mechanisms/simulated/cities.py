@@ -77,12 +77,13 @@ def _numbers(counts: Counts) -> range:
 
 
 def skills_of(
-    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[City]
+    maps: Sequence[Calibrated], loss: Loss, cities: Iterable[City], *, once: bool = False
 ) -> tuple[dict[Statistic, Skill], ...]:
     """Return the skill of every statistic of each of ``maps``, all carried out in ``cities_of`` their counts.
 
     One number gets all of ``loss``, of each statistic by itself. A city has DRAWS, or as many more, to
-    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS.
+    MOST_DRAWS, as all bins of all cities need to be estimated TRIED times; one where bins are MANY_BINS, or
+    ``once`` is enough. What is found of a map does not depend on the others.
     """
     errors: list[dict[Statistic, list[float]]] = [{each: [] for each in one.statistics} for one in maps]
     flats: dict[Statistic, list[float]] = {each: [] for one in maps for each in one.statistics}
@@ -90,16 +91,17 @@ def skills_of(
     counts = public.counts
     yardstick = {each: CalibratedFlat(public, (each,), loss.kind, loss.pico) for each in flats}
     least = 1 if counts.bins > MANY_BINS else DRAWS
-    draws = int(np.clip(-(-TRIED // (len(_numbers(counts)) * counts.bins)), least, MOST_DRAWS))
+    needed = -(-TRIED // (len(_numbers(counts)) * counts.bins))
+    draws = 1 if once else int(np.clip(needed, least, MOST_DRAWS))
     for city in cities:
         values = city.values
         truth = {each: true_statistic(values.contributions, each) for each in flats}
         for draw in range(draws):
-            noise = SimulatedNoise(1000 * city.number + draw)
+            seed = 1000 * city.number + 2 * draw
             for each, told in flats.items():
-                told.append(_error(yardstick[each], values, noise, truth)[each])
+                told.append(_error(yardstick[each], values, SimulatedNoise(seed), truth)[each])
             for calibrated, own in zip(maps, errors, strict=True):
-                for each, error in _error(calibrated, values, noise, truth).items():
+                for each, error in _error(calibrated, values, SimulatedNoise(seed + 1), truth).items():
                     own[each].append(error)
         del city, values
     return tuple(

@@ -2,7 +2,7 @@
 
 ``accounting_curves`` compares the accountings a release can execute, for all statistics of the request.
 ``full_curves`` compares every accounting of ``full_comparison`` for a map of the means alone, solvers
-included; it takes as long as it is given. Errors are the largest expected absolute noise of the judged
+included; it takes as long as it is given. Errors are the largest expected absolute noise of the main
 statistic over the bins, bias included where an accounting has one, before anything is clamped.
 """
 
@@ -57,7 +57,7 @@ class FullCurves:
 
 def accounting_curves(allocation: Allocation) -> tuple[Curve, ...]:
     """Return a curve for every accounting of ``allocation``; none where nothing needs noise."""
-    statistic = allocation.request.judged
+    statistic = allocation.request.main
     noise = _largest_noise(allocation, statistic)
     if noise <= 0:
         return ()
@@ -74,11 +74,11 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
     """Return every accounting of the means alone, around the noise of ``allocation``.
 
     ``seconds`` bounds every solver call and what is begun; the planned noise comes first. ``computed`` is
-    told (done, all) points. Raises UsageError when the judged statistic is not the mean.
+    told (done, all) points. Raises UsageError when the main statistic is not the mean.
     """
     positive(seconds=seconds)
     counts, bound = allocation.counts, allocation.request.bound
-    if allocation.request.judged is not Statistic.MEAN:
+    if allocation.request.main is not Statistic.MEAN:
         raise UsageError("the full comparison is about means", todo='add "mean" to [map] statistics')
     noise = _largest_noise(allocation, Statistic.MEAN)
     # what a bin of the paper spends for the planned noise in its worst bin

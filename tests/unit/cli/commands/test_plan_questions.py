@@ -59,9 +59,9 @@ def test_a_half_width_may_be_given_in_any_unit_of_speed(filled, plan):
 
 
 def test_the_epsilon_for_a_half_width_does_not_depend_on_the_configured_one(filled, plan):
-    before = plan("--max-half-width", "3")["epsilon"]
+    before = plan("--max-half-width", "1")["epsilon"]
     filled.change("epsilon = 6\n", "")
-    assert plan("--max-half-width", "3")["epsilon"] == before
+    assert plan("--max-half-width", "1")["epsilon"] == before
 
 
 def test_the_finest_map_keeps_to_both_and_can_be_planned_as_it_is_said(filled, plan):
@@ -218,8 +218,8 @@ def test_the_largest_epsilon_can_be_planned(filled, plan):
 
 
 def test_a_refusal_says_when_the_suggested_epsilon_is_beyond_what_is_left(filled, refusal):
-    filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 2.5")
+    filled.change("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 1")
     message = refusal(5, "release", "--epsilon", "0.5")
-    assert ", but every vehicle has only 2.5 left" in message
-    filled.change("epsilon_per_vehicle = 2.5", "epsilon_per_vehicle = 12")
+    assert ", but every vehicle has only 1 left" in message
+    filled.change("epsilon_per_vehicle = 1", "epsilon_per_vehicle = 12")
     assert "every vehicle has only" not in refusal(5, "release", "--epsilon", "0.5")

@@ -50,7 +50,7 @@ def test_release_as_json_names_loss_and_files(filled, command):
 def test_a_release_that_says_too_little_is_exit_5_with_a_way_out_and_changes_nothing(weak, refusal):
     before = weak.dump()
     message = refusal(5, "release")
-    assert "the release would say too little; got a median expected error of" in message
+    assert "the release would say too little; got an expected error of the mean of" in message
     assert "any one of these would pass: " in message
     assert "epsilon " in message
     assert weak.dump() == before
@@ -76,7 +76,7 @@ def test_what_needs_no_force_is_not_called_forced(released):
 
 
 def test_the_count_of_numbers_and_withheld_bins_is_that_of_the_file(filled, command):
-    filled.change("min_vehicles = 3", "min_vehicles = 20")
+    filled.change("min_vehicles = 3", "min_vehicles = 100")
     said = command("release").out.splitlines()[0]
     rows = rows_of(filled.store / "releases/r0001/cells.csv")
     withheld = sum(row["status"] == "withheld" for row in rows)
@@ -161,7 +161,7 @@ def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(fill
     code, shown = typed(b"n\n", "release")
     assert (code, "Nothing was charged." in shown) == (2, True)
     assert (
-        "This charges 40 vehicles, each at most epsilon 6. Every one then has at least epsilon 6 left."
+        "This charges 800 vehicles, each at most epsilon 6. Every one then has at least epsilon 6 left."
         in shown
     )
     assert command("--json", "releases").json["releases"] == []
@@ -276,10 +276,10 @@ def test_verify_lists_its_checks(released, command):
 
 def test_status_counts_what_is_there(released, command):
     facts = command("--json", "status").json
-    assert (facts["records"], facts["vehicles"], facts["files"], facts["releases"]) == (4800, 40, 2, 1)
+    assert (facts["records"], facts["vehicles"], facts["files"], facts["releases"]) == (4800, 800, 2, 1)
     assert facts["unfinished"] == 0
     assert float(facts["budget"]) - float(facts["largest_spent"]) == pytest.approx(facts["left_pico"] / 1e12)
-    assert "4,800 of 40 vehicles, from 2 files" in command("status").out
+    assert "4,800 of 800 vehicles, from 2 files" in command("status").out
 
 
 def test_the_demo_makes_a_map_that_verifies_and_says_where_it_is(tmp_path, monkeypatch, command):

@@ -49,7 +49,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
 def test_a_saved_plan_of_another_map_needs_no_change_of_the_configuration(filled, command):
     found = command("--json", "plan", "--max-half-width", "3", "--epsilon", "2", "--save", "found").json
     assert found["map"]["resolution"] != 6
-    assert command("release", "--plan", "found").code == 0
+    assert command("release", "--plan", "found", "--force").code == 0
     manifest = json.loads((filled.store / "releases" / "r0001" / "manifest.json").read_text())
     assert manifest["coverage"]["resolution"] == found["map"]["resolution"]
     assert command("verify", "r0001").code == 0

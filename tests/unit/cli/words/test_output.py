@@ -72,7 +72,7 @@ def test_a_warning_goes_to_standard_error_unless_quiet(empty, command, feed):
     for flags in ((), ("--json",)):
         warned = command(*flags, "ingest", "--dry-run", few)
         assert warned.code == 0
-        assert warned.err == "few.csv: only 4 pairs of records to check the unit m/s\n"
+        assert warned.err == "few.csv: only 3 pairs of records to check the unit m/s\n"
     assert command("--quiet", "ingest", "--dry-run", few).err == ""
 
 

@@ -46,7 +46,7 @@ chosen = st.sampled_from([(MEAN,), (VEHICLE_MEAN,), (MEAN, VARIANCE), OF_MAPS])
 
 def request_for(bound, epsilon, statistics):
     tolerance = {s: TOLERANCE[s] for s in statistics}
-    return Request(PureDP.of(epsilon), bound, tolerance, 1, 0.125, 0.95, "clip_user")
+    return Request(PureDP.of(epsilon), bound, tolerance, 1, 0.95, "clip_user")
 
 
 def values_of(contributions):

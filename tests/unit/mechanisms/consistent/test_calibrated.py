@@ -59,7 +59,7 @@ def placed(contributions):
 
 def request_for(bound, epsilon, statistics=(MEAN,), accounting="consistent"):
     tolerance = {s: TOLERANCE[s] for s in statistics}
-    return Request(PureDP.of(epsilon), bound, tolerance, 1, 0.125, 0.95, accounting)
+    return Request(PureDP.of(epsilon), bound, tolerance, 1, 0.95, accounting)
 
 
 def values_of(contributions):

@@ -157,7 +157,6 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
             bound=bound,
             tolerance={MEAN: 1.0, VARIANCE: 65.0},
             min_vehicles=2,
-            refuse_above=0.125,
             interval_level=0.95,
             mechanism={MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
         )

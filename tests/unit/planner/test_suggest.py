@@ -1,0 +1,112 @@
+"""What is suggested passes, and is near the least that does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trafficdp.mechanisms.names import AUTO, BASELINE
+from trafficdp.model.statistic import Statistic
+from trafficdp.planner import suggest as module
+from trafficdp.planner.allocation import allocate
+from trafficdp.planner.refusal import judge
+from trafficdp.planner.request import Request
+from trafficdp.planner.suggest import Maps, Suggestions
+from trafficdp.privacy.loss import ZCDP, PureDP
+
+MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
+
+
+@pytest.fixture
+def town(counts_of):
+    """Forty vehicles in twelve bins."""
+    rng = np.random.default_rng(7)
+    counts = rng.choice([0, 1, 3, 9], (12, 40))
+    counts[:, 0] = 2
+    return counts_of(counts.tolist())
+
+
+@pytest.fixture
+def request_for(bound_of):
+    def build(loss, mechanism, statistics=(MEAN,), **changes):
+        named = dict.fromkeys(statistics, mechanism)
+        wanted = {each: 1.0 if each is MEAN else 60.0 for each in statistics}
+        return Request(loss, bound_of(60, "1/10"), wanted, 1, 0.95, mechanism=named, simulate=True, **changes)
+
+    return build
+
+
+@pytest.fixture
+def maps_of(monkeypatch):
+    """Maps of bins without hours."""
+    monkeypatch.setattr(module, "hours_of_day", lambda grid, slot: None)
+    return lambda counts, request: Maps(counts, None, request)
+
+
+def refused(counts, request, loss):
+    return judge(allocate(counts, replace(request, loss=loss))).refused
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "answer"), [(AUTO, False), (BASELINE, False), ("akmv", False), (BASELINE, True)]
+)
+def test_the_loss_that_is_suggested_passes_and_half_of_it_does_not(
+    town, request_for, maps_of, mechanism, answer
+):
+    request = request_for(PureDP.of("0.5"), mechanism, answer=answer)
+    maps = maps_of(town, request)
+    needed = maps.least()
+    assert needed > PureDP.of("0.5")
+    assert maps.passes(needed)
+    assert not refused(town, request, needed)
+    assert not maps.passes(PureDP(needed.pico // 2))
+    # three digits are told, and no more are there
+    assert PureDP.of(f"{float(needed.exact):.3g}") == needed
+
+
+def test_so_it_is_in_rho(town, request_for, maps_of):
+    request = request_for(ZCDP.of("0.01"), "gaussian_twin")
+    needed = maps_of(town, request).least()
+    assert not refused(town, request, needed)
+    assert refused(town, request, ZCDP(needed.pico // 4))
+
+
+def test_what_is_judged_by_a_theorem_is_known_to_two_per_cent(town, request_for, maps_of):
+    request = request_for(PureDP.of("0.5"), BASELINE, (MEAN, VARIANCE), answer=True)
+    needed = maps_of(town, request).least()
+    assert refused(town, request, PureDP(needed.pico * 98 // 100))
+
+
+def test_nothing_is_suggested_where_nothing_passes(town, request_for, maps_of):
+    assert maps_of(town, request_for(PureDP.of("0.0001"), AUTO)).least() is None
+    # an interval that is the whole range at any loss
+    assert maps_of(town, request_for(PureDP.of(1), "plan", answer=True)).least() is None
+
+
+def test_no_more_than_can_be_accounted_for_is_tried(town, request_for, maps_of):
+    assert maps_of(town, request_for(PureDP.of(900_000), "plan", answer=True)).least() is None
+    asked = maps_of(town, request_for(PureDP.of(900_000), BASELINE)).least()
+    assert PureDP.of(900_000) <= asked <= PureDP.of(1_000_000)
+
+
+def test_one_draw_a_city_looks_and_all_draws_confirm(town, request_for, maps_of, monkeypatch):
+    maps = maps_of(town, request_for(PureDP.of("0.5"), AUTO))
+    asked = []
+    judged = Maps._judged
+    monkeypatch.setattr(
+        Maps, "_judged", lambda own, loss, once: asked.append((loss, once)) or judged(own, loss, once=once)
+    )
+    found = maps.least()
+    # what is suggested was asked, and not by one draw alone
+    assert (found, False) in asked
+    assert sum(once for _, once in asked) > sum(not once for _, once in asked)
+
+
+def test_where_no_setting_passes_one_number_is_offered_in_place_of_a_map():
+    assert "flat" in Suggestions(None, None, None, flat=True).in_words()
+    assert "flat" not in Suggestions(None, None, None).in_words()
+    told = Suggestions(4.0, 6, None, 1200).in_words(PureDP.of(3))
+    assert told == (
+        "any one of these would pass: resolution 6, epsilon 4, but every vehicle has only 3 left, a fleet of "
+        "1,200 vehicles (--force releases it anyway, marked)"
+    )
