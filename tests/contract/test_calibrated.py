@@ -1,6 +1,7 @@
 """What every kind of calibrated mechanism keeps: one interface, and public facts that are given once."""
 
 import inspect
+import json
 from dataclasses import fields
 
 import numpy as np
@@ -10,13 +11,21 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import NAMED, all_accountings
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.laplace.accountings import Accounting
-from trafficdp.mechanisms.registry import KINDS, WHOLE, Kind, calibrated_from_facts, calibrated_from_published
+from trafficdp.mechanisms.registry import (
+    KINDS,
+    MECHANISMS,
+    WHOLE,
+    Kind,
+    calibrated_from_facts,
+    calibrated_from_published,
+)
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model.counts import Counts
 from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.contributions import Contributions
 from trafficdp.sensitive.samples import Samples
 from trafficdp.sensitive.values import Values
@@ -97,8 +106,11 @@ def test_public_facts_are_given_once_and_lead_to_all_the_rest(kind, counts_of, b
     for statistic in calibrated.statistics:
         assert errors[statistic].shape == halves[statistic].shape == (facts.counts.bins,)
         assert calibrated.statement(statistic).noise_scale.shape == (facts.counts.bins,)
-    again = calibrated_from_facts(calibrated.to_facts(), facts)
-    assert again.to_facts() == calibrated.to_facts()
+    frozen = calibrated.to_facts()
+    # what was written and read is equal to what would be written
+    assert json.loads(json.dumps(frozen, allow_nan=False)) == frozen
+    again = calibrated_from_facts(frozen, facts)
+    assert again.to_facts() == frozen
     np.testing.assert_array_equal(again.event().loss_per_user, event.loss_per_user)
 
 
@@ -141,3 +153,11 @@ def test_no_map_is_calibrated_on_facts_of_the_other_relation(kind, counts_of, bo
     wanted = Wanted(WHOLE[kind].estimable[:1], 100, False, 0)
     with pytest.raises(UsageError, match="another neighbouring relation"):
         WHOLE[kind].calibrate(PublicFacts(facts.counts, facts.bound, other), LOSS, wanted)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_settings_of_every_mechanism_are_equal_when_they_are_read_again(mechanism, counts_of, bound_of):
+    facts, statistic = facts_for(CalibratedSeparately.kind, counts_of, bound_of), mechanism.statistics[0]
+    loss = np.array(0.5) if mechanism.kind is LossKind.ZCDP else np.full(facts.counts.bins, 0.5)
+    frozen = CalibratedSeparately(facts, {statistic: Part(mechanism.name, loss)}, mechanism.kind).to_facts()
+    assert json.loads(json.dumps(frozen, allow_nan=False)) == frozen

@@ -33,7 +33,6 @@ from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
-from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.specification import Specification
@@ -173,7 +172,7 @@ def same_question(specification: Specification, grid: Grid, allocation: Allocati
         asked
         and np.array_equal(specification.cell, kept.cell)
         and np.array_equal(specification.slot, kept.slot)
-        and canonical(specification.calibrated) == canonical(allocation.calibrated.to_facts())
+        and specification.calibrated == allocation.calibrated.to_facts()
     )
 
 
