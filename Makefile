@@ -55,10 +55,11 @@ bench: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python tests/benchmarks/bench_stream.py
 
 # How far released maps of Austin are from the truth; needs TRAFFICDP_REAL_DATA.
-accuracy: $(VENV)/.ready
+accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python pipelines/accuracy.py
 	$(RUN)/python pipelines/maps.py
 	$(RUN)/python pipelines/presence.py
+	$(RUN)/python pipelines/beside.py --peers $(VENV)-peers/bin/python
 
 # What draws prove of every epsilon that is claimed; mistakes made on purpose must be caught.
 audit: $(VENV)/.ready

@@ -50,7 +50,8 @@ def pipelinedp(folder: Path) -> None:
 
     given = np.load(folder / "binned.npz")
     rows = list(zip(given["vehicle"].tolist(), given["bin"].tolist(), given["speed"].tolist(), strict=True))
-    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=EPSILON, total_delta=DELTA)
+    epsilon = float(given["epsilon"])
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=epsilon, total_delta=DELTA)
     engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
     asked = pipeline_dp.AggregateParams(
         metrics=[pipeline_dp.Metrics.MEAN],
@@ -161,6 +162,7 @@ def prepare(folder: Path, rows: int) -> dict[tuple[int, int], float]:
         cell=cells,
         slot=slots.astype(np.int64),
         kept=kept,
+        epsilon=EPSILON,
         most_bins=int(np.quantile(bins, 0.9)),
         most_records=int(np.quantile(records, 0.9)),
     )

@@ -326,6 +326,6 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     }
     assert {written: found for written, found in computed.items() if written != found} == {}
     assert [austin.facts[resolution]["chosen"] for resolution in (7, 6, 5)] == ["blocks", "blocks", "equal"]
-    asked = {"1", "5"}  # "at epsilon 1", "at resolution 5"
+    asked = {"1", "5", "10"}  # "at epsilon 1", "at resolution 5", "delta 10⁻⁶"
     assert set(NUMBER.findall(prose)) == set(computed) | asked
     assert status.vehicles == 247
