@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -113,7 +114,7 @@ class CalibratedBlocks:
         noisy = measure.measure(step, self._values(values.contributions))
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
-            law = self._law(statistic, interval_level)
+            law = self._known(statistic, interval_level)
             value, centre = self._numbers(statistic, noisy, interval_level)
             columns, mean = self._spread(statistic).columns(), None
             if statistic is Statistic.VARIANCE:
@@ -126,16 +127,16 @@ class CalibratedBlocks:
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from the half widths."""
-        return {each: self._law(each, None).error for each in self.statistics}
+        return {each: self._known(each, None).error for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """See Calibrated: the tail of the block and the worst-case bias."""
-        return {each: self._law(each, interval_level).half_width for each in self.statistics}
+        return {each: self._known(each, interval_level).half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> Statement:
         """See Calibrated."""
         paired = statistic is Statistic.VARIANCE
-        law = self._law(statistic, None)
+        law = self._known(statistic, None)
         return Statement(
             mechanism=self.kind,
             citation=CITATION_OF_PAIRS if paired else CITATION,
@@ -190,6 +191,16 @@ class CalibratedBlocks:
 
     def _spread(self, statistic: Statistic) -> Spread:
         return spread_of(self.noise, self._at(statistic), sums.unit(statistic, *self.public.both))
+
+    def _known(self, statistic: Statistic, level: float | None) -> NumberLaw:
+        """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""
+        if (statistic, level) not in self._laws:
+            self._laws[statistic, level] = self._law(statistic, level)
+        return self._laws[statistic, level]
+
+    @cached_property
+    def _laws(self) -> dict[tuple[Statistic, float | None], NumberLaw]:
+        return {}
 
     def _law(self, statistic: Statistic, level: float | None) -> NumberLaw:
         spread, bound = self._spread(statistic), self.public.bound
