@@ -54,7 +54,6 @@ EPSILONS = (1, 4, 16)
 STATISTICS = (Statistic.MEAN, Statistic.VARIANCE)
 DELTA = "0.000001"
 MIN_VEHICLES = 5
-REFUSE_ABOVE = 0.125
 PEERS_RESOLUTION = 7
 RUNS = 20
 SEED = 20161124
@@ -157,7 +156,7 @@ def pure_rows(samples: Samples) -> list[Row]:
                     None if mechanism.idealised else tries,
                 )
             ]
-            chosen = best_of(found, REFUSE_ABOVE * statistic.largest(samples.bound.upper))
+            chosen = best_of(found)
             for offer in found:
                 row = rows[offer.mechanism]
                 if offer.fit is None:
