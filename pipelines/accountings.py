@@ -146,9 +146,7 @@ def errors_of(city_map: Contributions) -> list[Errors]:
             calibrated = accountings[name].calibrate(PublicFacts(counts, bound), PureDP.of(total))
             noise, off, worst = SimulatedNoise(SEED), [], 0.0
             for _ in range(RUNS):
-                estimate = calibrated.run(values, noise, interval_level=0.95, uninformative_above=1.0)[
-                    Statistic.MEAN
-                ]
+                estimate = calibrated.run(values, noise, interval_level=0.95)[Statistic.MEAN]
                 off.append(float(np.abs(estimate.value - truth).mean()))
                 worst = float(estimate.expected_error.mean())
             promised.append(worst)

@@ -86,7 +86,7 @@ def drawn(calibrated: Calibrated, samples: Samples, statistic: Statistic) -> tup
     truth, values, found = true_statistic(data, statistic), Values(data, lambda: samples), []
     for seed in range(DRAWS):
         noise = SimulatedNoise(seed)
-        found.append(calibrated.run(values, noise, interval_level=0.95, uninformative_above=1.0))
+        found.append(calibrated.run(values, noise, interval_level=0.95))
     ends = [(each[statistic].low - 1e-9, each[statistic].high + 1e-9) for each in found]
     error = float(np.mean([np.abs(each[statistic].value - truth).mean() for each in found]))
     return error, np.mean([(low <= truth) & (truth <= high) for low, high in ends], axis=0)

@@ -78,7 +78,7 @@ def test_what_draws_prove_is_below_the_charge(contributions_of, bound_of, parent
     found = []
     for number, side in enumerate(sides):
         estimate = calibrated_with(public, parent, scale).run(
-            Values(side, unread), SimulatedNoise(number), interval_level=0.9, uninformative_above=1.0
+            Values(side, unread), SimulatedNoise(number), interval_level=0.9
         )[MEAN]
         found.append(estimate.value.reshape(COPIES, 2).mean(axis=1))
     proved = distinguish(found[0], found[1], 1e-9, 0.0)[0]

@@ -67,7 +67,7 @@ def test_an_answer_by_rank_keeps_its_charge_and_a_quarter_of_its_scale_is_caught
     def medians(samples, times, noise):
         copies = repeated(samples, times, apart=True)
         values = Values(copies.contributions(), lambda: copies)
-        return asked(copies).run(values, noise, interval_level=0.95, uninformative_above=1.0)[median].value
+        return asked(copies).run(values, noise, interval_level=0.95)[median].value
 
     def found(noise):
         return audit_draws(medians, pairs, noise, draws=20_000, confidence=CERTAIN).epsilon

@@ -126,7 +126,7 @@ def test_what_is_run_is_what_was_foreseen_and_is_read_back_from_what_is_publishe
         half = counts.count * (facts.bound.steps // 2)
         known = Contributions(counts, half, half * (facts.bound.steps // 2), np.arange(3), facts.bound)
         values = Values(known, samples_of(known))
-    found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
+    found = calibrated.run(values, SimulatedNoise(1), interval_level=0.9)
     assert tuple(found) == calibrated.statistics
     foreseen = calibrated.expected_errors()
     columns = {}

@@ -80,9 +80,7 @@ def published(kind, step, scale, level, shift=0, mean_scale=None):
         {s: np.full(DRAWS, each) for s, each in scales.items()},
         np.full(DRAWS, shift),
     )
-    estimates = calibrated.run(
-        Values(city, lambda: None), SimulatedNoise(0), interval_level=level, uninformative_above=0.125
-    )
+    estimates = calibrated.run(Values(city, lambda: None), SimulatedNoise(0), interval_level=level)
     stated = [SimpleNamespace(statistic=each.column(DISPLAY), interval_kind="guaranteed") for each in OF_MAPS]
     release = Release(
         id="r0001",

@@ -88,7 +88,6 @@ def released(name, kind, epsilon, times):
         Values(samples.contributions(), lambda: samples),
         SimulatedNoise(3),
         interval_level=LEVEL,
-        uninformative_above=0.125,
     )
     return {statistic: truths(exact, statistic) for statistic in estimates}, estimates
 

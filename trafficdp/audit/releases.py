@@ -185,7 +185,7 @@ def by_rank(name: str, bound: ContributionBound, loss: Loss, delta: float) -> Ex
         copies = repeated(samples, times, apart=True)
         asked = WHOLE[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
         values = Values(copies.contributions(), lambda: copies)
-        asked.run(values, told, interval_level=0.95, uninformative_above=1.0)
+        asked.run(values, told, interval_level=0.95)
         return asked
 
     def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
@@ -242,7 +242,7 @@ def transcripts(
         else:
             values = Values(declared, lambda: samples, samples.contributions)
             kept.said = [] if said is None else list(said.drawn)
-        calibrated.run(values, kept, interval_level=0.95, uninformative_above=1.0)
+        calibrated.run(values, kept, interval_level=0.95)
         return kept
 
     found = []

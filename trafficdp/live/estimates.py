@@ -40,26 +40,21 @@ def estimates_of(
     *,
     interval_level: float,
     min_vehicles: int,
-    uninformative_above: float,
 ) -> dict[Statistic, Estimate]:
     """Return the estimates over all bins of ``closed``, NaN and WITHHELD below ``min_vehicles``.
 
-    ``statistics`` are MEAN, VARIANCE or both. ``uninformative_above``: as in a release.
+    ``statistics`` are MEAN, VARIANCE or both.
     """
     makers = {Statistic.MEAN: _mean, Statistic.VARIANCE: _variance}
     keep = closed.vehicles >= min_vehicles
     return {
-        statistic: _withheld(
-            makers[statistic](closed, allowance, bound, interval_level, uninformative_above), keep
-        )
+        statistic: _withheld(makers[statistic](closed, allowance, bound, interval_level), keep)
         for statistic in Statistic
         if statistic in statistics
     }
 
 
-def _mean(
-    closed: Closed, allowance: Allowance, bound: ContributionBound, level: float, share: float
-) -> Estimate:
+def _mean(closed: Closed, allowance: Allowance, bound: ContributionBound, level: float) -> Estimate:
     upper, step = float(bound.upper), float(bound.step)
     records = closed.records.astype(np.float64)
     bias = publish.rounding_bias(Statistic.MEAN, bound)
@@ -72,12 +67,10 @@ def _mean(
         ),
         noise=_noise_columns(allowance.mean_scale, closed),
     )
-    return publish.estimate(Statistic.MEAN, drawn, bound, share)
+    return publish.estimate(Statistic.MEAN, drawn, bound)
 
 
-def _variance(
-    closed: Closed, allowance: Allowance, bound: ContributionBound, level: float, share: float
-) -> Estimate:
+def _variance(closed: Closed, allowance: Allowance, bound: ContributionBound, level: float) -> Estimate:
     steps, square = float(bound.steps), float(bound.step) ** 2
     reach = Statistic.VARIANCE.largest(float(bound.upper))
     records = closed.records.astype(np.float64)
@@ -110,7 +103,7 @@ def _variance(
         high=high,
         noise_scale=scale,
         expected_error=error,
-        status=publish.status_of(error, Statistic.VARIANCE, bound, share),
+        status=publish.status_of(error, Statistic.VARIANCE, bound),
         noise=_noise_columns(allowance.square_scale, closed),
     )
 

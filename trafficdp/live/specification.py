@@ -27,7 +27,7 @@ from trafficdp.export.files.disclosure import (
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.promise import ASSUMPTIONS
-from trafficdp.mechanisms.publish import USELESS, bin_status, rounding_bias
+from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.grid import Grid
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -225,7 +225,6 @@ def release_of(
         specification.bound,
         interval_level=specification.interval_level,
         min_vehicles=specification.min_vehicles,
-        uninformative_above=USELESS,
     )
     keep = sorted_.vehicles >= specification.min_vehicles
     status = bin_status(keep, [estimate.status[keep] for estimate in estimates.values()])

@@ -136,9 +136,7 @@ class Calibrated(Protocol):
         noise.
         """
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Measure once (``Measure``) and return the estimates of all bins; ``values`` are of their counts.
 
         Intervals hold the sample statistic of the clipped speeds with at least ``interval_level``, a bin.

@@ -90,7 +90,6 @@ def variance_estimate(
     noise: VarianceNoise,
     half_width: FloatArray,
     bound: ContributionBound,
-    uninformative_above: float,
     columns: dict[str, npt.NDArray[Any]],
 ) -> Estimate:
     """Return the variances from released means and noisy averages ``products`` of x (U - x), shape (G,)."""
@@ -102,7 +101,7 @@ def variance_estimate(
         expected_error=noise.error(Statistic.VARIANCE.largest(bound.upper)),
         noise=columns,
     )
-    return estimate(Statistic.VARIANCE, drawn, bound, uninformative_above, mean)
+    return estimate(Statistic.VARIANCE, drawn, bound, mean)
 
 
 def relative_price(steps: int, ratio: float | FloatArray) -> FloatArray:

@@ -96,17 +96,15 @@ def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
     return float(exact[statistic])
 
 
-def status_of(
-    error: FloatArray, statistic: Statistic, bound: ContributionBound, uninformative_above: float
-) -> StatusArray:
+def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> StatusArray:
     """Return the BinStatus value of every number, from its published expected error, shape (G,).
 
     CONSTANT where the error is 0 (only one number is possible), UNINFORMATIVE where it is more than
-    ``uninformative_above`` of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
+    USELESS of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
     clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
     """
     status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    most = uninformative_above * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
+    most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
     status[error > most] = BinStatus.UNINFORMATIVE.value
     status[error == 0] = BinStatus.CONSTANT.value
     return status
@@ -134,7 +132,6 @@ def estimate(
     statistic: Statistic,
     drawn: Drawn,
     bound: ContributionBound,
-    uninformative_above: float,
     mean: Estimate | None = None,
 ) -> Estimate:
     """Return the published estimate; ``mean`` is that of the mean, where a variance has one beside it."""
@@ -149,6 +146,6 @@ def estimate(
         high=high,
         noise_scale=drawn.noise_scale,
         expected_error=drawn.expected_error,
-        status=status_of(drawn.expected_error, statistic, bound, uninformative_above),
+        status=status_of(drawn.expected_error, statistic, bound),
         noise=dict(drawn.noise),
     )

@@ -14,7 +14,7 @@ from trafficdp.context.names import place_names
 from trafficdp.errors import StoreDamagedError
 from trafficdp.export.files.disclosure import bin_numbers
 from trafficdp.measurement.measure import Measure
-from trafficdp.mechanisms.publish import USELESS, bin_status
+from trafficdp.mechanisms.publish import bin_status
 from trafficdp.model.counts import Counts
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
@@ -49,7 +49,6 @@ def carry_out(
         values,
         measure,
         interval_level=specification.interval_level,
-        uninformative_above=USELESS,
     )
     return assemble(specification, counts, keep, estimates, ledger)
 

@@ -20,7 +20,7 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
-from trafficdp.mechanisms.publish import MOST_SPANNED, USELESS, bin_status, rank_status, status_of
+from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_status, status_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model.counts import Counts
 from trafficdp.model.grid import Grid
@@ -207,5 +207,5 @@ def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
     if allocation.spanned:
         return bin_status(allocation.keep, [rank_status(each) for each in allocation.spanned.values()])
     errors = allocation.calibrated.expected_errors()
-    statuses = [status_of(errors[each], each, request.bound, USELESS) for each in errors]
+    statuses = [status_of(errors[each], each, request.bound) for each in errors]
     return bin_status(allocation.keep, statuses)

@@ -42,7 +42,6 @@ def estimated(subject, epsilon="1000000", level=0.9):
         BOUND,
         interval_level=level,
         min_vehicles=3,
-        uninformative_above=0.125,
     )
 
 

@@ -39,19 +39,19 @@ def drawn(values, half_width=1.0, centre=None):
 )
 def test_a_status_follows_from_the_expected_error_alone(bound_of, error, status):
     rounding = publish.rounding_bias(MEAN, bound_of(60))
-    found = publish.status_of(np.array([error + rounding if error else 0.0]), MEAN, bound_of(60), 0.125)
+    found = publish.status_of(np.array([error + rounding if error else 0.0]), MEAN, bound_of(60))
     assert found.tolist() == [status]
 
 
 def test_the_limit_of_a_variance_is_a_share_of_its_own_range(bound_of):
     most = 112.5 + publish.rounding_bias(VARIANCE, bound_of(60))
-    found = publish.status_of(np.array([most, most + 0.5]), VARIANCE, bound_of(60), 0.125)
+    found = publish.status_of(np.array([most, most + 0.5]), VARIANCE, bound_of(60))
     assert found.tolist() == ["released", "uninformative"]
 
 
 def test_numbers_are_clamped_to_their_range(bound_of):
     for statistic, reach in ((MEAN, 60.0), (VEHICLE_MEAN, 60.0), (VARIANCE, 900.0)):
-        found = publish.estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60), 0.125)
+        found = publish.estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60))
         assert found.value.tolist() == [0.0, 30.0, reach]
         # around the clamped number, and clamped again
         assert found.low.tolist() == [0.0, 20.0, reach - 10]
@@ -60,8 +60,8 @@ def test_numbers_are_clamped_to_their_range(bound_of):
 
 def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
     bound = bound_of(60)
-    mean = publish.estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound, 0.125)
-    found = publish.estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, 0.125, mean)
+    mean = publish.estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound)
+    found = publish.estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, mean)
     assert found.value.tolist() == [0.0, 500.0, 600.0]
     # the lower end follows the number, the upper end does not: the mean is noisy too
     assert found.low.tolist() == [0.0, 500.0, 550.0]
@@ -69,7 +69,7 @@ def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
 
 
 def test_an_interval_around_another_centre_still_holds_the_number(bound_of):
-    found = publish.estimate(MEAN, drawn([10.0, 50.0], 2.0, centre=[20.0, 40.0]), bound_of(60), 0.125)
+    found = publish.estimate(MEAN, drawn([10.0, 50.0], 2.0, centre=[20.0, 40.0]), bound_of(60))
     assert found.low.tolist() == [10.0, 38.0]
     assert found.high.tolist() == [22.0, 50.0]
 
@@ -83,7 +83,7 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
     separate = CalibratedSeparately(PublicFacts(city, bound), {MEAN: Part("baseline", epsilons)})
     for calibrated in (laplace, separate):
         error = calibrated.expected_errors()[MEAN]
-        assert publish.status_of(error, MEAN, bound, 0.125).tolist() == [status]
+        assert publish.status_of(error, MEAN, bound).tolist() == [status]
 
 
 @pytest.mark.parametrize("step", ["2", "1/50"])

@@ -193,7 +193,7 @@ def test_variances_of_one_fix_are_constant_and_others_are_judged_by_their_worst_
     public = PublicFacts(city, bound_of(60, "1/100"))
     calibrated = CalibratedSeparately(public, {VARIANCE: Part("pooled", np.array([1.0, 0.1, 40.0]))})
     error = calibrated.expected_errors()[VARIANCE]
-    status = status_of(error, VARIANCE, bound_of(60, "1/100"), 0.125).tolist()
+    status = status_of(error, VARIANCE, bound_of(60, "1/100")).tolist()
     assert status == [BinStatus.CONSTANT.value, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value]
     assert error[0] == 0
     halves = calibrated.half_widths(0.95)[VARIANCE]

@@ -105,9 +105,7 @@ class CalibratedBlocks:
         sensitivity = {each: largest_sensitivity(each, *self.public.both) for each in self.statistics}
         return event(self.kind, self.public, loss_of(self.steps(), self.public.counts.users), sensitivity)
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """See Calibrated."""
         bound = self.public.bound
         (step,) = self.steps()
@@ -122,7 +120,7 @@ class CalibratedBlocks:
                 value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
                 columns = {f"product_{name}": columns[name] for name in COLUMNS}
             drawn = Drawn(value, law.half_width, law.scale, law.error, columns, centre)
-            found[statistic] = estimate(statistic, drawn, bound, uninformative_above, mean)
+            found[statistic] = estimate(statistic, drawn, bound, mean)
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:

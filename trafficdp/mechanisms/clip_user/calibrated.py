@@ -124,21 +124,15 @@ class CalibratedSuppression:
         shrunk = {each: moved * self._by(each).share for each, moved in event.sensitivity.items()}
         return replace(event, mechanism=CLIP_USER, sensitivity=shrunk)
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """See Calibrated."""
         rest, bound = self.of_kept.public.both
         found = self.of_kept.run(
             replace(values, contributions=_kept_contributions(values.contributions, rest, self.kept)),
             measure,
             interval_level=interval_level,
-            uninformative_above=uninformative_above,
         )
-        return {
-            statistic: _of_all(each, self._by(statistic), bound, uninformative_above)
-            for statistic, each in found.items()
-        }
+        return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
         """See Calibrated: they follow from scales and biases."""
@@ -242,7 +236,7 @@ def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
     )
 
 
-def _of_all(kept: Estimate, by: Imputed, bound: ContributionBound, uninformative_above: float) -> Estimate:
+def _of_all(kept: Estimate, by: Imputed, bound: ContributionBound) -> Estimate:
     """The estimate of all records from ``kept``, that of the kept ones."""
     value = kept.value * by.share + by.offset
     low, high = (end * by.share + by.offset for end in (kept.low, kept.high))
@@ -255,7 +249,7 @@ def _of_all(kept: Estimate, by: Imputed, bound: ContributionBound, uninformative
         high=high,
         noise_scale=kept.noise_scale * by.share,
         expected_error=error,
-        status=status_of(error, kept.statistic, bound, uninformative_above),
+        status=status_of(error, kept.statistic, bound),
     )
 
 

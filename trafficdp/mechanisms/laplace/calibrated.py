@@ -131,9 +131,7 @@ class CalibratedLaplace:
             found[VARIANCE] = whole * unit(VARIANCE, counts, bound)
         return found
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """See Calibrated."""
         bound = self.public.bound
         found: dict[Statistic, Estimate] = {}
@@ -146,7 +144,6 @@ class CalibratedLaplace:
                     self._variance_noise(),
                     half,
                     bound,
-                    uninformative_above,
                     self._columns(statistic),
                 )
                 continue
@@ -157,7 +154,7 @@ class CalibratedLaplace:
                 expected_error=self._error(statistic),
                 noise=self._columns(statistic),
             )
-            found[statistic] = publish.estimate(statistic, drawn, bound, uninformative_above)
+            found[statistic] = publish.estimate(statistic, drawn, bound)
         return {statistic: found[statistic] for statistic in self.statistics}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:

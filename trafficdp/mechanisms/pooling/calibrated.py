@@ -86,16 +86,14 @@ class CalibratedPooling(CalibratedWhole):
         """Return the askings at their dearest."""
         return self.design.dearest_steps()
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Ask, and return the map; ``interval_level`` moves nothing: the intervals are calibrated at 95 %."""
         found = pooled(self.design, values.contributions, measure)
         numbers = dict(found.means)
         if found.variance is not None:
             variance, high = found.variance
             numbers[Statistic.VARIANCE] = (variance, np.zeros(len(high)), high)
-        return self.told(numbers, uninformative_above)
+        return self.told(numbers)
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
@@ -153,9 +151,7 @@ class CalibratedFlat(CalibratedWhole):
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(plain(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Measure the city and paint it. An interval of a bin is the whole range: nothing less is proved."""
         contributions = values.contributions
         counts, bound = self.public.both
@@ -182,7 +178,7 @@ class CalibratedFlat(CalibratedWhole):
         ends = {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
         nothing = np.zeros(counts.bins)
         numbers = {each: (np.full(counts.bins, value[each]), nothing, high) for each, high in ends.items()}
-        return self.told(numbers, uninformative_above)
+        return self.told(numbers)
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:

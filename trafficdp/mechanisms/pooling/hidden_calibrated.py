@@ -112,9 +112,7 @@ class CalibratedHidden(CalibratedWhole):
         """Return the askings: what any possible vehicle loses by them is charged."""
         return self.design.steps()
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Ask, and return the map, every slot with its hexagon's numbers."""
         return self._published(asked(self.design, values.everything(), measure))
 

@@ -86,14 +86,13 @@ class CalibratedWhole:
     def told(
         self,
         numbers: Mapping[Statistic, tuple[FloatArray, FloatArray, FloatArray]],
-        uninformative_above: float,
     ) -> dict[Statistic, Estimate]:
         """Return the estimates of ``numbers``: a value and both ends; statuses follow from counts."""
         errors, (counts, bound) = self.expected_errors(), self.public.both
         column = {self.loss_kind.quantity: np.full(counts.bins, self.pico / PICO)}
         found = {}
         for each in self.statistics:
-            status = status_of(errors[each], each, bound, uninformative_above)
+            status = status_of(errors[each], each, bound)
             found[each] = estimate_without_scale(each, (*numbers[each], errors[each]), status, column)
         return found
 

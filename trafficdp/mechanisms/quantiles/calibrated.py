@@ -106,10 +106,8 @@ class CalibratedQuantiles(CalibratedWhole):
             for each, (low, high) in self.ranks(level).items()
         }
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
-        """Select, and state the ranks; a status follows from these, not from ``uninformative_above``."""
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
+        """Select, and state the ranks; a status follows from these."""
         contributions = values.contributions
         counts, bound = self.public.both
         grain = _grain(bound)

@@ -133,9 +133,7 @@ class CalibratedSeparately:
         )
         return replace(promised, idealised=any(each.idealised for each in of_parts.values()))
 
-    def run(
-        self, values: Values, measure: Measure, *, interval_level: float, uninformative_above: float
-    ) -> dict[Statistic, Estimate]:
+    def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """See Calibrated: intervals as proved in ``mechanisms.known_error``."""
         samples = _samples_of(values)
         counts, bound = self.public.both
@@ -152,7 +150,7 @@ class CalibratedSeparately:
                 noise={self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)},
             )
             mean = found.get(Statistic.MEAN)
-            found[statistic] = publish.estimate(statistic, drawn, bound, uninformative_above, mean)
+            found[statistic] = publish.estimate(statistic, drawn, bound, mean)
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:

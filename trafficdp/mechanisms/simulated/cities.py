@@ -113,7 +113,7 @@ def _error(
     calibrated: Calibrated, values: Values, noise: SimulatedNoise, truth: Mapping[Statistic, FloatArray]
 ) -> dict[Statistic, float]:
     """The mean absolute error over all bins, a statistic, of one draw."""
-    found = calibrated.run(values, noise, interval_level=0.95, uninformative_above=1.0)
+    found = calibrated.run(values, noise, interval_level=0.95)
     return {each: float(np.abs(found[each].value - truth[each]).mean()) for each in calibrated.statistics}
 
 

@@ -71,9 +71,7 @@ class _World:
         counts, ones = contributions.counts, np.ones(BINS)
         scales = np.linspace(scale, 2 * scale, BINS)
         drawn = CalibratedLaplace.of(LaplaceNoise(counts, self.bound, BOTH, scales, 0.6 * ones, 0 * ones))
-        estimates = drawn.run(
-            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
-        )
+        estimates = drawn.run(Values(contributions, lambda: None), noise, interval_level=1 - ERROR)
         return self._release(estimates, name)
 
     def block_release(self, noise, contributions, scale=1.0, name="R0001"):
@@ -85,7 +83,7 @@ class _World:
             scale=scale,
         )
         estimates = CalibratedBlocks(PublicFacts(contributions.counts, self.bound), BOTH, drawn).run(
-            Values(contributions, lambda: None), noise, interval_level=1 - ERROR, uninformative_above=1
+            Values(contributions, lambda: None), noise, interval_level=1 - ERROR
         )
         return self._release(estimates, name)
 
@@ -329,9 +327,7 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
         truth = true_statistic(city.values.contributions, MEAN) * 3.6
         apart = np.zeros((len(cells), len(cells)), dtype=int)
         for seed in range(4):
-            found = calibrated.run(
-                city.values, SimulatedNoise(seed), interval_level=0.95, uninformative_above=1.0
-            )
+            found = calibrated.run(city.values, SimulatedNoise(seed), interval_level=0.95)
             certain = simultaneous(replace(base, estimates=found), MEAN, 0.01)
             assert len(certain.rows) == len(cells)
             apart += certain.high[:, None] < certain.low

@@ -51,7 +51,7 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     charged = calibrated.event().loss_per_user
     assert charged.max() == asked.pico
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
-    found = calibrated.run(Values(values, lambda: None), meter, interval_level=0.9, uninformative_above=0.125)
+    found = calibrated.run(Values(values, lambda: None), meter, interval_level=0.9)
     assert tuple(found) == statistics
     # the charge is what was metered, up to its last step
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))

@@ -46,7 +46,7 @@ def published(estimates):
 
 def estimates_of(calibrated, contributions, noise, level=0.9):
     values = Values(contributions, lambda: None)
-    return calibrated.run(values, noise, interval_level=level, uninformative_above=0.125)
+    return calibrated.run(values, noise, interval_level=level)
 
 
 def unmetered():

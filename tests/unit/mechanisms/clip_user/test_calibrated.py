@@ -71,9 +71,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
     facts = json.loads(json.dumps(allocation.calibrated.to_facts()))
     there = PublicFacts(city.counts, bound)
     assert CalibratedSuppression.from_facts(facts, there).to_facts() == allocation.calibrated.to_facts()
-    estimates = allocation.calibrated.run(
-        values_of(city), measure, interval_level=0.9, uninformative_above=0.125
-    )
+    estimates = allocation.calibrated.run(values_of(city), measure, interval_level=0.9)
     np.testing.assert_array_equal(-(-measure.spent // CHARGE_STEP) * CHARGE_STEP, charged)
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
     public = json.loads(json.dumps(allocation.calibrated.published_facts()))
@@ -137,8 +135,7 @@ def test_what_is_left_out_does_not_enter_and_counts_as_the_middle(contributions_
     city, other = (contributions_of(each, bound) for each in (values, [[[100, 200], [0, 17, 300], [50]]]))
     calibrated = calibrated_without([1], city.counts, bound, 0.01)
     found, again = (
-        calibrated.run(values_of(each), SimulatedNoise(1), interval_level=0.9, uninformative_above=1.0)
-        for each in (city, other)
+        calibrated.run(values_of(each), SimulatedNoise(1), interval_level=0.9) for each in (city, other)
     )
     for statistic in OF_MAPS:
         np.testing.assert_allclose(found[statistic].value, again[statistic].value, atol=0.5)
@@ -197,7 +194,7 @@ def test_intervals_hold_at_the_worst_bias(contributions_of, bound_of):
         total_of_squares=np.tile(one.total_of_squares, runs),
     )
     calibrated = calibrated_without(np.arange(1, 3 * runs, 3), counts, bound, 4.0)
-    found = calibrated.run(values_of(city), SimulatedNoise(5), interval_level=level, uninformative_above=1.0)
+    found = calibrated.run(values_of(city), SimulatedNoise(5), interval_level=level)
     speeds = [np.array([30.0, 30.1]), np.array([59.9, 59.8, 60.0]), np.array([30.5])]
     truth = {
         MEAN: np.concatenate(speeds).mean(),

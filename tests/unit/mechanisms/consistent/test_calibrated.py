@@ -103,7 +103,7 @@ def test_the_charge_is_kept_metered_and_found_again_from_what_is_published(
     facts = json.loads(json.dumps(calibrated.to_facts()))
     assert CalibratedConsistent.from_facts(facts, calibrated.public).to_facts() == calibrated.to_facts()
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
-    estimates = calibrated.run(values_of(city), meter, interval_level=0.9, uninformative_above=0.125)
+    estimates = calibrated.run(values_of(city), meter, interval_level=0.9)
     # the charge is what was metered, up to its last step
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))
     columns = {statistic: dict(each.noise) for statistic, each in estimates.items()}
@@ -129,7 +129,7 @@ def test_numbers_are_the_dense_least_squares_of_what_was_drawn(town):
     calibrated, source = allocation.calibrated, Recorded(3)
     parents, noise = calibrated.parents, calibrated.noise
     assert parents.number >= 2
-    estimate = calibrated.run(values_of(town), source, interval_level=0.95, uninformative_above=0.125)[MEAN]
+    estimate = calibrated.run(values_of(town), source, interval_level=0.95)[MEAN]
     assert np.all((estimate.value > 0) & (estimate.value < 60))
     samples = counts.samples_per_bin
     truth = np.bincount(counts.bin_index, weights=town.total) / samples / 10
@@ -216,9 +216,7 @@ def test_altered_files_cost_more_or_are_refused(town):
     counts, bound = town.counts, town.bound
     allocation = allocate(counts, request_for(bound, "2"))
     calibrated, charged = allocation.calibrated, allocation.event.loss_per_user
-    estimates = calibrated.run(
-        values_of(town), SimulatedNoise(1), interval_level=0.9, uninformative_above=0.1
-    )
+    estimates = calibrated.run(values_of(town), SimulatedNoise(1), interval_level=0.9)
 
     def priced(change):
         facts = json.loads(json.dumps(calibrated.published_facts()))
@@ -283,9 +281,7 @@ def test_intervals_hold_as_often_as_they_say(contributions_of, bound_of, narrow,
     width = np.concatenate([np.tile([700, 280, 14], runs), np.full(runs, narrow)])
     noise = BlockNoise(block, width, np.zeros(4 * runs, dtype=int), scale)
     calibrated = CalibratedConsistent(PublicFacts(counts, bound), (MEAN,), noise, Parents(of))
-    estimate = calibrated.run(
-        values_of(city), SimulatedNoise(2), interval_level=level, uninformative_above=0.5
-    )[MEAN]
+    estimate = calibrated.run(values_of(city), SimulatedNoise(2), interval_level=level)[MEAN]
     truth = np.tile([3_000.05, 3_000.0, 3_050.0], runs)
     missed = ((estimate.low > truth) | (estimate.high < truth)).reshape(runs, 3).sum(axis=0)
     assert np.all(stats.binom.sf(missed - 1, runs, 1 - level) > 1e-9)

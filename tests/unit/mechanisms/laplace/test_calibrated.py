@@ -54,7 +54,7 @@ def calibrated_at(counts, bound, mean, ratio=LEAST_RATIO, statistics=(MEAN, VARI
 
 def estimates_of(calibrated, contributions, measure, level=0.9):
     values = Values(contributions, lambda: None)
-    return calibrated.run(values, measure, interval_level=level, uninformative_above=0.125)
+    return calibrated.run(values, measure, interval_level=level)
 
 
 class Drawn:

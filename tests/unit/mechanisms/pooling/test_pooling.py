@@ -78,7 +78,7 @@ def test_no_vehicle_is_metered_beyond_its_charge_nor_charged_beyond_the_total(
         check_steps(steps, charge)
         assert 2 * PICO - CHARGE_STEP <= int(charge.max()) <= 2 * PICO
         metered = Metered(SecureNoise(), charge, kind)
-        found = calibrated.run(values_of(data), metered, interval_level=0.95, uninformative_above=0.5)
+        found = calibrated.run(values_of(data), metered, interval_level=0.95)
         assert np.all(metered.spent <= charge)
         # the charge takes the city for slow; vectors of vehicles that weigh the same are short elsewhere
         assert int(metered.spent.max()) > (0.8 if VEHICLES in statistics else 1.5) * PICO
@@ -227,9 +227,7 @@ def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bou
     foreseen = calibrated.half_widths(0.95)
     held, longer = {each: [] for each in statistics}, {each: [] for each in statistics}
     for city in cities_of(counts, bound):
-        found = calibrated.run(
-            city.values, SimulatedNoise(city.number), interval_level=0.95, uninformative_above=1.0
-        )
+        found = calibrated.run(city.values, SimulatedNoise(city.number), interval_level=0.95)
         for each, own in found.items():
             truth = true_statistic(city.values.contributions, each)
             held[each].append(np.mean((own.low <= truth) & (truth <= own.high)))

@@ -60,7 +60,7 @@ def values_of(contributions_of, bound_of):
 
 def drawn(values, calibrated, seed, level=0.9):
     noise = SimulatedNoise(np.random.default_rng(seed))
-    return calibrated.run(values, noise, interval_level=level, uninformative_above=0.5)
+    return calibrated.run(values, noise, interval_level=level)
 
 
 def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
