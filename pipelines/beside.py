@@ -100,7 +100,7 @@ class City:
         calibrated = named.plan(epsilon, suggestions=False).allocation.calibrated
         values = Values(self.samples.contributions(), lambda: self.samples)
         for seed in range(draws):
-            found = calibrated.run(values, SimulatedNoise(seed), interval_level=0.95, uninformative_above=1.0)
+            found = calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)
             yield found[Statistic.MEAN].value
 
     def hidden(self, epsilon: int, draws: int) -> Iterator[FloatArray]:
