@@ -88,8 +88,10 @@ class _World:
         return self._release(estimates, name)
 
     def _release(self, estimates, name):
+        # whatever the numbers say, all of them are looked at
         status = np.full(BINS, BinStatus.RELEASED.value, dtype=object)
-        return replace(self.base, estimates=estimates, status=status, id=name)
+        told = {each: replace(own, status=status.copy()) for each, own in estimates.items()}
+        return replace(self.base, estimates=told, status=status, id=name)
 
 
 def averaged(truth, statistic):
