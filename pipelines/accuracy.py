@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,35 +24,34 @@ import numpy.typing as npt
 
 import trafficdp
 from capmetro import CONFIG, DAYS, files_of
+from presence import DELTA, total_of
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate.fit import Split, fit
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.counts import Counts
 from trafficdp.model.slot import SlotKind
 from trafficdp.model.statistic import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of
 from trafficdp.planner.offer import offers
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import PICO, PureDP
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Values
 from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]
+Whole = type[CalibratedPooling] | type[CalibratedFlat]
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "data" / "accuracy" / "peers.csv"
 RESOLUTIONS = (6, 7, 8)
 SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
 EPSILONS = (1, 4, 16)
 STATISTICS = (Statistic.MEAN, Statistic.VARIANCE)
-DELTA = "0.000001"
 MIN_VEHICLES = 5
 PEERS_RESOLUTION = 7
 RUNS = 20
@@ -77,23 +76,6 @@ def with_few_vehicles_withheld(samples: Samples) -> Samples:
     return Samples(counts.select(keep), samples.value[of_sample], samples.vehicle, samples.bound)
 
 
-def whole_city(samples: Samples) -> Samples:
-    """Return all samples in one bin."""
-    counts = samples.counts
-    owner = np.repeat(counts.user_index, counts.count)
-    order = np.argsort(owner, kind="stable")
-    user, count = np.unique(owner, return_counts=True)
-    one = Counts(
-        cell=counts.cell[:1],
-        slot=np.zeros(1, dtype=np.int64),
-        bin_index=np.zeros(len(user), dtype=np.int64),
-        user_index=user,
-        count=count.astype(np.int64),
-        users=counts.users,
-    )
-    return Samples(one, samples.value[order], samples.vehicle, samples.bound)
-
-
 def constant(samples: Samples, share: float, name: str) -> Row:
     """The map that says ``share`` of the statistic's range everywhere."""
     row = Row(name)
@@ -109,29 +91,30 @@ def trivial_rows(samples: Samples) -> list[Row]:
     return [
         constant(samples, 0.5, "the middle of the range, no data"),
         constant(samples, 0.0, "zero, no data"),
-        city_mean(samples),
+        *whole_rows(samples, LossKind.PURE, CalibratedFlat),
     ]
 
 
-def city_mean(samples: Samples) -> Row:
-    """One private number for the city, by the baseline, painted on every bin."""
-    row = Row("one private city figure painted on every bin", runs=RUNS)
-    city = whole_city(samples)
-    for statistic in STATISTICS:
-        truth = true_statistic(samples.contributions(), statistic)
-        for epsilon in EPSILONS:
-            share = fit(
-                Baseline(),
-                city.counts,
-                city.bound,
-                statistic,
-                PureDP.of(epsilon),
-                Split.SAME_EPSILON,
-            ).given
-            noise = SimulatedNoise(SEED)
-            painted = np.stack([Baseline().estimate(city, statistic, share, noise) for _ in range(RUNS)])
-            row.errors[statistic, epsilon] = float(np.abs(painted - truth).mean())
-    return row
+def whole_rows(samples: Samples, kind: LossKind, *makes: Whole) -> list[Row]:
+    """Maps of one piece, each statistic with all of the loss."""
+    rows, public = [], PublicFacts(samples.counts, samples.bound)
+    own = samples.contributions()
+    values, truths = Values(own, lambda: samples), {each: true_statistic(own, each) for each in STATISTICS}
+    for make in makes:
+        row = Row(make.kind, runs=RUNS)
+        for statistic, epsilon in itertools.product(STATISTICS, EPSILONS):
+            try:
+                drawn = make(public, (statistic,), kind, total_of(kind, epsilon))
+                found = [
+                    drawn.run(values, SimulatedNoise(seed), interval_level=0.95, uninformative_above=1.0)
+                    for seed in range(RUNS)
+                ]
+            except UsageError:
+                continue
+            off = [np.abs(each[statistic].value - truths[statistic]).mean() for each in found]
+            row.errors[statistic, epsilon] = float(np.mean(off))
+        rows.append(row)
+    return rows
 
 
 def pure_rows(samples: Samples) -> list[Row]:
@@ -185,8 +168,7 @@ def zcdp_rows(samples: Samples) -> list[Row]:
                 continue
             truth = true_statistic(samples.contributions(), statistic)
             for epsilon in EPSILONS:
-                promise = ApproxDP(PureDP.of(epsilon).pico, Fraction(DELTA))
-                rho = np.array(float(approx_to_zcdp_budget(promise).rho))
+                rho = np.array(total_of(LossKind.ZCDP, epsilon) / PICO)
                 noise = SimulatedNoise(SEED)
                 try:
                     found = [
@@ -262,8 +244,10 @@ def section(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Itera
     yield f"## Resolution {resolution}, {slot.value.replace('_', ' ')}: {bins:,} bins, {records:,} records"
     yield ""
     yield from table("Trivial maps", trivial_rows(samples))
-    yield from table("Pure epsilon, counts public (replace_user_values)", pure_rows(samples), mark=True)
-    yield from table(f"(epsilon, {DELTA}), counts public", zcdp_rows(samples))
+    pooled = {kind: whole_rows(samples, kind, CalibratedPooling) for kind in LossKind}
+    pure = [*pure_rows(samples), *pooled[LossKind.PURE]]
+    yield from table("Pure epsilon, counts public (replace_user_values)", pure, mark=True)
+    yield from table(f"(epsilon, {DELTA}), counts public", [*zcdp_rows(samples), *pooled[LossKind.ZCDP]])
     if resolution != PEERS_RESOLUTION:
         return
     others = peers(slot)
@@ -286,9 +270,10 @@ def report(city: trafficdp.Workspace) -> Iterator[str]:
         "against the true ones of the clipped speeds, over the bins with at least "
         f"{MIN_VEHICLES} vehicles; four days, {DAYS[0]} to {DAYS[-1]}; speeds clipped to 30 m/s; noise "
         "simulated. Every figure spends its whole epsilon on the one statistic; no vehicle loses more, over "
-        "all bins together. **Bold**: the one of these that simulated cities on the public counts "
-        "prefer for the statistic alone; they are not told these errors. What `auto` takes of these, partial "
-        "pooling and one number, on days that chose nothing: `maps.md`."
+        "all bins together. **Bold**: the one of those that draw on every bin for itself which simulated "
+        "cities on the public counts prefer for the statistic alone; they are not told these errors. "
+        "Constants of `partial_pooling` were chosen on these days. What `auto` takes of all, on days that "
+        "chose nothing: `maps.md`."
     )
     yield ""
     for resolution in RESOLUTIONS:

@@ -51,17 +51,6 @@ def test_bins_of_few_vehicles_are_left_out_with_their_samples(accuracy, samples)
     )
 
 
-def test_the_whole_city_is_one_bin_of_all_samples(accuracy, samples):
-    city = accuracy.whole_city(samples)
-    assert city.counts.bins == 1
-    assert true_statistic(city.contributions(), MEAN)[0] == pytest.approx(samples.value.mean())
-    assert true_statistic(city.contributions(), VARIANCE)[0] == pytest.approx(samples.value.var())
-    own = samples.contributions()
-    np.testing.assert_array_equal(
-        city.contributions().total, np.bincount(samples.counts.user_index, own.total).astype(np.int64)
-    )
-
-
 def test_the_constants_are_the_middle_of_the_range_and_zero(accuracy, samples):
     row, zero, city = accuracy.trivial_rows(samples)
     assert zero.errors[MEAN, 1] == pytest.approx(true_statistic(samples.contributions(), MEAN).mean())
@@ -79,6 +68,12 @@ def test_the_constants_are_the_middle_of_the_range_and_zero(accuracy, samples):
 @pytest.mark.usefixtures("few_runs")
 def test_every_mechanism_has_a_row_and_errors_fall_with_epsilon(accuracy, samples):
     rows = accuracy.pure_rows(samples) + accuracy.zcdp_rows(samples)
+    pooled = [
+        row for kind in LossKind for row in accuracy.whole_rows(samples, kind, accuracy.CalibratedPooling)
+    ]
+    assert [row.name for row in pooled] == ["partial_pooling", "partial_pooling"]
+    for row in pooled:
+        assert row.errors[MEAN, 16] < row.errors[MEAN, 1]
     expected = [
         m.name for m in (*accuracy.mechanisms_of(LossKind.PURE), *accuracy.mechanisms_of(LossKind.ZCDP))
     ]
