@@ -105,10 +105,7 @@ def whole_rows(samples: Samples, kind: LossKind, *makes: Whole) -> list[Row]:
         for statistic, epsilon in itertools.product(STATISTICS, EPSILONS):
             try:
                 drawn = make(public, (statistic,), kind, total_of(kind, epsilon))
-                found = [
-                    drawn.run(values, SimulatedNoise(seed), interval_level=0.95, uninformative_above=1.0)
-                    for seed in range(RUNS)
-                ]
+                found = [drawn.run(values, SimulatedNoise(seed), interval_level=0.95) for seed in range(RUNS)]
             except UsageError:
                 continue
             off = [np.abs(each[statistic].value - truths[statistic]).mean() for each in found]

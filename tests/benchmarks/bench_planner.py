@@ -50,7 +50,7 @@ from trafficdp.planner.precision import precision
 from trafficdp.planner.refusal import judge
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import Loss, PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
 RESOLUTIONS = (9, 8, 7)
@@ -125,8 +125,11 @@ def refused(counts: Counts) -> str:
     def on(grid: Grid) -> Counts:
         return counts.merged(parents_of(counts.cell, grid.resolution), counts.slot).counts
 
+    def epsilon(loss: Loss) -> float:
+        return float(loss.exact)
+
     # what there is for nothing are the parents: a store would reduce the one that passes
-    return f"refused {verdict.refused}; {suggest(GRID, request, on, on).in_words()}"
+    return f"refused {verdict.refused}; {suggest(GRID, request, on, on, epsilon).in_words()}"
 
 
 def adaptive(counts: Counts) -> str:
