@@ -259,6 +259,8 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
     assert grown["times_as_many_vehicles"] == pytest.approx(6, rel=0.2)
     assert "the first two days take about epsilon 31, all four 24:" in page
     assert float(grown["loss_needed_then"]) == pytest.approx(31, rel=0.2)
+    assert "too slow for more days to do it within a year" in page
+    assert grown["days_needed"] is None or grown["days_needed"] > 365
 
 
 @pytest.mark.real

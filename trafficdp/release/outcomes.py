@@ -27,6 +27,7 @@ from trafficdp.planner.map_search import MapOption
 from trafficdp.planner.precision import Precision, Reach
 from trafficdp.planner.refusal import Verdict
 from trafficdp.planner.suggest import Suggestions
+from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
@@ -162,6 +163,11 @@ class Plan:
     def loss(self) -> Loss:
         """What the release would charge: the largest loss of any vehicle."""
         return self.allocation.loss
+
+    @property
+    def skill(self) -> dict[Statistic, SkillStated]:
+        """How far off statistics are expected to be, beside one number for the city; in ``display_unit``."""
+        return {each: own.stated(self.shown(1.0, each)) for each, own in self.allocation.skill.items()}
 
     @property
     def unit(self) -> str:

@@ -48,13 +48,3 @@ def test_the_guide_tells_what_a_half_width_of_ten_miles_an_hour_takes(austin, co
     ):
         found = fitting[resolution]
         assert words.format(share=round(100 * found["share_of_records"]), **found) in told
-
-
-@pytest.mark.real
-def test_the_guide_tells_how_much_more_the_refused_map_would_take(austin, command, monkeypatch, pages):
-    monkeypatch.chdir(austin)
-    told = pages.told("which-map")
-    growth = command("--json", "plan").json["growth"]
-    assert f"{growth['times_as_many_vehicles']:.2g} times as many" in told
-    assert f"take epsilon {growth['loss_needed_then']}, all four {growth['loss_needed']}" in told
-    assert f"about {growth['days_needed']} days" in told

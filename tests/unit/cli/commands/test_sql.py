@@ -134,10 +134,8 @@ def test_a_terminal_is_a_shell(released, script):
     assert b"trafficdp: syntax error" in err
 
 
-@pytest.mark.parametrize(
-    ("width", "seen"), [(80, ["h3", "place", "speed_mean_ms"]), (120, ["slot_label", "speed_mean_ms_high"])]
-)
-def test_a_narrow_terminal_shows_where_and_how_fast(released, script, width, seen):
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_narrow_terminal_shows_where_and_how_fast(released, script, width):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     subprocess.run(
@@ -152,7 +150,7 @@ def test_a_narrow_terminal_shows_where_and_how_fast(released, script, width, see
     header = next(line for line in lines if "h3" in line).split()
     os.close(ours)
     os.close(theirs)
-    assert set(seen) <= set(header)
+    assert {"h3", "place", "speed_mean_ms"} <= set(header)
     assert {"…", "..."} & set(header)
 
 
