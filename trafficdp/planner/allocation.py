@@ -39,6 +39,8 @@ MOST_RECORDS = 3_000_000
 """Of more, "auto" tries only maps that are made of sums: others would hold every record in memory."""
 HAIR = 1e-3
 """Block noise is chosen when it gains more than this share over Laplace noise."""
+TIED = 1e-9
+"""Equal noise is chosen when it gains more than this share over noise by each bin's sensitivity."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,8 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:
     """Return the accounting that ``request`` names, or the one with the smallest worst noise ("best").
 
-    The choice is the same at every epsilon. Raises UsageError for an unknown name.
+    The choice is the same at every epsilon, since all noise falls in proportion. On a tie "exact": no bin has
+    more noise than by "equal" then. Raises UsageError for an unknown name.
     """
     named = {accounting.name: accounting for accounting in accountings}
     if request.accounting in named:
@@ -296,16 +299,17 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
             got=f"accounting={request.accounting!r}",
             expected=", ".join(("best", *BY_NAME)),
         )
-    epsilon = float(request.loss.exact)
+    # basic and grid_count have the shape of exact and never less noise
+    chosen = named["exact"]
+    for name, gain in (("equal", TIED), ("blocks", HAIR)):
+        if name in named and _worst(named[name], request) * (1 + gain) < _worst(chosen, request):
+            chosen = named[name]
+    return chosen
 
-    def worst(accounting: Accounting) -> tuple[float, bool]:
-        # a hair's difference is no reason to leave plain Laplace noise
-        elaborate = accounting.name in OTHER_NOISE
-        scale = accounting.worst_relative_scale(epsilon, request.tolerance)
-        return scale * (1 + HAIR) if elaborate else scale, elaborate
 
-    # on a tie the later accounting, whose accounting is sharper
-    return min(reversed(accountings), key=worst)
+def _worst(accounting: Accounting, request: Request) -> float:
+    """Return the worst relative scale at epsilon 1."""
+    return accounting.worst_relative_scale(1.0, request.tolerance)
 
 
 def _why(chosen: Accounting, request: Request) -> str:

@@ -114,7 +114,7 @@ def _options(
         if width > half_width:
             needed = least_loss(
                 lambda loss: allocate(counts, replace(request, loss=loss, min_vehicles=min_vehicles)),
-                request.loss,
+                request.kind,
                 half_width,
                 reach,
             )

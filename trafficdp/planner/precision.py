@@ -2,8 +2,7 @@
 
 Half widths are those of the released intervals before they are clamped to the statistic's range; they follow
 from counts and the calibrated mechanism alone. Where noise is b = a / epsilon they are close to a' / epsilon
-+ c, c the rounding of speeds, and never grow with epsilon or rho: so the least is found by proportion, then
-bracketed.
++ c, c the rounding of speeds: so the least loss is found by lines in 1 / epsilon, between brackets.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,12 @@ from trafficdp.model.bound import ContributionBound
 from trafficdp.model.speed_unit import parse_speed_unit
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, Loss, rounded_up
+from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss
+from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
-CLOSE = 1e-4
-"""The search ends when the least loss is known to this share."""
-ATTEMPTS = 60
-LEAST, LARGEST = 1e-6, LARGEST_LOSS / PICO
+BY_LINE = 8
+"""After so many guesses the search goes on by halving."""
 _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")
 
 
@@ -89,43 +88,75 @@ def half_width_of(
 
 
 def least_loss(
-    allocate_at: Callable[[Loss], Allocation], start: Loss, half_width: float, reach: Reach
+    allocate_at: Callable[[Loss], Allocation], kind: LossKind, half_width: float, reach: Reach
 ) -> Loss | None:
-    """Return the least loss, rounded up to three significant digits, with intervals of ``half_width``.
+    """Return the least loss of three significant digits, 10^-6 to 10^6, with intervals of ``half_width``.
 
-    ``allocate_at`` plans one map at any loss of the kind of ``start``, where the search begins. None when not
-    even a million would do: speeds are rounded, or some noise cannot be drawn. Raises UsageError unless
+    ``allocate_at`` plans one map at any loss of ``kind``, and alone decides the answer. Where a map chooses
+    its mechanism by the loss, widths may rise with it. The answer then is a loss whose intervals are so
+    narrow, while those of the next smaller loss, and of half of it, are wider.
+
+    None when none is found: speeds are rounded, or some noise cannot be drawn. Raises UsageError unless
     ``half_width`` is positive.
     """
     positive(half_width=half_width)
-    of = type(start).of
+    of = LOSSES[kind]
 
-    def width(loss: float) -> float:
+    @cache
+    def width(place: int) -> float:
         try:
-            return precision(allocate_at(of(f"{loss:.12f}"))).at(reach)
+            return precision(allocate_at(of(_pico_at(place)))).at(reach)
         except UsageError:
             # too much noise to be drawn exactly
             return math.inf
 
-    low, high, loss = 0.0, math.inf, float(start.exact)
-    for _ in range(ATTEMPTS):
-        found = width(loss)
-        low, high = (low, loss) if found <= half_width else (loss, high)
-        if low >= LARGEST or high <= LEAST or high <= low * (1 + CLOSE):
-            break
-        loss = _next(loss * found / half_width, low, high)
-    if not math.isfinite(high):
-        return None
-    rounded = rounded_up(high)
-    # three digits above what passes pass too, but for rounding of scales
-    return of(rounded) if width(float(rounded)) <= half_width else of(f"{high:.12f}")
+    found = _boundary(width, half_width, _place_of(PICO), PLACES)
+    while 0 < found < PLACES and width(half := _place_of(_pico_at(found) // 2)) <= half_width:
+        found = _boundary(width, half_width, half, half)
+    return of(_pico_at(found)) if found < PLACES else None
 
 
-def _next(guess: float, low: float, high: float) -> float:
-    """Return the guess by proportion a hair above, or the middle when that lies outside the bracket."""
-    guess = min(max(guess * (1 + CLOSE / 2), LEAST), LARGEST) if math.isfinite(guess) else 2 * low
-    if low < guess < high:
-        return guess
-    if not math.isfinite(high):
-        return min(2 * low, LARGEST)
-    return high * (1 - CLOSE / 2) if low == 0 else math.sqrt(low * high)
+def _boundary(width: Callable[[int], float], half_width: float, start: int, high: int) -> int:
+    """Return a place up to ``high`` that is narrow enough, or ``high``, while the place below is not.
+
+    Widths are taken as a line in 1 / loss: the first through 0, the others through the last two.
+    """
+    low, tried, steps = -1, start, 0
+    last = (0.0, 0.0)
+    while high - low > 1:
+        here = 1 / _pico_at(tried), width(tried)
+        low, high = (low, tried) if here[1] <= half_width else (tried, high)
+        steps += 1
+        tried = (low + high) // 2
+        if steps <= BY_LINE and math.isfinite(here[1]):
+            tried = min(max(_crossing(last, here, half_width, tried), low + 1), high - 1)
+            last = here
+    return high
+
+
+def _crossing(one: tuple[float, float], other: tuple[float, float], half_width: float, otherwise: int) -> int:
+    """Return the place where the line through two (1 / loss, width) is ``half_width``."""
+    (x, width), rise = other, other[1] - one[1]
+    if rise == 0 or x == one[0]:
+        return otherwise
+    crossing = x + (half_width - width) * (x - one[0]) / rise
+    # none: rounding alone is wider
+    return _place_of(1 / crossing) if crossing > 1 / LARGEST_LOSS else PLACES
+
+
+def _pico_at(place: int) -> int:
+    """Return the loss of three significant digits that has so many below it, from 10^-6 on, in 10^-12."""
+    step: int = 10 ** (place // 900 + 4)
+    return (100 + place % 900) * step
+
+
+def _place_of(pico: float) -> int:
+    """Return the place of the least such loss that is at least ``pico``."""
+    least = max(math.ceil(pico * (1 - 1e-12)), _pico_at(0))
+    digits = len(str(least)) - 3
+    step: int = 10**digits
+    return 900 * (digits - 4) - 100 - -least // step
+
+
+PLACES = _place_of(LARGEST_LOSS) + 1
+"""How many losses the search has."""

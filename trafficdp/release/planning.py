@@ -147,7 +147,7 @@ class Planning:
 
     def _request(self, loss: Loss | None, question: Question) -> Request:
         if loss is None and self._config.loss is None and question.half_width is not None:
-            # where the search for the least begins does not matter
+            # the least is looked for, whatever this is
             loss = LOSSES[self._config.kind].of(1)
         request = self._config.request(loss)
         if question.half_width is not None:
@@ -245,9 +245,9 @@ class Planning:
         grid = self._config.grid
         counts = self._contributions(grid).counts
         at = _allocating(grid, counts, request)
-        # an error of the map itself is told before any search
-        at(request.loss)
-        needed = {reach: least_loss(at, request.loss, width, reach) for reach in Reach}
+        # an error of the map itself is told before any search, whatever loss is configured
+        at(LOSSES[request.kind].of(1))
+        needed = {reach: least_loss(at, request.kind, width, reach) for reach in Reach}
         found = needed[question.reach]
         if found is None:
             raise UninformativeReleaseError(
@@ -322,7 +322,7 @@ class Planning:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
-            return least_loss(_allocating(candidate, counts, request), request.loss, width, reach)
+            return least_loss(_allocating(candidate, counts, request), request.kind, width, reach)
 
         return needed_on
 

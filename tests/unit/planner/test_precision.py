@@ -1,16 +1,23 @@
 """Half widths that were planned are those released; the least epsilon really is the least."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms.names import AUTO
 from trafficdp.model.statistic import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP, rounded_up
+from trafficdp.privacy.loss_kind import LossKind
+
+PURE = LossKind.PURE
 
 
 @pytest.fixture
@@ -34,30 +41,86 @@ def asked(counts, bound_of):
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks"])
 @pytest.mark.parametrize("reach", list(Reach))
 def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, reach):
-    found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PureDP.of(1), 4.0, reach)
+    found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PURE, 4.0, reach)
     assert precision(asked(found.epsilon, accounting)).at(reach) <= 4.0
     assert precision(asked(found.epsilon * 99 / 100, accounting)).at(reach) > 4.0
 
 
-@pytest.mark.parametrize("start", ["0.000001", "0.3", "40", "1000000"])
-def test_where_the_search_starts_does_not_matter(asked, start):
-    def at(epsilon):
-        return asked(epsilon.epsilon)
+@pytest.mark.parametrize("mechanism", [{}, {Statistic.MEAN: AUTO}], ids=["proved", "auto"])
+def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism):
+    counts = counts_of(np.random.default_rng(2).poisson(3, (5, 30)))
+    found = set()
+    for planned in ("0.01", "1", "6", "100"):
+        request = Request(
+            PureDP.of(planned), bound_of(60), {Statistic.MEAN: 1.0}, 3, 0.95, mechanism=mechanism
+        )
 
-    found = least_loss(at, PureDP.of(start), 4.0, Reach.MEDIAN)
-    assert found == least_loss(at, PureDP.of(2), 4.0, Reach.MEDIAN)
+        def at(loss, request=request):
+            return allocate(counts, replace(request, loss=loss))
+
+        found.add(least_loss(at, PURE, 4.0, Reach.MEDIAN))
+    (least,) = found
+    assert precision(at(least)).median <= 4.0
+
+
+@pytest.mark.parametrize("epsilon", np.geomspace(0.3, 12, 20))
+def test_accountings_that_tie_are_told_apart_alike_at_every_loss(counts_of, bound_of, epsilon):
+    # every vehicle is in one bin: the worst noise is the same by "exact" and "equal"
+    table = [[3] * 4 + [0] * 20, [0] * 4 + [5] * 6 + [0] * 14, [0] * 10 + [2] * 14]
+    request = Request(PureDP.of(f"{epsilon:.6f}"), bound_of(20), {Statistic.MEAN: 1.0}, 3, 0.95)
+    made = allocate(counts_of(table), request)
+    assert made.chosen.name == "exact"
+    widths = made.calibrated.half_widths(0.95)[Statistic.MEAN]
+    assert widths.max() > 1.2 * np.median(widths)
+
+
+def wide(of):
+    """``allocate_at`` of a map of one bin as wide as ``of(epsilon)``, and the losses it was asked."""
+    asked = []
+
+    def at(loss):
+        asked.append(loss)
+        calibrated = SimpleNamespace(half_widths=lambda level: {Statistic.MEAN: np.array([of(loss.number)])})
+        return SimpleNamespace(
+            calibrated=calibrated, request=SimpleNamespace(interval_level=0.95, main=Statistic.MEAN)
+        )
+
+    return at, asked
+
+
+@pytest.mark.parametrize("rounding", [0, 0.01, 0.3])
+@pytest.mark.parametrize("least", [2.5e-6, 0.0312, 1, 690, 999_000])
+def test_the_least_loss_takes_few_allocations(least, rounding):
+    at, asked = wide(lambda epsilon: (0.5 - rounding) * least / epsilon * (1 - 1e-9) + rounding)
+    assert least_loss(at, PURE, 0.5, Reach.MEDIAN) == PureDP.of(f"{least:.7f}")
+    assert len(asked) <= 6
+
+
+@pytest.mark.parametrize("better", [1.7, 0.3, 0.0004])
+def test_a_narrower_mechanism_at_half_the_loss_is_found(better):
+    # from this loss on, up to 3, intervals are narrow; above they are wide again, and narrow from 5
+    at, _ = wide(lambda epsilon: 0.4 if better <= epsilon <= 3 else 2.5 / epsilon)
+    found = least_loss(at, PURE, 0.5, Reach.MEDIAN)
+    assert found == PureDP.of(f"{better}")
+
+
+def test_where_widths_rise_half_and_the_next_smaller_are_wider():
+    at, _ = wide(lambda epsilon: 0.4 if 1.8 <= epsilon <= 2 else 2.5 / epsilon)
+    found = least_loss(at, PURE, 0.5, Reach.MEDIAN)
+    for less in (0.5, 0.99):
+        assert precision(at(PureDP.of(f"{found.number * less:.6f}"))).median > 0.5
 
 
 def test_no_epsilon_makes_up_for_the_rounding_of_speeds(asked):
     # a speed is rounded to hundredths of its unit, at most m/s (0.018 km/h), and to a step of 0.1 km/h (0.05)
-    assert least_loss(lambda e: asked(e.epsilon), PureDP.of(1), 0.065, Reach.MEDIAN) is None
-    assert least_loss(lambda e: asked(e.epsilon), PureDP.of(1), 0.08, Reach.MEDIAN) is not None
+    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.065, Reach.MEDIAN) is None
+    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.08, Reach.MEDIAN) is not None
 
 
 def test_a_half_width_must_be_positive(asked):
     for width in (0.0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="half_width"):
-            least_loss(lambda e: asked(e.epsilon), PureDP.of(1), width, Reach.MEDIAN)
+            least_loss(lambda e: asked(e.epsilon), PURE, width, Reach.MEDIAN)
 
 
 def test_a_higher_level_and_less_epsilon_make_intervals_wider(asked):

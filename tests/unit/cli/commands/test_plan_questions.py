@@ -59,9 +59,11 @@ def test_a_half_width_may_be_given_in_any_unit_of_speed(filled, plan):
 
 
 def test_the_epsilon_for_a_half_width_does_not_depend_on_the_configured_one(filled, plan):
-    before = plan("--max-half-width", "1")["epsilon"]
-    filled.change("epsilon = 6\n", "")
-    assert plan("--max-half-width", "1")["epsilon"] == before
+    before = plan("--max-half-width", "0.5")["epsilon"]
+    filled.change("epsilon = 6\n", "epsilon = 0.000001\n")
+    assert plan("--max-half-width", "0.5")["epsilon"] == before
+    filled.change("epsilon = 0.000001\n", "")
+    assert plan("--max-half-width", "0.5")["epsilon"] == before
 
 
 def test_the_finest_map_keeps_to_both_and_can_be_planned_as_it_is_said(filled, plan):
