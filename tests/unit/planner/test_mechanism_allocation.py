@@ -109,12 +109,10 @@ def test_auto_takes_what_is_least_off_and_falls_back_to_joint_noise(city, bound_
 def test_of_very_many_records_auto_tries_only_maps_of_sums(kind, city, bound_of, monkeypatch):
     monkeypatch.setattr(allocation, "MOST_RECORDS", 1)
     loss = PureDP.of("2") if kind is LossKind.PURE else ZCDP.of("2")
-    request = replace(request_for(bound_of(60), {MEAN: "auto"}, "2", (MEAN,)), loss=loss)
     considered = {"flat", "partial_pooling"} | ({"baseline"} if kind is LossKind.PURE else set())
-    assert set(allocate(city, request).considered) == considered
-    # nothing but noise on each bin and one number is left for vehicle means in rho, so all are tried
-    every = replace(request_for(bound_of(60), {VEHICLE: "auto"}, "2", (VEHICLE,)), loss=loss)
-    assert len(allocate(city, every).considered) == 2
+    for statistic in (MEAN, VEHICLE):
+        request = replace(request_for(bound_of(60), {statistic: "auto"}, "2", (statistic,)), loss=loss)
+        assert set(allocate(city, request).considered) == considered
 
 
 def test_of_very_many_records_some_cells_are_tried(city, bound_of, monkeypatch):
