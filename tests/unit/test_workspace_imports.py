@@ -22,7 +22,7 @@ def files_city(small_city, tmp_path):
     """A city that has read its two files; contributions are in its cache."""
     city = small_city.City(tmp_path / "files")
     city.open().ingest([city.days[1], city.days[2]])
-    city.open().plan()
+    city.open().plan(suggestions=False)
     return city
 
 
@@ -37,7 +37,7 @@ def cluster_city(small_city, tmp_path, files_city):
 
 def rows_of(city):
     """Return (cell, slot, pseudonym, sums...) of what a plan has put into the cache."""
-    city.open().plan()
+    city.open().plan(suggestions=False)
     hmac = dict(city.sql("SELECT vehicle_id, hmac FROM vehicles"))
     return sorted((cell, slot, hmac[vehicle], *sums) for cell, slot, vehicle, *sums in city.sql(ROWS))
 
