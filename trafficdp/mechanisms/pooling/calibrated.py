@@ -97,19 +97,18 @@ class CalibratedPooling(CalibratedWhole):
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
-        own = {each.weighs: expected_error(each) for each in self._means}
+        own = {each: expected_error(self.design, each) for each in self._means}
         return _errors(own, self.statistics, self.public.bound)
 
     @property
-    def _means(self) -> tuple[Design, ...]:
-        """The design with the weights of every mean."""
-        design = self.design
-        return (design, design.by_vehicle) if design.over_vehicles else (design,)
+    def _means(self) -> tuple[Statistic, ...]:
+        """The mean that all others lean on, and that over vehicles where it is asked for."""
+        return (Statistic.MEAN, Statistic.VEHICLE_MEAN)[: 1 + self.design.over_vehicles]
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return the longer sides at the usual level: the intervals themselves follow the level found."""
         design = self.design
-        found = {each.weighs: foreseen_reach(each) for each in self._means}
+        found = {each: foreseen_reach(design, each) for each in self._means}
         if design.variance:
             found[Statistic.VARIANCE] = np.full(self.public.counts.bins, foreseen_variance_reach(design))
         return {each: found[each] for each in self.statistics}

@@ -19,7 +19,7 @@ may drive alike, so nothing holds from below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,17 +99,18 @@ def _with_ends(
     return mean, np.clip(mean - low, 0.0, upper), np.clip(mean + high, 0.0, upper)
 
 
-def expected_error(design: Design) -> FloatArray:
+def expected_error(design: Design, of: Statistic = Statistic.MEAN) -> FloatArray:
     """Return the error that is expected before anything is asked, shape (G,): from counts and the guesses.
 
-    The mean absolute value of a normal error of mean square reach(1)^2 at the level U/5.
+    ``of`` the mean over records, or over vehicles where that is asked for: the mean absolute value of a
+    normal error of mean square reach(1)^2 at the level U/5.
     """
-    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, 1.0))
+    return np.asarray(np.sqrt(2 / np.pi) * _foreseen(design, of, 1.0))
 
 
-def foreseen_reach(design: Design) -> FloatArray:
-    """Return how far intervals of means will go upwards, the longer side, at the level U/5; shape (G,)."""
-    return np.minimum(REACH * _foreseen(design, max(WIDE)), design.upper)
+def foreseen_reach(design: Design, of: Statistic) -> FloatArray:
+    """Return how far intervals of the mean ``of`` go upwards, the longer side, at the level U/5; (G,)."""
+    return np.minimum(REACH * _foreseen(design, of, max(WIDE)), design.upper)
 
 
 def foreseen_variance_reach(design: Design) -> float:
@@ -118,17 +119,15 @@ def foreseen_variance_reach(design: Design) -> float:
     return float(min(reach * VARIANCE_UNIT, 1 / 4) * design.upper**2)
 
 
-def _foreseen(design: Design, wide: float) -> FloatArray:
-    """reach(w) of a bin at the level U/5; of a mean over vehicles, where ``design`` weighs so."""
-    if design.weighs is Statistic.VEHICLE_MEAN:
-        bound, prior = SLOPE_BOUND * design.upper, _distance_prior(design, 1.0)
-        noise = (design.asked_sd(bound, design.vehicles_parts[0]) / design.vehicles) ** 2
-        further = _foreseen_cells(design, design.thick, prior * noise / (prior + noise), wide)
-        means = replace(design, weighs=Statistic.MEAN)
-        return np.hypot(_foreseen(means, wide), further)
-    return _foreseen_cells(
-        design, True, (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2, wide
-    )
+def _foreseen(design: Design, of: Statistic, wide: float) -> FloatArray:
+    """reach(w) of a bin's mean at the level U/5, over records or over vehicles."""
+    around = (design.asked_sd(design.upper / 2, design.parts[0]) / design.vehicles) ** 2
+    found = _foreseen_cells(design, True, around, wide)
+    if of is Statistic.MEAN:
+        return found
+    own = design.by_vehicle
+    noise, prior = _distance(own, 1.0)
+    return np.hypot(found, _foreseen_cells(own, own.thick, prior * noise / (prior + noise), wide))
 
 
 def _foreseen_cells(design: Design, asked: bool, around: float, wide: float) -> FloatArray:
@@ -222,7 +221,7 @@ def _over_vehicles(
 
     step = design.step(design.everyone(1), bound, of_vehicles(now), of_vehicles(upper - now), part)
     answer = float(measure.measure(step, of_vehicles(x - now))[0]) * bound / GRAINS / design.vehicles
-    noise, prior = (design.asked_sd(bound, part) / design.vehicles) ** 2, _distance_prior(design, unit)
+    noise, prior = _distance(design, unit)
     own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
     nothing = np.zeros(design.cells)
     cells = _cells(design, x, own, unit, measure) if design.thick else Cells(nothing, nothing, nothing)
@@ -231,9 +230,10 @@ def _over_vehicles(
     return np.clip(own + cells.move[design.cell], 0.0, upper), further
 
 
-def _distance_prior(design: Design, unit: float) -> float:
-    """The prior variance of how far vehicles' means lie above those of records, over the city."""
-    return (unit * VEHICLES_SD * design.upper / 2) ** 2
+def _distance(design: Design, unit: float) -> tuple[float, float]:
+    """Of how far vehicles' means lie above those of records in the city: variances of noise and prior."""
+    noise = design.asked_sd(SLOPE_BOUND * design.upper * unit, design.vehicles_parts[0]) / design.vehicles
+    return noise**2, (unit * VEHICLES_SD * design.upper / 2) ** 2
 
 
 def _reach(design: Design, cells: Cells, unit: float, around: FloatArray, wide: float) -> FloatArray:
