@@ -35,7 +35,7 @@ from matplotlib.ticker import StrMethodFormatter
 from PIL import Image
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of, folder
+from capmetro import CONFIG, DAYS, config_of, files_of, folder
 from presence import total_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.engine.duckdb_samples import read_samples
@@ -229,10 +229,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as temporary:
             scratch = Path(temporary)
             beside(City.read(CONFIG, scratch / "four", files_of(DAYS)), peers, scratch)
-            own = scratch / "trafficdp.toml"
-            period = f'from = "{CHECK_DAY}", to = "{CHECK_DAY}"'
-            text = CONFIG.read_text(encoding="utf-8")
-            own.write_text(text.replace(f'from = "{DAYS[0]}", to = "{DAYS[-1]}"', period), encoding="utf-8")
+            own = config_of((CHECK_DAY,), scratch)
             day = folder().parent / "capmetro_check" / f"{CHECK_DAY}.csv.gz"
             rows = [*by_epsilon(City.read(own, scratch / "day", [day])), *by_fleet(scratch)]
     except TrafficdpError as error:

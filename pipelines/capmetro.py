@@ -28,6 +28,16 @@ def folder() -> Path:
     return Path(named) / "capmetro"
 
 
+def config_of(days: Sequence[str], into: Path) -> Path:
+    """Write ``austin.toml`` for the time from the first to the last of ``days`` into ``into``; return it."""
+    text, said = CONFIG.read_text(encoding="utf-8"), 'from = "{}", to = "{}"'
+    own = into / CONFIG.name
+    own.write_text(
+        text.replace(said.format(DAYS[0], DAYS[-1]), said.format(days[0], days[-1])), encoding="utf-8"
+    )
+    return own
+
+
 def files_of(days: Sequence[str]) -> list[Path]:
     """Return the files of ``days``, YYYY-MM-DD."""
     return [folder() / f"{day}.csv.gz" for day in days]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import CONFIG, DAYS, folder
+from capmetro import DAYS, config_of, folder
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
@@ -106,10 +106,7 @@ def taken_by(allocation: Allocation) -> str:
 def settings(days: tuple[str, ...], files: Iterable[Path]) -> Iterator[Setting]:
     """Yield every map of ``days``."""
     with tempfile.TemporaryDirectory() as place:
-        own = Path(place) / "trafficdp.toml"
-        text = CONFIG.read_text(encoding="utf-8")
-        period = f'from = "{days[0]}", to = "{days[-1]}"'
-        own.write_text(text.replace(f'from = "{DAYS[0]}", to = "{DAYS[-1]}"', period), encoding="utf-8")
+        own = config_of(days, Path(place))
         city = trafficdp.open(own, store=Path(place) / "store", create=True)
         city.ingest(list(files))
         for resolution, slot in itertools.product(RESOLUTIONS, SLOTS):

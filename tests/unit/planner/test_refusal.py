@@ -38,15 +38,6 @@ def request_for(bound_of):
     return build
 
 
-@pytest.fixture
-def town(counts_of):
-    """Forty vehicles in twelve bins."""
-    rng = np.random.default_rng(7)
-    counts = rng.choice([0, 1, 3, 9], (12, 40))
-    counts[:, 0] = 2
-    return counts_of(counts.tolist())
-
-
 def refused(counts, request):
     return judge(allocate(counts, request)).refused
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from trafficdp.mechanisms.names import AUTO, BASELINE
@@ -15,15 +14,6 @@ from trafficdp.planner.suggest import Maps, Suggestions
 from trafficdp.privacy.loss import ZCDP, PureDP
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
-
-
-@pytest.fixture
-def town(counts_of):
-    """Forty vehicles in twelve bins."""
-    rng = np.random.default_rng(7)
-    counts = rng.choice([0, 1, 3, 9], (12, 40))
-    counts[:, 0] = 2
-    return counts_of(counts.tolist())
 
 
 @pytest.fixture
