@@ -148,7 +148,7 @@ def beside(city: City, peers: str, scratch: Path) -> None:
     cells = [f"{cell:x}" for cell in city.samples.counts.cell]
     shapes = [[(lng, lat) for lat, lng in h3.cell_to_boundary(cell)] for cell in cells]
     figure, axes = plt.subplots(len(EPSILONS), 6, figsize=(15, 5.8), layout="constrained")
-    drawn = None
+    drawn = PolyCollection([])
     for line, epsilon in zip(axes, EPSILONS, strict=True):
         panels = {"the truth": city.truth}
         for name in ("flat", "worst_case_clipping", "partial_pooling"):

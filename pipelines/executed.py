@@ -73,7 +73,7 @@ class Executed:
         uses = [_name(each[-1]) for each in item._fixtureinfo.name2fixturedefs.values() if each]  # type: ignore[attr-defined]
         with self._record.open("a", encoding="utf-8") as stream:
             for name, files in lines.items():
-                said = {"name": name, "lines": files}
+                said: dict[str, Any] = {"name": name, "lines": files}
                 if name == item.nodeid:
                     said |= {"seconds": round(seconds, 3), "fixtures": uses}
                 stream.write(json.dumps(said) + "\n")

@@ -163,8 +163,8 @@ def table(found: list[Setting]) -> Iterator[str]:
 
 def intervals(found: list[Setting]) -> Iterator[str]:
     """Yield a table of how often intervals hold: of all maps of one grid and epsilon, the least and all."""
-    heads = "fewest records", "most records", "means", "worst map", "variances", "worst map", "over vehicles"
-    heads = *heads, "worst map", "nearer than flat"
+    heads = ["fewest records", "most records", "means", "worst map", "variances", "worst map"]
+    heads += ["over vehicles", "worst map", "nearer than flat"]
     yield f"| resolution, slot | ε | {' | '.join(heads)} |"
     yield "|---|---:|" + "---:|" * len(heads)
     groups: dict[tuple[str, str], list[Setting]] = {}

@@ -287,7 +287,7 @@ class Executed:
                 (test for test in left if test.startswith(near)), key=lambda x: (self._seconds[x], x)
             )
             left -= {*ring}
-            total, files, kept = 0.0, set[str](), []
+            total, files, kept = 0.0, set[str](), list[str]()
             for test in ring:
                 file = test.split("::")[0]
                 total += self._seconds[test]

@@ -133,7 +133,8 @@ def one_city(folder: Path, vehicles: int) -> list[tuple[int, int, int, str, floa
     config.write_text(text, encoding="utf-8")
     files = sorted(city.glob("records-*.parquet"))
     one, other = folder / "one.store", folder / "other.store"
-    on, on_other = ([tool, "--config", config, "--store", each] for each in (one, other))
+    on: list[str | Path] = [tool, "--config", config, "--store", one]
+    on_other: list[str | Path] = [tool, "--config", config, "--store", other]
     subprocess.run([*on, "init"], check=True, stdout=subprocess.DEVNULL)
     key = Path(f"{one}.key")
     Path(f"{other}.key").write_bytes(key.read_bytes())
@@ -146,7 +147,7 @@ def one_city(folder: Path, vehicles: int) -> list[tuple[int, int, int, str, floa
     note("release", [*on, "release", "--force", "--yes"], one / "vault.duckdb")
     steps.append(("charges", 0.0, 0.0, charges_alone(one / "vault.duckdb", folder / "charges.parquet")))
     settings = SPARK | {"spark.local.dir": str(folder), "spark.eventLog.dir": f"file://{log}"}
-    submit = [
+    submit: list[str | Path] = [
         *(BIN / "spark-submit", "--master", "local[2]"),
         *(text for name, value in settings.items() for text in ("--conf", f"{name}={value}")),
         *(HERE.with_name("spark_reduce.py"), "--config", config, "--key", key, "--into", folder / "jobs"),

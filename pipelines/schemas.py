@@ -52,7 +52,8 @@ def _dataclass(kind: Hint, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(hint: Hint, found: dict[str, Any]) -> dict[str, Any]:
-    origin, inner = get_origin(hint), get_args(hint)
+    origin: Any = get_origin(hint)
+    inner = get_args(hint)
     if origin is Annotated:
         # what is said of a union holds for what is not null
         return {
@@ -89,7 +90,8 @@ def _schema(hint: Hint, found: dict[str, Any]) -> dict[str, Any]:
 
 def _without_none(hint: Hint) -> Hint:
     """Return the hint of a field that is left out where it is None."""
+    origin: Any = get_origin(hint)
     inner = get_args(hint)
-    if get_origin(hint) is Annotated:
+    if origin is Annotated:
         return Annotated[(_without_none(inner[0]), *inner[1:])]
     return Union[tuple(each for each in inner if each is not type(None))]  # noqa: UP007

@@ -29,6 +29,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 
 from trafficdp.binning.cell_table import CellTable
@@ -94,7 +95,7 @@ def plain(connection: duckdb.DuckDBPyConnection, resolution: int) -> Callable[[]
     def cell_of(latitude: pa.Array, longitude: pa.Array) -> pa.Array:
         return pa.array(coordinates_to_cells(latitude, longitude, resolution))
 
-    connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type="arrow")
+    connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type=ARROW)
     return lambda: int(connection.sql(PLAIN).to_arrow_table().num_rows)
 
 

@@ -29,10 +29,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +74,7 @@ class City:
     columns: dict[str, str]
     sentinels: list[str]
     upper: float
-    resolution: int
+    resolution: int | None
     bounds: list[float]
 
 
@@ -146,7 +148,7 @@ def query(city: City, folder: Path) -> int:
         out=folder / "cells.csv",
     )
     with duckdb.connect(str(folder / "plain.duckdb"), read_only=True) as connection:
-        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type="arrow")
+        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type=ARROW)
         found = connection.execute(statement).fetchone()
     return 0 if found is None else int(found[0])
 
@@ -252,7 +254,7 @@ def main() -> None:
         if feeds:
             _in_new_folder(folder / "austin", lambda place: austin(place, Path(feeds)))
         for rows in options.rows:
-            _in_new_folder(folder / f"simulated{rows}", lambda place, rows=rows: simulated_city(place, rows))
+            _in_new_folder(folder / f"simulated{rows}", partial(simulated_city, rows=rows))
 
 
 def _in_new_folder(folder: Path, make: Callable[[Path], City]) -> None:

@@ -123,7 +123,7 @@ def refused(counts: Counts) -> str:
     verdict = judge(allocate(counts, request))
 
     def on(grid: Grid) -> Counts:
-        return counts.merged(parents_of(counts.cell, grid.resolution), counts.slot).counts
+        return counts.merged(parents_of(counts.cell, int(grid.resolution or 0)), counts.slot).counts
 
     def epsilon(loss: Loss) -> float:
         return float(loss.exact)

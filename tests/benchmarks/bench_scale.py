@@ -29,9 +29,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 from table import keep
 
@@ -101,7 +103,7 @@ def floor(folder: Path) -> int:
 
     with duckdb.connect(str(folder / "floor.duckdb"), config={"memory_limit": "4GB"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type="arrow")
+        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type=ARROW)
         connection.execute(FLOOR, {"files": [str(path) for path in feeds(folder)], **box})
         connection.execute(DISTINCT)
         return int(connection.execute(GROUPED.format(folder / "floor.parquet")).fetchall()[0][0])
@@ -173,7 +175,7 @@ def measure(step: str, folder: Path, profile: bool) -> None:
     cpu, wall = time.process_time(), time.perf_counter()
     result = profiler.runcall(STEPS[step], folder) if profile else STEPS[step](folder)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    found = {"result": result, "cpu": cpu, "wall": wall, "mb": peak_megabytes()}
+    found: dict[str, Any] = {"result": result, "cpu": cpu, "wall": wall, "mb": peak_megabytes()}
     if profile:
         found["hottest"] = hottest(pstats.Stats(profiler))
     print(json.dumps(found))

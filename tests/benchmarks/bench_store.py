@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from table import keep
@@ -57,10 +58,14 @@ def days_of_a_store(folder: Path, days: int, every: int) -> None:
     config, files = city(folder, days)
     store = folder / "store"
     trafficdp.open(config, store=store, create=True)
+
+    def ingest(path: Path) -> None:
+        trafficdp.open(config, store=store).ingest([path])
+
     ingests: list[float] = []
     releases: list[float] = []
     for day, path in enumerate(files[:days]):
-        ingests.append(seconds_of(lambda path=path: trafficdp.open(config, store=store).ingest([path])))
+        ingests.append(seconds_of(partial(ingest, path)))
         if day % every == 0:
             releases.append(seconds_of(lambda: trafficdp.open(config, store=store).release(force=True)))
             print(f"day {day:>4} ingest {ingests[-1]:.2f} release {releases[-1]:.2f}", flush=True)

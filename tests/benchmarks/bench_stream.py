@@ -27,11 +27,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
+from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 
 FILE_ROWS = 100_000
@@ -103,17 +106,18 @@ def make_file(path: Path, number: int) -> None:
     pacsv.write_csv(table, path)
 
 
-def moment() -> np.ndarray:
+def moment() -> npt.NDArray[np.float64]:
     """Return processor time of this process, all its threads, and the clock, in seconds."""
     return np.array([time.process_time(), time.perf_counter()])
 
 
 def peak_megabytes() -> float:
     """Return the peak of this process."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))[1]) / 1024
+    (kilobytes,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    return int(kilobytes) / 1024
 
 
-def plain(folder: Path, files: int) -> dict[str, float]:
+def plain(folder: Path, files: int) -> dict[str, Any]:
     """Add the files up without privacy."""
 
     def cell_of(latitude: pa.Array, longitude: pa.Array) -> pa.Array:
@@ -121,7 +125,7 @@ def plain(folder: Path, files: int) -> dict[str, float]:
 
     path, seconds = folder / "plain.csv", np.zeros(2)
     with duckdb.connect(str(folder / "plain.duckdb")) as connection:
-        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type="arrow")
+        connection.create_function("cell_of", cell_of, ["DOUBLE", "DOUBLE"], "UBIGINT", type=ARROW)
         connection.execute("CREATE TABLE totals (cell UBIGINT, fixes BIGINT, total DOUBLE, squares DOUBLE)")
         for number in range(files):
             make_file(path, number)
@@ -146,7 +150,7 @@ def start_megabytes(number: int) -> float:
     return _START[0] if _START else 0.0
 
 
-def private(folder: Path, files: int) -> dict[str, float]:
+def private(folder: Path, files: int) -> dict[str, Any]:
     """Take the files as a stream."""
     import trafficdp
     from trafficdp.live.files import digest_of
@@ -155,12 +159,15 @@ def private(folder: Path, files: int) -> dict[str, float]:
     config.write_text(CONFIG, encoding="utf-8")
     live = trafficdp.open(config, create=True).live()
     live.begin()
-    path, seconds, progress = folder / "stream.csv", np.zeros(2), None
+    path, seconds = folder / "stream.csv", np.zeros(2)
     for number in range(files):
         make_file(path, number)
         start = start_megabytes(number)
         began = moment()
-        progress = live.take([live.read(path, digest_of(path))], live=False)
+        digest = digest_of(path, live.key)
+        if digest is None:
+            raise SystemExit(f"{path} was written and cannot be read")
+        progress = live.take([live.read(path, digest)], live=False)
         seconds += moment() - began
     stored = sum(each.stat().st_size for each in (folder / "city.store").glob("*.duckdb")) / 2**20
     return {
@@ -186,8 +193,8 @@ def main() -> None:
         way, rows, folder = options.measure
         if way == "private":
             importlib.import_module("trafficdp")
-        found = {"plain": plain, "private": private}[way](Path(folder), int(rows) // FILE_ROWS)
-        print(json.dumps(found))
+        run = {"plain": plain, "private": private}[way]
+        print(json.dumps(run(Path(folder), int(rows) // FILE_ROWS)))
         return
     print("records a second of processor time and peak megabytes, without privacy and with it")
     print(
@@ -197,7 +204,7 @@ def main() -> None:
     print(f" {'plain MB':>9} {'ours MB':>8} {'ratio':>6} {'vault+released MB':>18}")
     memory = []
     for rows in options.rows:
-        found = {}
+        found: dict[str, dict[str, Any]] = {}
         for way in ("plain", "private"):
             with tempfile.TemporaryDirectory() as folder:
                 command = [sys.executable, __file__, "--measure", way, str(rows), folder]
