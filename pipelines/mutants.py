@@ -101,9 +101,9 @@ NAMED = {
         "cell = source.choose(cost, weight, start, self.scale / 2)[0]",
     ),
     "choices by claimed scores drawn at half the scale": (
-        "measurement/claims.py",
-        "return np.asarray(source.choose(cost, weight, start, self.scale)[0])",
-        "return np.asarray(source.choose(cost, weight, start, self.scale / 2)[0])",
+        "measurement/measure.py",
+        "return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])",
+        "return np.asarray(self._source.choose(cost, weight, start, scores.scale / 2)[0])",
     ),
     "Laplace noise drawn at half the scale": (
         "measurement/laws.py",

@@ -14,7 +14,7 @@ import pytest
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.promise import CLAIMS, event_of, unenforced
+from trafficdp.mechanisms.promise import claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.privacy_unit import NeighbouringRelation
@@ -451,7 +451,7 @@ def test_what_is_only_claimed_is_marked_with_its_theorem(mechanism, statistic, l
     if mechanism.enforced:
         # no step is a claim
         steps = mechanism.steps(counts, bound, statistic, given)
-        assert not [step for step in steps if isinstance(getattr(step, "of", step), CLAIMS)]
+        assert not claims_of(steps)
 
 
 ADAPTIVE = ("akmv", "fixed_quantile", "levy", "optimized_quantile", "two_stage")

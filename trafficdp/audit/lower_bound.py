@@ -21,8 +21,8 @@ import numpy.typing as npt
 from trafficdp._validate import in_range
 from trafficdp.audit.likelihood import Likelihoods, whole
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours, whole_neighbours
-from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.measurement.measure import Metered
+from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model.bound import ContributionBound

@@ -8,6 +8,5 @@ mechanism. It takes an hour, read in this order:
 
 1. ``support``: who has which number, in 64 bits; ``laws``: what noise costs those who move a sum;
 2. the sets, each with its projection and its price: ``box``, ``moments``, ``ball``, ``ranks``;
-3. what is no sum over vehicles, and only claimed: ``claims``;
-4. the verbs of a map, metered before they draw: ``measure``; that of a stream: ``nodes``.
+3. the verbs of a map, metered before they draw: ``measure``; that of a stream: ``nodes``.
 """

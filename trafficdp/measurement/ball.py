@@ -41,8 +41,17 @@ LARGEST_USERS = 1 << 40
 """More vehicles than this are no city: sums of a hidden ball stay below 2^60."""
 
 
+class _Grains:
+    bound: float
+
+    @property
+    def grain(self) -> float:
+        """The unit of the sums."""
+        return self.bound / GRAINS
+
+
 @dataclass(frozen=True)
-class Ball:
+class Ball(_Grains):
     """``norm`` is 1 or 2, ``bound`` C; ``low`` <= 0 <= ``high`` (E,) bound entries, in grains.
 
     ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
@@ -66,11 +75,6 @@ class Ball:
     def size(self) -> int:
         """How many sums there are, C."""
         return self.support.coordinates
-
-    @property
-    def grain(self) -> float:
-        """The unit of the sums."""
-        return self.bound / GRAINS
 
     def sums(self, values: npt.NDArray[Any]) -> IntArray:
         """Return the sums (C,) in grains of ``values`` (E,), each vehicle's vector in the ball."""
@@ -97,7 +101,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class HiddenBall:
+class HiddenBall(_Grains):
     """A ball over ``coordinates`` of which nothing is public: not who has entries, nor where, nor how many.
 
     ``norm`` is 1 or 2, ``bound`` C. Raises UsageError when these are out of range.
@@ -116,11 +120,6 @@ class HiddenBall:
         """How many sums there are, C."""
         return self.coordinates
 
-    @property
-    def grain(self) -> float:
-        """The unit of the sums."""
-        return self.bound / GRAINS
-
     def sums(self, values: Entries) -> IntArray:
         """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball."""
         _, place, whole = self.inside(values)
@@ -133,30 +132,22 @@ class HiddenBall:
 
         Each vehicle's follow from its own entries alone.
         """
-        user, place = values.user, values.coordinate
-        real = np.where(np.isfinite(values.value), values.value, 0.0)
-        there = (place >= 0) & (place < self.coordinates)
-        if not bool(there.all()):
-            user, place, real = user[there], place[there], real[there]
+        there = (values.coordinate >= 0) & (values.coordinate < self.coordinates)
+        user, place = values.user[there], values.coordinate[there]
+        real = np.where(np.isfinite(values.value[there]), values.value[there], 0.0)
         step = np.diff(user)
         if not bool(np.all((step > 0) | ((step == 0) & (np.diff(place) > 0)))):
             order = np.lexsort((place, user))
             user, place, real = user[order], place[order], real[order]
-            first = np.ones(len(user), dtype=np.bool_)
-            first[1:] = (np.diff(user) != 0) | (np.diff(place) != 0)
+            first = _changes(user) | _changes(place)
             with np.errstate(over="ignore", invalid="ignore"):
-                real = np.bincount(np.cumsum(first) - 1, real, np.count_nonzero(first))
-            user, place = user[first], place[first]
-            real = np.where(np.isfinite(real), real, 0.0)
-        new = np.ones(len(user), dtype=np.bool_)
-        new[1:] = np.diff(user) != 0
-        row = np.cumsum(new) - 1
-        rank = np.arange(len(user)) - np.flatnonzero(new)[row]
-        if int(rank.max(initial=0)) >= LARGEST_ENTRIES:
-            kept = rank < LARGEST_ENTRIES
-            user, place, real, row = user[kept], place[kept], real[kept], row[kept]
-        users = int(row.max(initial=-1)) + 1
-        return user, place, _shrunk(_scaled(real, row, users, self.norm, self.bound), row, users, self.norm)
+                real = np.bincount(np.cumsum(first) - 1, real)
+            user, place, real = user[first], place[first], np.where(np.isfinite(real), real, 0.0)
+        start, row = np.flatnonzero(_changes(user)), np.cumsum(_changes(user)) - 1
+        kept = np.arange(len(user)) - start[row] < LARGEST_ENTRIES
+        user, place, real, row = user[kept], place[kept], real[kept], row[kept]
+        whole = _scaled(real, row, len(start), self.norm, self.bound)
+        return user, place, _shrunk(whole, row, len(start), self.norm)
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (C,)."""
@@ -165,6 +156,11 @@ class HiddenBall:
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what any possible vehicle loses, shape (1,); raises UsageError for a law without theorem."""
         return _price(np.array([GRAINS**self.norm]), self.norm, law)
+
+
+def _changes(key: IntArray) -> npt.NDArray[np.bool_]:
+    """Which entries have another key than the one before them; the first has."""
+    return np.append(True, key[1:] != key[:-1])[: len(key)]
 
 
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:

@@ -20,16 +20,14 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.support import IntArray, Support
+from trafficdp.measurement.support import FloatArray, IntArray, Support
 from trafficdp.model.stable_order import number_pairs
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.privacy.loss_kind import LossKind
 
-FloatArray = npt.NDArray[np.float64]
 _AT_ONCE = 1 << 21
 """Entries that are sorted in memory together."""
 

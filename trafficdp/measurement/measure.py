@@ -1,17 +1,22 @@
-"""The verbs: measure, select, and both of what is only claimed. Every one meters before it draws.
+"""The verbs: measure, select, and both of what is only claimed. Each meters before it draws.
 
 **Theorem.** If every step of a release is metered, chosen adaptively or not, and no vehicle's metered losses
 add up to more than its charge, then the release and everything computed from it costs no vehicle more than
 its charge. *Proof.* Each step costs every vehicle at most its metered loss, given what was drawn before
-(``box``, ``moments``, ``ball``, ``ranks``, ``claims``), because it reads of a vehicle nothing but its part of
+(``box``, ``moments``, ``ball``, ``ranks``), because it reads of a vehicle nothing but its part of
 the values; losses of one kind add up under adaptive composition (pure epsilon: Theorem A of
 ``privacy.loss.sum_per_user``; rho: Bun and Steinke 2016, Lemma 2.3). QED.
+
+Of what is no sum over vehicles, and no rank among them, a mechanism *claims* the cost (``Claim``, and any set
+that is not of ENFORCED). The theorem it names is taken at its word, and what is made of it is marked as
+unenforced wherever it is shown; all that is enforced is that noise is drawn and metered by the same claim.
 
 Metered losses depend on sets, scales and earlier noisy numbers only; so does an error raised here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +26,6 @@ import numpy.typing as npt
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.ball import Ball, HiddenBall
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Law
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
@@ -29,6 +33,26 @@ from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, shi
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.sensitive.entries import Entries, Handed
+
+ENFORCED = (Box, Moments, Ball, HiddenBall)
+"""The sets that a vehicle's numbers are brought into, whatever they are. A step of any other is a claim."""
+
+
+class Set(Protocol):
+    """What a step sums."""
+
+    @property
+    def size(self) -> int:
+        """How many sums there are, C."""
+
+    def sums(self, values: Any) -> IntArray:  # noqa: ANN401
+        """Return the sums (C,) of ``values``, brought into the set first."""
+
+    def largest(self) -> IntArray:
+        """Return what no sum exceeds, shape (C,)."""
+
+    def loss(self, law: Law, shift: IntArray) -> IntArray:
+        """Return what every vehicle loses under ``law``, shape (users,), of sums times 2^``shift`` (C,)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +62,7 @@ class Step:
     Raises UsageError when sums or noise do not fit each other, or 64 bits.
     """
 
-    of: Box | Moments | Ball | HiddenBall | ClaimedSums
+    of: Set
     law: Law
     shift: IntArray
 
@@ -64,21 +88,50 @@ class Step:
         """Return the sums without noise, shape (C,), over ``values``, brought into the set first."""
         if isinstance(self.of, HiddenBall) != isinstance(values, Entries):
             raise UsageError("a step was handed what it does not read", expected="entries for a hidden ball")
-        sums = self.of.sums(values)  # type: ignore[arg-type]
-        return shifted_sum(sums, self.shift)
+        return shifted_sum(self.of.sums(values), self.shift)
 
     def draw(self, source: NoiseSource, values: Handed) -> IntArray:
         """Return the noisy sums, shape (C,)."""
         return self.law.add(self.exact(values), source)
 
 
-Priced = Step | Ranks | ClaimedScores | ClaimedNoise
-"""Whatever has a ``kind`` and a ``loss()``."""
-
-
-def plain(of: Box | Moments | Ball | HiddenBall | ClaimedSums, law: Law) -> Step:
+def plain(of: Set, law: Law) -> Step:
     """Return the step without multiples."""
     return Step(of, law, np.zeros(of.size, dtype=np.int64))
+
+
+class Claim(Protocol):
+    """What a vehicle loses by noise that no set bounds, as ``theorem`` says."""
+
+    @property
+    def kind(self) -> LossKind:
+        """What the loss is counted in."""
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+
+    def loss(self) -> IntArray:
+        """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
+
+
+class Scores(Claim, Protocol):
+    """A choice with probability proportional to exp(-cost/``scale``), ``scale`` (C,)."""
+
+    @property
+    def scale(self) -> FloatArray:
+        """One a coordinate."""
+
+
+class Floats(Claim, Protocol):
+    """Noise without an exact sampler: idealised."""
+
+    @property
+    def sampler(self) -> Callable[[int, Callable[[IntArray], IntArray]], FloatArray]:
+        """What turns a number of draws and a source of uniform numbers (``uniform_below``) into draws."""
+
+
+Priced = Step | Ranks | Claim
 
 
 class Measure(Protocol):
@@ -90,12 +143,10 @@ class Measure(Protocol):
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
         """Return a private quantile of every coordinate, shape (C,)."""
 
-    def select_claimed(
-        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
-    ) -> IntArray:
+    def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return the chosen position of every coordinate, shape (C,); unenforced. See ``noise.choice``."""
 
-    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
         """Return ``size`` draws of a noise that has no exact sampler; unenforced."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
@@ -124,17 +175,15 @@ class Metered:
         self._meter(ranks)
         return ranks.draw(self._source, values)
 
-    def select_claimed(
-        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
-    ) -> IntArray:
+    def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Meter what is claimed, then choose."""
         self._meter(scores)
-        return scores.draw(self._source, cost, weight, start)
+        return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])
 
-    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
         """Meter what is claimed, then draw."""
         self._meter(noise)
-        return noise.draw(self._source, size)
+        return noise.sampler(size, self._source.uniform_below)
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Draw; there is nothing to meter."""

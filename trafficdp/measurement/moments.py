@@ -12,7 +12,8 @@ by at most m p, and two of them by exactly that,
 allowed, and when W rises to f(S); then |S - S'| is largest for S' = 0 or m K. As f(S) = f(m K - S), the bound
 is at most D/B + f(D)/C for a D in 0..m K, linear between multiples D = m d, so at most m p. For d where p is
 attained, (m d, f(m d)) and (0, 0) differ by m p. QED. Records that are all d, or all 0, give these pairs: no
-smaller price holds for what vehicles can send. A W floored to multiples of 2^k costs 1/C more, once.
+smaller price holds for what vehicles can send. A sum floored to multiples of 2^k moves by less than one
+multiple more, at the price of one, once.
 
 **In blocks** (``laws.Block``; S and W of a block drawn apart, half widths a and a', one s): a vehicle pays
 1/s times the largest, over bins g and h of the block, of ceil(|dS_g|/a_g) + ceil(|dW_h|/a'_h). For g != h
@@ -25,14 +26,15 @@ With C = c K B, p = (K/B) cost(c): 1 from c = 1 on, so that variances are free; 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Block, FloatArray, Laplace, Law
-from trafficdp.measurement.support import IntArray, Support, as_integers, shifted_move
+from trafficdp.measurement.laws import Block, Laplace, Law
+from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers, shifted_move
 from trafficdp.model.stable_order import largest_two, number_pairs
 from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
 
@@ -55,19 +57,26 @@ class Moments:
             raise UsageError("pairs of sums have no such counts", expected="at least 1 record an entry")
         if float(self.count.max(initial=0)) * self.steps**2 >= 2.0**61:
             raise UsageError("sums of squares could leave 64 bits", todo="choose a larger speed_step")
-        for part in (self.count * self.steps, self._most):
-            self.support.require_room(part)
+        self._both.require_room(self._most)
 
     @property
     def size(self) -> int:
         """How many sums there are, 2 B."""
         return 2 * self.support.coordinates
 
-    @property
+    @cached_property
+    def _both(self) -> Support:
+        """The entries of S in all bins, then those of W."""
+        at, user = self.support.coordinate, self.support.user
+        bins = self.support.coordinates
+        return Support(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
+
+    @cached_property
     def _most(self) -> IntArray:
-        """The largest W of every entry, 0 where it is not measured."""
-        whole = self.count * (self.steps // 2) * (self.steps - self.steps // 2)
-        return np.where(self.second[self.support.coordinate], whole, 0).astype(np.int64)
+        """The largest S and W of every entry, shape (2 E,); W is 0 where it is not measured."""
+        products = self.count * (self.steps // 2) * (self.steps - self.steps // 2)
+        has_second = self.second[self.support.coordinate]
+        return np.concatenate([self.count * self.steps, np.where(has_second, products, 0)])
 
     def sums(self, values: npt.NDArray[Any]) -> IntArray:
         """Return the sums (2 B,) of ``values`` (2, E): S and W of every entry, brought into the set first."""
@@ -77,33 +86,35 @@ class Moments:
         low, more = first // m, first % m
         largest = (m - more) * low * (top - low) + more * (low + 1) * (top - low - 1)
         second = np.clip(both[1], 0, np.where(self.second[self.support.coordinate], largest, 0))
-        return np.concatenate([self.support.sums(first), self.support.sums(second)])
+        return self._both.sums(np.concatenate([first, second]))
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (2 B,)."""
-        return np.concatenate([self.support.sums(self.count * self.steps), self.support.sums(self._most)])
+        return self._both.sums(self._most)
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,); raises UsageError for a law without theorem."""
         if isinstance(law, Laplace):
-            return self._laplace(law, shift)
+            return sum_per_user(to_pico(self._price(law.scale, shift)), self.support.user, self.support.users)
         if isinstance(law, Block):
             return law.loss_of_units(self.units(law, shift))
         raise UsageError(
             "no theorem prices pairs of sums under this noise", got=type(law).__name__, expected="Laplace"
         )
 
-    def _laplace(self, law: Laplace, shift: IntArray) -> IntArray:
+    def _price(self, scale: FloatArray, shift: IntArray) -> FloatArray:
+        """Floats >= m p of every entry, and what flooring adds, shape (E,), by what is (2 B,) a sum."""
         bins, place = self.support.coordinates, self.support.coordinate
-        _require_plain(shift[:bins])
-        first = law.scale[:bins]
+        measured = np.concatenate([np.ones_like(self.second), self.second])
         # powers of two are exact; what is not measured has noise without end
-        second = np.where(self.second, np.ldexp(law.scale[bins:], -shift[bins:]), np.inf)
-        price = record_price(self.steps, first, second)
-        flooring = loss_upper_bound(np.where(self.second & (shift[bins:] < 0), 1.0, 0.0), law.scale[bins:])
+        coarse = np.where(measured, np.ldexp(scale, -shift), np.inf)
+        price = record_price(self.steps, coarse[:bins], coarse[bins:])
+        floored = loss_upper_bound((measured & (shift < 0)).astype(np.float64), scale)
         with np.errstate(invalid="ignore"):
-            pair = round_up(round_up(self.count * price[place]) + flooring[place])
-        return sum_per_user(to_pico(pair), self.support.user, self.support.users)
+            pair = round_up(self.count * price[place])
+            for more in (floored[:bins][place], floored[bins:][place]):
+                pair = np.where(more > 0, round_up(pair + more), pair)
+        return pair
 
     def units(self, law: Block, shift: IntArray) -> IntArray:
         """Return what every vehicle pays in units of 1/s, the theorem's added over blocks, shape (users,).
@@ -111,27 +122,19 @@ class Moments:
         Raises UsageError when the sums W of a block are not those of the bins of one block of sums S.
         """
         support, bins = self.support, self.support.coordinates
-        place, has_second = support.coordinate, self.second[support.coordinate]
+        has_second = self.second[support.coordinate]
         one, two = law.block[:bins], law.block[bins:]
         if bool(np.any(one < 0)) or bool(np.any((two >= 0) != self.second)):
             raise UsageError("the blocks are not those of the bins", expected="one for each that can vary")
         _require_same(one[self.second], two[self.second])
-        width = np.maximum(law.half_width, 1).astype(np.float64)
-        alone = _units(self.count * self.steps, shift[:bins][place], law.half_width[:bins][place])
-        other = np.zeros(len(place), dtype=np.int64)
-        at = np.flatnonzero(has_second)
-        other[at] = _units(self._most[at], shift[bins:][place[at]], law.half_width[bins:][place[at]])
-        first = np.ldexp(width[:bins], -shift[:bins])
-        second = np.where(self.second, np.ldexp(width[bins:], -shift[bins:]), np.inf)
-        floored = (shift[:bins] < 0) / width[:bins] + (self.second & (shift[bins:] < 0)) / width[bins:]
-        price = record_price(self.steps, first, second)
-        joint = round_up(
-            round_up(self.count * price[place]) + round_up(floored)[place] * (floored > 0)[place]
-        )
+        move = shifted_move(self._most, shift[self._both.coordinate])
+        alone, other = law.units(self._both, move).reshape(2, len(self.count))
+        joint = self._price(np.maximum(law.half_width, 1).astype(np.float64), shift)
         if float(joint.max(initial=0.0)) >= 2.0**60:
             raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
         both = np.where(has_second, np.ceil(joint).astype(np.int64) + 1, alone)
-        _, user, which = number_pairs(one[place], support.user, max(law.blocks, 1), support.users)
+        block = one[support.coordinate]
+        _, user, which = number_pairs(block, support.user, max(law.blocks, 1), support.users)
         total = np.zeros(support.users, dtype=np.int64)
         np.add.at(total, user, _dearest(both, alone, other, which, len(user)))
         return total
@@ -164,15 +167,6 @@ def _dearest(both: IntArray, alone: IntArray, other: IntArray, which: IntArray, 
     apart = np.where(at != own_at, top + own, np.maximum(top + next_own, next_top + own))
     single = np.bincount(which, minlength=groups) == 1
     return np.where(single, most, np.maximum(most, apart))
-
-
-def _units(move: IntArray, shift: IntArray, half_width: IntArray) -> IntArray:
-    return np.asarray(-(-shifted_move(move, shift) // np.maximum(half_width, 1)))
-
-
-def _require_plain(shift: IntArray) -> None:
-    if bool(np.any(shift != 0)):
-        raise UsageError("the sum of speeds has a spacing", expected="a spacing of 1")
 
 
 def _require_same(one: IntArray, two: IntArray) -> None:

@@ -30,11 +30,9 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.support import FloatArray, IntArray
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArray:

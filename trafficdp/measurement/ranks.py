@@ -50,34 +50,30 @@ class Ranks:
 
     def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
         """Return one number a coordinate, shape (C,), for ``values`` (E,), brought into the set first."""
-        support, at = self.support, self.support.coordinate
-        inside = np.clip(as_integers(values, len(support.user)), 0, self.high[at])
-        number = inside[np.lexsort((inside, at))]
-        many = np.bincount(at, minlength=support.coordinates)
-        first = np.concatenate([[0], np.cumsum(many)])[:-1]
-        place = np.arange(len(at)) - first[at]
-        # a cell is one number that vehicles have, or all candidates between two; they take turns
-        start = np.concatenate([[0], np.cumsum(2 * many + 1)]).astype(np.int64)
-        between, own, last = start[at] + 2 * place, start[at] + 2 * place + 1, start[1:] - 1
-        before = np.where(place == 0, -1, np.roll(number, 1))
-        # a number that several have is a cell once, at the first of them
-        new = (place == 0) | (number != before)
-        group = np.cumsum(new) - 1
-        greatest = np.full(support.coordinates, -1, dtype=np.int64)
-        np.maximum.at(greatest, at, number)
-        begin, weight, below, upto = (np.zeros(int(start[-1]), dtype=np.int64) for _ in range(4))
-        begin[between], begin[own], begin[last] = before + 1, number, greatest + 1
-        weight[between], weight[own], weight[last] = (
-            np.maximum(number - before - 1, 0),
-            new,
-            self.high - greatest,
-        )
-        below[between], below[own], below[last] = place, place, many
-        upto[between], upto[own], upto[last] = place, place + np.bincount(group)[group], many
-        owner = np.repeat(np.arange(support.coordinates), 2 * many + 1)
-        cost = np.maximum(np.maximum(below - self.rank[owner], self.above[owner] - upto), 0)
+        begin, cost, weight, start = self.cells(values)
         cell = source.choose(cost, weight, start, self.scale)[0]
         return np.asarray(begin[cell] + source.uniform_below(weight[cell]))
+
+    def cells(self, values: npt.NDArray[Any]) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the candidates in cells of one cost: their first number, cost, and how many they are.
+
+        Those of coordinate c are ``start[c]:start[c + 1]``, in order; the last of the four is ``start``.
+        """
+        at, many = self.support.coordinate, np.arange(self.support.coordinates)
+        inside = np.clip(as_integers(values, len(at)), 0, self.high[at])
+        # the cost changes only at a number that a vehicle has, and behind it; of equal ends the last counts
+        owner = np.concatenate([many, at, at])
+        begin = np.concatenate([np.zeros_like(many), inside, inside + 1])
+        order = np.lexsort((begin, owner))
+        owner, begin = owner[order], begin[order]
+        start = np.searchsorted(owner, np.arange(len(many) + 1))
+        earlier = ((start[:-1] - many) // 2)[owner]
+        upto = np.cumsum((order >= len(many)) & (order < len(many) + len(at))) - earlier
+        below = np.cumsum(order >= len(many) + len(at)) - earlier
+        weight = np.diff(begin, append=0)
+        weight[start[1:] - 1] = self.high + 1 - begin[start[1:] - 1]
+        cost = np.maximum(np.maximum(below - self.rank[owner], self.above[owner] - upto), 0)
+        return begin, cost, weight, start
 
 
 def choice_loss(support: Support, change: FloatArray, scale: FloatArray, kind: LossKind) -> IntArray:

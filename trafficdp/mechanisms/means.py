@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from trafficdp.bounding.huber_weights import normalised, weight_distance
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedSums
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
+from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
@@ -93,7 +93,7 @@ def largest_move(of: Box | ClaimedSums) -> IntArray:
 class Means:
     """A mechanism of means in pure epsilon: see Mechanism. Name, citation and ``estimate`` are its own.
 
-    ``enforced`` is False where a step is only claimed (``measurement.claims``).
+    ``enforced`` is False where a step is only claimed (``mechanisms.claims``).
     """
 
     kind = LossKind.PURE

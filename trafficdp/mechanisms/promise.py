@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
-from trafficdp.measurement.measure import Priced, Step
+from trafficdp.measurement.measure import ENFORCED, Priced, Step
+from trafficdp.measurement.ranks import Ranks
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
 from trafficdp.model.bound import ContributionBound
@@ -31,7 +32,6 @@ from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-CLAIMS = (ClaimedNoise, ClaimedScores, ClaimedSums)
 ASSUMPTIONS = {
     NeighbouringRelation.REPLACE_USER_VALUES: (
         COUNTS_PUBLIC,
@@ -110,8 +110,13 @@ def unenforced(
     if mechanism.enforced:
         return None
     steps = mechanism.steps(counts, bound, statistic, loss)
-    claims = [step.of if isinstance(step, Step) else step for step in steps]
-    return "; ".join(dict.fromkeys(each.theorem for each in claims if isinstance(each, CLAIMS)))
+    return "; ".join(dict.fromkeys(each.theorem for each in claims_of(steps)))
+
+
+def claims_of(steps: Sequence[Priced]) -> list[Any]:
+    """Return what of ``steps`` the waist does not enforce: whatever is neither of its sets nor its choice."""
+    parts = [step.of if isinstance(step, Step) else step for step in steps]
+    return [each for each in parts if not isinstance(each, (*ENFORCED, Ranks))]
 
 
 def loss_of(steps: Sequence[Priced], users: int) -> npt.NDArray[np.int64]:

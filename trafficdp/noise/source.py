@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -69,15 +70,17 @@ class _Ranks(Protocol):
 class _Scores(Protocol):
     """A claimed choice of the waist."""
 
-    def draw(self, source: NoiseSource, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return the chosen positions."""
+    @property
+    def scale(self) -> FloatArray:
+        """One a coordinate."""
 
 
 class _Floats(Protocol):
     """A claimed noise of the waist."""
 
-    def draw(self, source: NoiseSource, size: int) -> FloatArray:
-        """Return the draws."""
+    @property
+    def sampler(self) -> Callable[[int, Callable[[IntArray], IntArray]], FloatArray]:
+        """What makes draws of uniform numbers."""
 
 
 class SimulatedNoise:
@@ -99,11 +102,11 @@ class SimulatedNoise:
 
     def select_claimed(self, scores: _Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return chosen positions."""
-        return scores.draw(self, cost, weight, start)
+        return np.asarray(self.choose(cost, weight, start, scores.scale)[0])
 
     def draw_claimed(self, noise: _Floats, size: int) -> FloatArray:
         """Return draws of a noise without an exact sampler."""
-        return noise.draw(self, size)
+        return noise.sampler(size, self.uniform_below)
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
         """Add ``discrete_laplace``."""

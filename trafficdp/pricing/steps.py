@@ -27,12 +27,12 @@ import numpy.typing as npt
 
 from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import Priced, Step
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -65,13 +65,17 @@ def _losses(step: Priced) -> Iterator[Losses]:
         yield from _choice(step.support, step.change, step.scale, step.kind)
     elif isinstance(step, ClaimedNoise):
         yield Losses(step.support.user, *as_ratio(step.loss_per_entry))
+    elif not isinstance(step, Step):
+        raise unsound("a claim that has no price")
     elif isinstance(step.of, Ball | HiddenBall):
         yield _ball(step.of, step)
     elif isinstance(step.of, Moments):
         yield from _pairs(step.of, step)
-    else:
+    elif isinstance(step.of, Box | ClaimedSums):
         move = step.of.high if isinstance(step.of, Box) else step.of.move
         yield from _separate(step.of, move, step)
+    else:
+        raise unsound("a set that has no price")
 
 
 def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Losses]:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.measurement.measure import plain
+from trafficdp.measurement.measure import Metered, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.stream.bank import SignedCounterBank
@@ -21,6 +21,11 @@ def numbers(*values):
 
 PLACES = Support(numbers(0, 1, 1), numbers(0, 0, 1), 2, 2)
 SUMS = numbers(1_000_000, -2_000_000)
+
+
+def metered(source, kind):
+    """The waist, with more charged than anything here costs."""
+    return Metered(source, np.full(2, 10**15), kind)
 
 
 class Heard(SimulatedNoise):
@@ -93,7 +98,9 @@ def test_choices_are_drawn_at_the_scale_that_they_state(kind):
     assert heard.scales == [2.5, 7.0]
     heard = Heard()
     scores = ClaimedScores(PLACES, np.ones(2), np.array([0.5, 3.0]), kind, "a theorem")
-    chosen = scores.draw(heard, numbers(4, 1, 0, 2), np.ones(4, dtype=np.int64), numbers(0, 2, 4))
+    chosen = metered(heard, kind).select_claimed(
+        scores, numbers(4, 1, 0, 2), np.ones(4, dtype=np.int64), numbers(0, 2, 4)
+    )
     assert heard.scales == [0.5, 3.0]
     assert 0 <= chosen[0] < 2 <= chosen[1] < 4
 
@@ -102,7 +109,7 @@ def test_noise_of_floats_comes_from_the_sampler_that_is_priced():
     noise = ClaimedNoise(
         PLACES, np.ones(3), LossKind.PURE, "a theorem", lambda size, below: np.full(size, 0.25)
     )
-    assert noise.draw(Heard(), 3).tolist() == [0.25] * 3
+    assert metered(Heard(), LossKind.PURE).draw_claimed(noise, 3).tolist() == [0.25] * 3
 
 
 def test_nodes_of_a_stream_are_drawn_at_the_scales_of_the_bank():

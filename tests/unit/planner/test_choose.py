@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.mechanisms import promise, sums
+from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.measurement.laws import Block, Gaussian, Laplace
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss_kind import LossKind
 

@@ -19,8 +19,8 @@ from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
-from trafficdp.measurement.claims import ClaimedScores
 from trafficdp.measurement.ranks import Ranks
+from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model.bound import ContributionBound

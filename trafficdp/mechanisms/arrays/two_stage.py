@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.claims import ClaimedScores
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.means import Means, NoisySum, weighting
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import choice_scale

@@ -33,8 +33,8 @@ from trafficdp.bounding.smooth_sensitivity import (
     clean_smooth_sensitivity,
     smooth_sensitivity,
 )
-from trafficdp.measurement.claims import ClaimedNoise
 from trafficdp.measurement.measure import Measure, Priced
+from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weighting
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import HEADROOM

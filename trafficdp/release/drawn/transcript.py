@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import VerificationError
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores
 from trafficdp.measurement.laws import Law
-from trafficdp.measurement.measure import Measure, Step
+from trafficdp.measurement.measure import Floats, Measure, Scores, Step
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import FloatArray, IntArray
 from trafficdp.sensitive.entries import Handed
@@ -44,13 +43,11 @@ class Recorded:
         """Select, and keep it."""
         return self._kept(self._measure.select(ranks, values))
 
-    def select_claimed(
-        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
-    ) -> IntArray:
+    def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Choose, and keep it."""
         return self._kept(self._measure.select_claimed(scores, cost, weight, start))
 
-    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
         """Draw, and keep it."""
         return self._kept(self._measure.draw_claimed(noise, size))
 
@@ -90,13 +87,11 @@ class Replayed:
         """Return what was selected."""
         return self._next(len(ranks.high))
 
-    def select_claimed(
-        self, scores: ClaimedScores, cost: IntArray, weight: IntArray, start: IntArray
-    ) -> IntArray:
+    def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return what was chosen."""
         return self._next(len(scores.scale))
 
-    def draw_claimed(self, noise: ClaimedNoise, size: int) -> FloatArray:
+    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
         """Return what was drawn."""
         return self._next(size)
 

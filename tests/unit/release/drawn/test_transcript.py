@@ -7,11 +7,11 @@ import pytest
 
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.box import Box
-from trafficdp.measurement.claims import ClaimedNoise, ClaimedScores
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import plain
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.release.drawn.transcript import Recorded, Replayed

@@ -2,8 +2,8 @@
 
 Arrays of records of several vehicles, projections of their means, smooth sensitivities: nothing here can
 bring one vehicle's part inside a set. The claim is taken at its word, and everything made from it is marked
-as **unenforced** wherever it is shown. What stays enforced: noise is drawn, and the loss metered, from one
-and the same claim.
+as **unenforced** wherever it is shown. What stays enforced: ``measurement.measure`` draws the noise, and
+meters the loss, from one and the same claim.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from trafficdp.measurement.laws import Law
 from trafficdp.measurement.ranks import choice_loss
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
-from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import sum_per_user, to_pico
 from trafficdp.privacy.loss_kind import LossKind
 
@@ -63,10 +62,6 @@ class ClaimedScores:
         """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
         return choice_loss(self.support, self.change, self.scale, self.kind)
 
-    def draw(self, source: NoiseSource, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
-        """Return the chosen positions in ``cost`` (C,): see ``noise.choice.draw``."""
-        return np.asarray(source.choose(cost, weight, start, self.scale)[0])
-
 
 @dataclass(frozen=True)
 class ClaimedNoise:
@@ -80,10 +75,6 @@ class ClaimedNoise:
     kind: LossKind
     theorem: str
     sampler: Callable[[int, Callable[[IntArray], IntArray]], FloatArray]
-
-    def draw(self, source: NoiseSource, size: int) -> FloatArray:
-        """Return ``size`` independent draws, shape (size,)."""
-        return self.sampler(size, source.uniform_below)
 
     def loss(self) -> IntArray:
         """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
