@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp
 
+from trafficdp.noise.choice import probabilities
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Logs = tuple[FloatArray, FloatArray]
@@ -79,6 +81,28 @@ def block_rank(z: IntArray, half_width: IntArray, block: IntArray, scale: float,
         outside[begin:end], inside[begin:end] = law.rank(norm, uniform[begin:end])
         begin = end
     return outside, inside
+
+
+def choice_rank(
+    choice: tuple[IntArray, IntArray, IntArray, FloatArray], cell: IntArray, within: FloatArray
+) -> Logs:
+    """Of exponential choices ``choice`` = (cost, weight, start, scale) of ``noise.choice``, shape (G,).
+
+    Candidates are ordered by cost, those of one cost as they stand: the dearer, the farther out. ``cell`` is
+    the position that was chosen, ``within`` in (0, 1) where in it: uniform, so that V is not needed.
+    """
+    cost, _, start, _ = choice
+    share, first = probabilities(*choice), start[:-1]
+    dear, place = np.repeat(cost[cell], np.diff(start)), np.repeat(cell, np.diff(start))
+    later = (cost > dear) | ((cost == dear) & (np.arange(len(cost)) > place))
+    own = share[cell]
+    after, before = (
+        np.add.reduceat(np.where(side, share, 0.0), first)
+        for side in (later, ~later & (np.arange(len(cost)) != place))
+    )
+    with np.errstate(divide="ignore"):
+        logs = np.log(after + own * (1.0 - within)), np.log(before + own * within)
+    return np.clip(logs[0], -FARTHEST, 0.0), np.clip(logs[1], -FARTHEST, 0.0)
 
 
 class _Norms:

@@ -35,7 +35,7 @@ from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import encode, same_arrays
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.curator import Curator
-from trafficdp.release.drawn.residuals import draws_of, found_with, plausible
+from trafficdp.release.drawn.residuals import choices_of, draws_of, found_with, plausible
 from trafficdp.release.drawn.transcript import Replayed
 from trafficdp.release.examination import (
     UNREADABLE,
@@ -223,11 +223,14 @@ class _ExaminedRelease(Examined):
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, numbers."""
         try:
-            draws = 0 if self._forgotten() else draws_of(self._replayed[0].noise)
+            again = None if self._forgotten() else self._replayed[0]
         except (TrafficdpError, *UNREADABLE):
             # the check itself says so
-            draws = 0
-        return f"half of it is found with probability {math.floor(100 * found_with(draws, 0.5)) / 100:.2f}"
+            again = None
+        draws, choices = (draws_of(again.noise), choices_of(again.chosen)) if again else (0, 0)
+        half = [math.floor(100 * found_with(many, 0.5)) / 100 for many in (draws, choices)]
+        close = f", of choices among many close numbers with {half[1]:.2f}" if choices else ""
+        return f"half of it is found with probability {half[0]:.2f}{close}"
 
     def _follows(self) -> str | None:
         forgotten = self._forgotten()
@@ -245,7 +248,8 @@ class _ExaminedRelease(Examined):
         if forgotten is not None:
             return forgotten
         # no more than this is said: the draws tell the exact sums
-        return None if plausible(self._replayed[0].noise) else "other noise, or other sums"
+        again, _ = self._replayed
+        return None if plausible(again.noise, again.chosen) else "other noise, other choices, or other sums"
 
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)

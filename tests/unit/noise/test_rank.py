@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from trafficdp.noise.rank import block_rank, gaussian_rank, laplace_rank
+from trafficdp.noise.choice import probabilities
+from trafficdp.noise.rank import block_rank, choice_rank, gaussian_rank, laplace_rank
 
 V = 0.3
 
@@ -16,6 +17,27 @@ def ranks(weight, n):
     whole = math.fsum(law)
     outside = math.log((math.fsum(law[n + 1 :]) + V * law[n]) / whole)
     return outside, math.log((math.fsum(law[:n]) + (1 - V) * law[n]) / whole)
+
+
+def test_ranks_of_choices_fill_the_unit_interval_in_the_order_of_cost():
+    # three choices; a cell of no weight; equal costs; one of scale 0; one candidate alone
+    cost, weight = np.array([3, 0, 3, 0, 9, 5, 5, 7]), np.array([2, 1, 4, 0, 1, 3, 1, 2])
+    start, scale = np.array([0, 5, 7, 8]), np.array([2.5, 0.0, 1.0])
+    law = probabilities(cost, weight, start, scale)
+    order = [[1, 3, 0, 2, 4], [5, 6], [7]]
+    for part, own in enumerate(order):
+        before = 0.0
+        for cell in own:
+            at = start[:-1].copy()
+            at[part] = cell
+            ends = [
+                choice_rank((cost, weight, start, scale), at, np.full(3, within)) for within in (1e-12, 0.25)
+            ]
+            assert np.exp(ends[0][1][part]) == pytest.approx(before, abs=1e-9)
+            assert np.exp(ends[1][1][part]) == pytest.approx(before + law[cell] / 4, abs=1e-9)
+            assert np.exp(ends[1][0][part]) == pytest.approx(1 - before - law[cell] / 4, abs=1e-9)
+            before += law[cell]
+        assert before == pytest.approx(1)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

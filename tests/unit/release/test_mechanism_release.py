@@ -20,6 +20,7 @@ from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate import listed
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model.statistic import Statistic
+from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.loss_kind import LossKind
 from trafficdp.privacy.noise_stated import Setting
 from trafficdp.release import curator
@@ -121,6 +122,21 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
             np.testing.assert_array_equal(stored, frame[f"{statistic.stem}_epsilon"].to_numpy())
     for form, suffix in (("geojson", "geojson"), ("csv", "csv"), ("geoparquet", "parquet"), ("html", "html")):
         assert here.export("r0001", form, filled.folder / f"out.{suffix}").stat().st_size > 0
+
+
+def test_choices_that_are_not_what_was_charged_are_found_in_the_draws(filled, monkeypatch):
+    """The dearest is always taken; every other check holds."""
+
+    def dearest(self, cost, weight, start, scale, runs=1):
+        own = np.where(weight > 0, cost, -1)
+        ends = zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
+        return np.array([[low + int(own[low:high].argmax()) for low, high in ends]], dtype=np.int64)
+
+    monkeypatch.setattr(SecureNoise, "choose", dearest)
+    opened(filled, "akmv", epsilon=800, budget=1000).release(force=True)
+    found = failed(filled)
+    assert list(found.values()) == ["other noise, other choices, or other sums"]
+    assert [name for name in found if "of choices among many close numbers with 0." in name] == [*found]
 
 
 def test_planning_after_a_release_gives_the_same_calibrated(filled):

@@ -287,7 +287,7 @@ def test_noise_that_is_not_what_was_charged_is_found_in_the_draws(city, monkeypa
     release_by(city, accounting)
     found = failed(city)
     assert [name for name in found if not name.startswith("what was drawn has the law")] == []
-    assert list(found.values()) == ["other noise, or other sums"]
+    assert list(found.values()) == ["other noise, other choices, or other sums"]
 
 
 def test_numbers_that_do_not_follow_from_what_was_measured_are_found(released):

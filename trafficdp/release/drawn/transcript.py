@@ -1,14 +1,16 @@
 """What was measured, kept; and measured again from what was kept, with what lies between: the noise.
 
 ``Recorded`` keeps every answer of the waist as it was drawn, before anything was made of it. ``Replayed``
-gives the same answers to the same mechanism, computes the exact sums anew, and so knows every draw: whether
-they are of the laws that were charged is asked by ``residuals``. Answers are noisy and paid for, exact sums
-are not: what is kept may be kept wherever the release is, and ``Replayed`` may exist only beside the vault.
+gives the same answers to the same mechanism, computes the exact sums anew, and so knows every draw and what
+every choice was among: whether they are of the laws that were charged is asked by ``residuals``. Answers are
+noisy and paid for, exact sums are not: what is kept may be kept wherever the release is, and ``Replayed`` may
+exist only beside the vault.
 """
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,8 +62,26 @@ class Recorded:
         return answer
 
 
+@dataclass(frozen=True, repr=False)
+class Chosen:
+    """Choices of one step: what they were among (``noise.choice``), which position, and where in its weight.
+
+    The candidate that was drawn takes ``low`` to ``low`` + ``span`` of the position's share.
+    """
+
+    cost: IntArray
+    weight: IntArray
+    start: IntArray
+    scale: FloatArray
+    cell: IntArray
+    low: FloatArray
+    span: FloatArray
+
+
 class Replayed:
     """The verbs again, with the answers of ``kept``. ``noise`` are the law and the draws of every step.
+
+    ``chosen`` are the choices of every selection, claimed ones too.
 
     Raises VerificationError where the mechanism asks for what was not kept.
     """
@@ -71,6 +91,7 @@ class Replayed:
             self._answers = [file[name] for name in file.files]
         self._answers.reverse()
         self.noise: list[tuple[Law, IntArray]] = []
+        self.chosen: list[Chosen] = []
 
     @property
     def over(self) -> bool:
@@ -85,11 +106,25 @@ class Replayed:
 
     def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
         """Return what was selected."""
-        return self._next(len(ranks.high))
+        answer = self._next(len(ranks.high))
+        if bool(np.any((answer < 0) | (answer > ranks.high))):
+            raise VerificationError("something was selected that no vehicle can have")
+        begin, cost, weight, start = ranks.cells(values)
+        # of cells that begin with the same number all but the last are empty
+        upto = np.add.reduceat(begin <= np.repeat(answer, np.diff(start)), start[:-1], dtype=np.int64)
+        cell = start[:-1] + upto - 1
+        low, span = (answer - begin[cell]) / weight[cell], 1.0 / weight[cell]
+        self.chosen.append(Chosen(cost, weight, start, ranks.scale, cell, low, span))
+        return answer
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return what was chosen."""
-        return self._next(len(scores.scale))
+        answer = self._next(len(scores.scale))
+        if bool(np.any((answer < start[:-1]) | (answer >= start[1:]))):
+            raise VerificationError("something was chosen that there was not")
+        low, span = np.zeros(len(answer)), np.ones(len(answer))
+        self.chosen.append(Chosen(cost, weight, start, scores.scale, answer, low, span))
+        return answer
 
     def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
         """Return what was drawn."""

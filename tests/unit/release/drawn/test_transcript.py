@@ -58,6 +58,36 @@ def test_every_answer_is_given_again_and_the_noise_is_what_lies_above_the_exact_
     ]
 
 
+def test_what_was_chosen_is_found_among_what_there_was():
+    recorded = Recorded(SimulatedNoise(3))
+    first = asked(recorded)
+    again = Replayed(recorded.to_bytes())
+    asked(again)
+    ranked, claimed = again.chosen
+    # vehicles at 7 and, clipped, at 20: cells 0..6, 7, 8..19 and 20, the empty one behind it
+    assert ranked.weight.tolist() == [7, 1, 12, 1, 0]
+    begin = np.array([0, 7, 8, 20, 21])
+    number = first[1][0]
+    assert begin[ranked.cell[0]] + round(ranked.low[0] / ranked.span[0]) == number
+    assert ranked.span[0] == 1 / ranked.weight[ranked.cell[0]]
+    assert claimed.cell.tolist() == first[2]
+    assert (claimed.low[0], claimed.span[0]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("answer", [-1, 21])
+def test_what_cannot_be_chosen_was_not(answer):
+    ranks = Ranks(SUPPORT, numbers(20), numbers(1), numbers(1), np.ones(1), LossKind.PURE)
+    scores = ClaimedScores(SUPPORT, np.ones(1), np.ones(1), LossKind.PURE, "a theorem")
+    recorded = Recorded(SimulatedNoise(3))
+    recorded._kept(numbers(answer))
+    with pytest.raises(VerificationError, match="no vehicle can have"):
+        Replayed(recorded.to_bytes()).select(ranks, VALUES)
+    with pytest.raises(VerificationError, match="that there was not"):
+        Replayed(recorded.to_bytes()).select_claimed(
+            scores, numbers(0, 1, 2), numbers(1, 1, 1), numbers(0, 3)
+        )
+
+
 def test_what_is_kept_is_what_was_drawn_whatever_is_made_of_it():
     recorded = Recorded(SimulatedNoise(3))
     answer = recorded.measure(STEP, VALUES)
