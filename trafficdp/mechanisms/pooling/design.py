@@ -8,9 +8,9 @@ A. Where the city lies. A vehicle's number is the average of its bins' means x_u
    [0, U]. c0 is the posterior mean under N(U/5, (U/6)^2).
 B. Level and slope on dwell: sum_g f1_ug (x_ug - c0) X_g, X_g = (1, log(N_g / L_g)) centred and scaled so that
    sum W X X' = n I. Many records a vehicle mean slow traffic: this covariate is the largest single gain.
-C. Cells: sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is the map so far
-   and s its level over U/5. Weights f_uc follow the shares of records, every vehicle rescaled to expected l1
-   (zCDP: l2) length 1; where the data is thin, ten multiplicative steps move them to where they earn most.
+C. Cells (``level``): sum over the bins of cell c of f_uc (m_ug / m_uc)(x_ug - base_g) / s, where base_g is
+   the map so far and s its level over U/5. Where cells are thin coarser hexagons are asked for before them,
+   where bins are thick these after them.
 
 A mean over vehicles leans on the map of means, as it differs little from it: one number more, by how much
 vehicles' own means lie above the map on average (weights as if every vehicle had one record in every bin,
@@ -20,9 +20,9 @@ m_ug = 1), and where data is thick how far cells lie from that, asked for as in 
 lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
 interval contains 0 (``measurement.ball``).
 
-Constants, in units of U: level 1/5, sd of single records 1/5, sd of a cell of 30 vehicles 1/15, bound of B
-1/5; T = 1.2 max(1, r/12)^0.4 without unit, r = n epsilon / C (zCDP: n sqrt(2 rho) / (0.22 C)). They were
-chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is unbiased.
+Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand in ``level``.
+They were chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is
+unbiased.
 """
 
 from __future__ import annotations
@@ -34,39 +34,28 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import GRAINS, Ball
-from trafficdp.measurement.measure import Step, plain
+from trafficdp.measurement.measure import Step
 from trafficdp.measurement.support import Support
-from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.level import THICK, AskingOfCounts, Level, around, levels_of
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
 from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.loss import PICO
 from trafficdp.privacy.loss_kind import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-RELATION = NeighbouringRelation.REPLACE_USER_VALUES
-LEVEL = RECORD_SD = SLOPE_BOUND = 1 / 5
-CELL_SD = 1 / 15
-LEAST_UNIT = 1 / 3
-"""s, the city's level over U/5, counts as at least this: the charge of asking C is computed with it."""
+LEVEL = SLOPE_BOUND = 1 / 5
 ROUNDS = 4
 """Rounds of C with Gaussian noise; with Laplace noise one."""
-THIN, MULTIPLICATIVE_STEPS = 6.0, 10
 VARIANCE_SHARE = 0.3
 VEHICLES_SHARE, THICK_VEHICLES_SHARE = 0.1, 0.25
-"""Of what means are given: for the distance of the mean over vehicles, and where it is asked for in cells."""
-VEHICLES_SD = 1 / 30
-"""Of U: how far that distance of a cell of 30 vehicles may be from the city's, whose own sd is half of it.
-Chosen, as the shares are, by looking at 2016-11-24 to -27 in Austin."""
-THICK = 12.0
-"""From this r on a variance, or a mean over vehicles, is asked for in cells, below for the whole city."""
+"""Of what means are given: for the distance of the mean over vehicles, and where it is asked for in cells.
+Chosen by looking at 2016-11-24 to -27 in Austin."""
 
 
 @dataclass(frozen=True)
-class Design(Asking):
+class Design(AskingOfCounts):
     """What will be asked of ``counts``; ``total`` is the whole loss in 10^-12 of ``kind``.
 
     ``weighs``: whose cells its weights are for, the mean over records or that over vehicles.
@@ -125,21 +114,13 @@ class Design(Asking):
         """n."""
         return int(np.count_nonzero(self.counts.bins_per_user))
 
-    @property
-    def cell(self) -> IntArray:
-        """The number of every bin's cell, shape (G,)."""
-        return self.counts.visits.of_bin
-
-    @property
-    def cells(self) -> int:
-        """C."""
-        return len(self.counts.visits.cell)
-
     @cached_property
     def strength(self) -> float:
         """r: how much may be learnt of a cell."""
         loss = self.learnt / PICO
-        return self.vehicles * (loss if self.pure else (2 * loss) ** 0.5 / 0.22) / self.cells
+        return (
+            self.vehicles * (loss if self.pure else (2 * loss) ** 0.5 / 0.22) / len(self.counts.visits.cell)
+        )
 
     @property
     def learnt(self) -> int:
@@ -186,11 +167,6 @@ class Design(Asking):
         return self.parts[3 + len(self.vehicles_parts) :]
 
     @property
-    def cells_part(self) -> int:
-        """What the cells of these weights are given."""
-        return self.parts[2] if self.weighs is Statistic.MEAN else self.vehicles_parts[1]
-
-    @property
     def thick(self) -> bool:
         """Whether cells are asked for beyond those of means."""
         return self.strength >= THICK
@@ -224,100 +200,32 @@ class Design(Asking):
         return up, down
 
     @cached_property
-    def support(self) -> Support:
-        """Which vehicle was in which cell: E entries."""
-        visits = self.counts.visits
-        return Support(visits.user, visits.place, self.counts.users, self.cells)
+    def cells(self) -> Level:
+        """C, if it were asked of cells alone; of a mean over vehicles where that is asked for in cells."""
+        part = self.parts[2] if self.weighs is Statistic.MEAN else self.vehicles_parts[-1]
+        return self._cells(part)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """What C asks, one level after the other."""
+        return levels_of(self.cells)
+
+    @cached_property
+    def variance_cells(self) -> Level:
+        """The cells of a variance, where data is thick."""
+        return self._cells(self.variance_parts[1])
 
     @property
-    def entry(self) -> IntArray:
-        """The entry of every pair, shape (P,)."""
-        return self.counts.visits.of_pair
+    def rounds(self) -> int:
+        """How often every level is asked."""
+        return 1 if self.pure else ROUNDS
 
-    def of_entries(self, value: FloatArray | IntArray) -> FloatArray:
-        """Return sums of ``value`` (P,) over an entry's pairs, shape (E,)."""
-        return np.bincount(self.entry, value, len(self.support.user)).astype(np.float64, copy=False)
+    @property
+    def _dearest_cells(self) -> list[Step]:
+        return [step for level in self.levels for step in [level.dearest(self.rounds)] * self.rounds]
 
-    @cached_property
-    def records(self) -> FloatArray:
-        """m_uc of every entry, shape (E,)."""
-        return self.of_entries(self.count)
-
-    @cached_property
-    def cell_sd(self) -> FloatArray:
-        """The guess of how far cells lie from the regression, shape (C,): rarely driven ones further."""
-        many = np.bincount(self.support.coordinate, minlength=self.cells) / 30
-        sd = CELL_SD if self.weighs is Statistic.MEAN else VEHICLES_SD
-        return np.asarray(sd * self.upper * np.clip(many**-0.5, 0.3, 3.0))
-
-    @cached_property
-    def reach(self) -> float:
-        """T, the bound of a vehicle's vector of cells."""
-        return 1.2 * float(max(1.0, self.strength / THICK) ** 0.4)
-
-    @cached_property
-    def weight(self) -> FloatArray:
-        """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
-        user, place, users = self.support.user, self.support.coordinate, self.support.users
-        whole: FloatArray = np.bincount(place, self.records, self.cells).astype(np.float64)
-        spread = (RECORD_SD * self.upper) ** 2
-        expected = np.sqrt(self.cell_sd[place] ** 2 + spread / self.records)
-        share = self.records / whole[place]
-        if not self.pure:
-            length = np.sqrt(np.bincount(user, (share * expected) ** 2, users))
-            return np.asarray(share / length[user])
-        expected = 0.8 * expected
-        part = share * expected
-        part = part / np.bincount(user, part, users)[user]
-        noise = self.asked_sd(self.reach, self.cells_part) ** 2
-        bins: FloatArray = np.bincount(self.cell, minlength=self.cells).astype(np.float64)
-        for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
-            gain = self._gain(part / expected, noise, bins, whole, spread) / expected
-            part = part * np.sqrt(np.maximum(gain, 1e-30))
-            part = np.maximum(part / np.bincount(user, part, users)[user], 1e-12)
-            part = part / np.bincount(user, part, users)[user]
-        return np.asarray(part / expected)
-
-    def _gain(
-        self, weight: FloatArray, noise: float, bins: FloatArray, whole: FloatArray, spread: float
-    ) -> FloatArray:
-        """The fall of sum B_c (posterior sd)_c for a little more of every weight, shape (E,)."""
-        place = self.support.coordinate
-        total = np.bincount(place, weight, self.cells) + 1e-9
-        both = noise + np.bincount(place, weight**2 * spread / self.records, self.cells)
-        left = np.maximum(both / total**2 - spread / whole, 1e-6)
-        prior = self.cell_sd**2
-        worth = bins * prior**1.5 / np.sqrt(left) / (prior + left) ** 1.5
-        slope = (both / total**3)[place] - weight * spread / self.records / total[place] ** 2
-        return np.asarray(worth[place] * slope)
-
-    @cached_property
-    def cell_weight(self) -> FloatArray:
-        """e_c, the sum of the vehicles' weights, shape (C,)."""
-        found = np.bincount(self.support.coordinate, self.weight, self.cells)
-        return np.maximum(found, 1e-9)
-
-    @cached_property
-    def sampling(self) -> FloatArray:
-        """q_c: what a cell's weighted mean is off its records' mean, a variance, shape (C,)."""
-        place = self.support.coordinate
-        squares = np.bincount(place, self.weight**2 / self.records, self.cells) / self.cell_weight**2
-        spread = (RECORD_SD * self.upper) ** 2
-        rest = squares - 1 / np.bincount(place, self.records, self.cells)
-        return np.asarray(np.maximum(rest * spread, 1e-3))
-
-    def asked_sd(self, bound: float, part: int) -> float:
-        """Return the standard deviation of an asking's noise, in the unit of ``bound``."""
-        return noise_sd(self.kind, RELATION, part, bound)
-
-    def step(self, support: Support, bound: float, low: FloatArray, high: FloatArray, part: int) -> Step:
-        """Return the asking of vectors of at most ``bound`` with entries in ``low``..``high`` (E,), around 0.
-
-        What lies beyond the bound is of no use and not promised.
-        """
-        ends = [np.clip(np.abs(each) / bound * GRAINS, 0, GRAINS).astype(np.int64) for each in (low, high)]
-        ball = Ball(support, self.norm, bound, -ends[0], ends[1])
-        return plain(ball, noise_for(self.kind, RELATION, part, support.coordinates))
+    def _cells(self, part: int) -> Level:
+        return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)
 
     def everyone(self, coordinates: int) -> Support:
         """Return the entries of all vehicles that are anywhere, in every one of ``coordinates``."""
@@ -335,31 +243,19 @@ class Design(Asking):
         half = np.full(self.vehicles, upper / 2)
         first = self.step(one, upper / 2, half, half, self.parts[0])
         slope, (up, down) = SLOPE_BOUND * upper, self.lean
-        second = self.step(self.everyone(2), slope, *_around((up + down) * upper, slope), self.parts[1])
-        rounds = 1 if self.pure else ROUNDS
-        found = [first, second, *([self._dearest_cells(rounds)] * rounds)]
+        second = self.step(self.everyone(2), slope, *around((up + down) * upper, slope), self.parts[1])
+        found = [first, second, *self._dearest_cells]
         if self.over_vehicles:
             whole = np.full(self.vehicles, slope)
             found.append(self.step(one, slope, whole, whole, self.vehicles_parts[0]))
         if self.over_vehicles and self.thick:
-            found += [self.by_vehicle._dearest_cells(rounds)] * rounds
+            found += self.by_vehicle._dearest_cells
         if self.variance:
             found.append(
                 self.step(one, 1.0, np.ones(self.vehicles), np.ones(self.vehicles), self.variance_parts[0])
             )
         if self.variance and self.thick:
-            far = np.full(len(self.support.user), self.reach)
-            found.append(self.step(self.support, self.reach, far, far, self.variance_parts[1]))
+            cells = self.variance_cells
+            far = np.full(len(cells.support.user), cells.reach)
+            found.append(cells.asking(far, far, cells.part))
         return tuple(found)
-
-    def _dearest_cells(self, rounds: int) -> Step:
-        """One of ``rounds`` askings about cells."""
-        long = self.weight * self.upper / LEAST_UNIT
-        ends = _around(long, self.reach)
-        return self.step(self.support, self.reach, *ends, self.cells_part // rounds)
-
-
-def _around(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
-    """Return an interval that is at least as long, in grains, as any of this length that holds 0."""
-    half = length / 2 * (1 + 2.0**-30) + bound / GRAINS
-    return half, half

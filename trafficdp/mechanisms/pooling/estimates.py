@@ -4,11 +4,12 @@ C's answer y_c = s (noisy sum) / e_c has the noise's variance and q_c about the 
 so far; under the fixed prior N(0, (s tau_c)^2) the cell moves by k_c y_c, k_c = prior/(prior + both). With
 Gaussian noise four rounds ask about the newest map each time, and their answers are averaged.
 
-**Interval.** reach(w)^2 = ((1 - k A(w)) w s tau)^2 + k^2 (noise + q) + X' var(beta) X, and for slots
-(w s tau / 2)^2 + (s U/5)^2 / N more: the mean square error of this very estimator if cells differ w times as
-much as guessed, A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and 2.2 reach(4)
-upwards: rare cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on days that
-chose nothing), not a theorem: counts cannot bound what clipping and shrinking do.
+**Interval.** After a level e(w)^2 = (1 - k A(w))^2 ((w s tau)^2 + e(w)^2 before it) + k^2 (noise + q), from
+0 on; reach(w)^2 = e(w)^2 + X' var(beta) X, and for slots that no level asks for (w s tau / 2)^2 +
+(s U/5)^2 / N more: the mean square error of this very estimator if cells differ w times as much as guessed,
+A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and 2.2 reach(4) upwards: rare
+cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on days that chose nothing),
+not a theorem: counts cannot bound what clipping and shrinking do.
 
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
@@ -19,6 +20,7 @@ may drive alike, so nothing holds from below.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,15 +29,8 @@ import numpy.typing as npt
 
 from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.measure import Measure
-from trafficdp.mechanisms.pooling.design import (
-    LEAST_UNIT,
-    LEVEL,
-    RECORD_SD,
-    ROUNDS,
-    SLOPE_BOUND,
-    VEHICLES_SD,
-    Design,
-)
+from trafficdp.mechanisms.pooling.design import LEVEL, SLOPE_BOUND, Design
+from trafficdp.mechanisms.pooling.level import LEAST_UNIT, RECORD_SD, VEHICLES_SD, Level
 from trafficdp.model.statistic import Statistic
 
 if TYPE_CHECKING:
@@ -64,11 +59,18 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Cells:
-    """A posterior of cells: ``move`` (C,), ``pull`` k, ``noise`` the variance of the answer before q."""
+    """A posterior of places: ``move`` (C,), ``pull`` k, ``noise`` the variance of the answer before q."""
 
+    level: Level
     move: FloatArray
     pull: FloatArray
     noise: FloatArray
+
+    @classmethod
+    def unasked(cls, level: Level) -> Cells:
+        """Return what is known of the places of ``level`` when nothing was asked: that they lie at 0."""
+        nothing = np.zeros(level.size)
+        return cls(level, nothing, nothing, nothing)
 
 
 def pooled(design: Design, contributions: Contributions, measure: Measure) -> Pooled:
@@ -79,9 +81,8 @@ def pooled(design: Design, contributions: Contributions, measure: Measure) -> Po
     base, beta, slope_variance = _base(design, x, centre, doubt, measure)
     unit = max((centre + beta[0]) / (LEVEL * upper), LEAST_UNIT)
     around = design.dwell**2 @ slope_variance
-    cells = _cells(design, x, base, unit, measure)
-    mean = np.clip(base + cells.move[design.cell], 0.0, upper)
-    reach = np.stack([_reach(design, cells, unit, around, wide) for wide in WIDE])
+    mean, told = _levels(design, x, base, unit, measure)
+    reach = np.stack([_reach(design, told, unit, around, wide) for wide in WIDE])
     means = {Statistic.MEAN: _with_ends(mean, reach, upper)}
     if design.over_vehicles:
         own, further = _over_vehicles(design.by_vehicle, x, mean, unit, measure)
@@ -131,26 +132,23 @@ def _foreseen(design: Design, of: Statistic, wide: float) -> FloatArray:
 
 
 def _foreseen_cells(design: Design, asked: bool, around: float, wide: float) -> FloatArray:
-    noise = pull = np.zeros(design.cells)
+    told = [Cells.unasked(design.cells)]
     if asked:
-        prior = design.cell_sd**2
-        noise = (design.asked_sd(design.reach, design.cells_part) / design.cell_weight) ** 2
-        pull = prior / (prior + noise + design.sampling)
-    cells = Cells(np.zeros(design.cells), pull, noise)
-    return _reach(design, cells, 1.0, np.full(design.counts.bins, around), wide)
+        told = []
+        for level in design.levels:
+            prior, noise = level.cell_sd**2, (level.noise_sd(level.part) / level.cell_weight) ** 2
+            told.append(Cells(level, np.zeros(level.size), prior / (prior + noise + level.sampling), noise))
+    return _reach(design, told, 1.0, np.full(design.counts.bins, around), wide)
 
 
 def flat_error(design: Design) -> FloatArray:
     """Return the error that is expected of one number for the city at the whole budget, shape (G,)."""
-    nothing = np.zeros(design.cells)
     noise, prior = (
         (design.asked_sd(design.upper / 2, design.means) / design.vehicles) ** 2,
         design.upper**2 / 36,
     )
-    noise = noise * prior / (noise + prior)
-    cells = Cells(nothing, nothing, nothing)
-    around = np.full(design.counts.bins, noise)
-    return np.asarray(np.sqrt(2 / np.pi) * _reach(design, cells, 1.0, around, 1.0))
+    around = noise * prior / (noise + prior)
+    return np.asarray(np.sqrt(2 / np.pi) * _foreseen_cells(design, False, around, 1.0))
 
 
 def _centre(design: Design, x: FloatArray, measure: Measure) -> tuple[float, float]:
@@ -186,27 +184,37 @@ def _base(
     return base, beta, prior * noise / (prior + noise)
 
 
-def _cells(design: Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
-    """Asking C, in rounds."""
-    place, upper = design.counts.bin_index, design.upper
-    rounds = 1 if design.pure else ROUNDS
-    part = design.cells_part // rounds
-    of_pair = design.weight[design.entry] * design.count / design.records[design.entry] / unit
-    noise = (design.asked_sd(design.reach, part) * unit / design.cell_weight) ** 2
-    prior, sampling = (unit * design.cell_sd) ** 2, unit**2 * design.sampling
-    precision, told, move = (np.zeros(design.cells) for _ in range(3))
+def _levels(
+    design: Design, x: FloatArray, base: FloatArray, unit: float, measure: Measure
+) -> tuple[FloatArray, list[Cells]]:
+    """Asking C, level by level: the map after it, (G,), and what was told of each."""
+    told, mean = [], base
+    for level in design.levels:
+        told.append(_cells(level, design.rounds, x, mean, unit, measure))
+        mean = np.clip(mean + told[-1].move[level.place], 0.0, design.upper)
+    return mean, told
+
+
+def _cells(
+    level: Level, rounds: int, x: FloatArray, base: FloatArray, unit: float, measure: Measure
+) -> Cells:
+    """One level, in rounds."""
+    bin_index, upper, part = level.counts.bin_index, level.upper, level.part // rounds
+    of_pair = level.weight[level.entry] * level.count / level.records[level.entry] / unit
+    noise = (level.noise_sd(part) * unit / level.cell_weight) ** 2
+    prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
+    precision, told, move = (np.zeros(level.size) for _ in range(3))
     pull = move
-    own, most = design.of_entries(of_pair * x), design.of_entries(of_pair) * upper
+    own, most = level.of_entries(of_pair * x), level.of_entries(of_pair) * upper
     for _ in range(rounds):
-        map_now = np.clip(base + move[design.cell], 0.0, upper)[place]
-        below = design.of_entries(of_pair * map_now)
-        values, above = own - below, most - below
-        step = design.step(design.support, design.reach, below, above, part)
-        answer = measure.measure(step, values) * (design.reach / GRAINS) * unit / design.cell_weight + move
-        precision, told = precision + 1 / noise, told + answer / noise
+        map_now = np.clip(base + move[level.place], 0.0, upper)[bin_index]
+        below = level.of_entries(of_pair * map_now)
+        step = level.asking(below, most - below, part)
+        answer = measure.measure(step, own - below) * (level.reach / GRAINS) * unit / level.cell_weight
+        precision, told = precision + 1 / noise, told + (answer + move) / noise
         pull = prior / (prior + 1 / precision + sampling)
         move = pull * told / precision
-    return Cells(move, pull, 1 / precision)
+    return Cells(level, move, pull, 1 / precision)
 
 
 def _over_vehicles(
@@ -223,11 +231,11 @@ def _over_vehicles(
     answer = float(measure.measure(step, of_vehicles(x - now))[0]) * bound / GRAINS / design.vehicles
     noise, prior = _distance(design, unit)
     own = np.clip(mean + answer * prior / (prior + noise), 0.0, upper)
-    nothing = np.zeros(design.cells)
-    cells = _cells(design, x, own, unit, measure) if design.thick else Cells(nothing, nothing, nothing)
+    told = [Cells.unasked(design.cells)]
+    if design.thick:
+        own, told = _levels(design, x, own, unit, measure)
     around = np.full(design.counts.bins, prior * noise / (prior + noise))
-    further = np.stack([_reach(design, cells, unit, around, wide) for wide in WIDE])
-    return np.clip(own + cells.move[design.cell], 0.0, upper), further
+    return own, np.stack([_reach(design, told, unit, around, wide) for wide in WIDE])
 
 
 def _distance(design: Design, unit: float) -> tuple[float, float]:
@@ -236,29 +244,31 @@ def _distance(design: Design, unit: float) -> tuple[float, float]:
     return noise**2, (unit * VEHICLES_SD * design.upper / 2) ** 2
 
 
-def _reach(design: Design, cells: Cells, unit: float, around: FloatArray, wide: float) -> FloatArray:
+def _reach(design: Design, told: Sequence[Cells], unit: float, around: FloatArray, wide: float) -> FloatArray:
     """reach(w) of every bin, shape (G,)."""
-    prior = wide * unit * design.cell_sd
-    square = prior**2
-    if cells.pull.any():
-        left = (1 - cells.pull * _left_by_clipping(design, wide)) * prior
-        square = left**2 + cells.pull**2 * (cells.noise + unit**2 * design.sampling)
-    found = square[design.cell] + around
-    if design.counts.bins > design.cells:
-        slots = (prior[design.cell] / 2) ** 2
+    found = np.zeros(design.counts.bins)
+    for cells in told:
+        level = cells.level
+        square = ((wide * unit * level.cell_sd) ** 2)[level.place] + found
+        left = 1 - cells.pull * _left_by_clipping(level, wide)
+        added = cells.pull**2 * (cells.noise + unit**2 * level.sampling)
+        found = (left**2)[level.place] * square + added[level.place]
+    found = found + around
+    if design.counts.bins > told[-1].level.size:
+        slots = (wide * unit / 2 * design.cells.cell_sd[design.cells.place]) ** 2
         found = found + slots + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
 
 
-def _left_by_clipping(design: Design, wide: float) -> FloatArray:
-    """A(w): the share of a cell's deviation that the bound T leaves, shape (C,), from counts."""
-    user, place = design.support.user, design.support.coordinate
-    spread = (RECORD_SD * design.upper) ** 2 / design.records
-    own = np.sqrt((wide * design.cell_sd[place]) ** 2 + spread) * design.weight
-    length = np.bincount(user, own**design.norm, design.support.users) ** (1 / design.norm)
-    length = np.maximum(length * (0.8 if design.pure else 1.0), 1e-9)
-    kept = np.mean([np.minimum(1.0, design.reach / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0)
-    return np.asarray(np.bincount(place, design.weight * kept[user], design.cells) / design.cell_weight)
+def _left_by_clipping(level: Level, wide: float) -> FloatArray:
+    """A(w): the share of a place's deviation that the bound T leaves, shape (C,), from counts."""
+    user, place = level.support.user, level.support.coordinate
+    spread = (RECORD_SD * level.upper) ** 2 / level.records
+    own = np.sqrt((wide * level.cell_sd[place]) ** 2 + spread) * level.weight
+    length = np.bincount(user, own**level.norm, level.support.users) ** (1 / level.norm)
+    length = np.maximum(length * (0.8 if level.pure else 1.0), 1e-9)
+    kept = np.mean([np.minimum(1.0, level.reach / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0)
+    return np.asarray(np.bincount(place, level.weight * kept[user], level.size) / level.cell_weight)
 
 
 def _variance(
@@ -279,7 +289,7 @@ def _variance(
     doubt = _variance_doubt(design)
     city = max(1 + answer * (1 - doubt / VARIANCE_SPREAD**2), 0.0)
     if design.thick:
-        base = base * (1 + _variance_cells(design, own / max(city, 0.1) - 1, measure)[design.cell])
+        base = base * (1 + _variance_cells(design.variance_cells, own / max(city, 0.1) - 1, measure))
     found = np.clip(city * base, 0.0, np.minimum(upper**2 / 4, mean * (upper - mean)))
     return found, np.clip((VARIANCE_WIDE * city + REACH * np.sqrt(doubt)) * base, found, upper**2 / 4)
 
@@ -290,14 +300,13 @@ def _variance_doubt(design: Design) -> float:
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))
 
 
-def _variance_cells(design: Design, own: FloatArray, measure: Measure) -> FloatArray:
-    """How much more a cell varies than the function says, as a share, shape (C,)."""
-    part, factor = design.variance_parts[1], VARIANCE_POWER * design.upper
-    share = design.counts.count / design.records[design.entry]
-    values = design.weight * design.of_entries(share * own) * factor
-    far = np.full(len(values), design.reach)
-    step = design.step(design.support, design.reach, far, far, part)
-    answer = measure.measure(step, values) * (design.reach / GRAINS) / design.cell_weight
-    noise = (design.asked_sd(design.reach, part) / design.cell_weight) ** 2
-    prior = design.cell_sd**2
-    return np.maximum(answer * prior / (prior + noise + design.sampling) / factor, -0.9)
+def _variance_cells(cells: Level, own: FloatArray, measure: Measure) -> FloatArray:
+    """How much more the cell of a bin varies than the function says, as a share, shape (G,)."""
+    factor = VARIANCE_POWER * cells.upper
+    share = cells.count / cells.records[cells.entry]
+    values = cells.weight * cells.of_entries(share * own) * factor
+    far = np.full(len(values), cells.reach)
+    answer = measure.measure(cells.asking(far, far, cells.part), values) * (cells.reach / GRAINS)
+    noise, prior = (cells.noise_sd(cells.part) / cells.cell_weight) ** 2, cells.cell_sd**2
+    found = answer / cells.cell_weight * prior / (prior + noise + cells.sampling) / factor
+    return np.maximum(found, -0.9)[cells.place]

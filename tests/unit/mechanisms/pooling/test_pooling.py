@@ -1,14 +1,17 @@
 """Partial pooling and the flat map: what is paid, what leaks, and that the map is nearer than one number."""
 
 import itertools
+from dataclasses import replace
 
+import h3.api.numpy_int as h3
 import numpy as np
 import pytest
 
+from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.calibrated import PublicFacts
-from trafficdp.mechanisms.pooling import estimates
+from trafficdp.mechanisms.pooling import estimates, level
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
@@ -28,6 +31,12 @@ BOTH = (MEAN, VARIANCE)
 ASKED = [(MEAN,), BOTH, (VEHICLES,), (MEAN, VEHICLES), (VARIANCE, VEHICLES), (MEAN, VARIANCE, VEHICLES)]
 
 
+def hexagons(cells):
+    """``cells`` hexagons of resolution 8, seven below each of resolution 7, seven of these below one of 6."""
+    above = h3.cell_to_children(h3.latlng_to_cell(30.27, -97.74, 5), 8)
+    return np.sort(np.array(above[:cells], dtype=np.uint64))
+
+
 def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
     """A random town: each vehicle in some bins, speeds by cell, or all 0 and U."""
     rng = np.random.default_rng(seed)
@@ -37,7 +46,7 @@ def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
     place, user = np.nonzero(on)
     count = rng.choice([1, 2, 5, 40], len(user))
     counts = Counts(
-        np.repeat(np.arange(cells, dtype=np.uint64) + 7, slots),
+        np.repeat(hexagons(cells), slots),
         np.tile(np.arange(slots), cells),
         place.astype(np.int64),
         user.astype(np.int64),
@@ -65,13 +74,14 @@ def values_of(contributions):
         if make is CalibratedPooling or kind is LossKind.PURE or VARIANCE not in statistics
     ],
 )
-@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize(("cells", "slots"), [(12, 1), (12, 3), (60, 1), (2, 4)])
 def test_no_vehicle_is_metered_beyond_its_charge_nor_charged_beyond_the_total(
-    bound_of, kind, statistics, make, slots
+    bound_of, kind, statistics, make, cells, slots
 ):
+    """Of cells alone, of thin cells after coarser ones, and of thick bins after their cells."""
     bound = bound_of(30, step="0.1")
     for seed in range(4):
-        data = town(bound, seed=seed, slots=slots, extreme=seed % 2 == 1)
+        data = town(bound, cells=cells, seed=seed, slots=slots, extreme=seed % 2 == 1)
         calibrated = make(PublicFacts(data.counts, bound), statistics, kind, 2 * PICO)
         steps = calibrated.steps()
         charge = calibrated.event().loss_per_user
@@ -114,21 +124,21 @@ def test_the_weights_are_what_they_say(bound_of):
 def test_what_a_weight_gains_is_the_fall_of_the_error_left(bound_of):
     """The derivative by differences: posterior sd of every cell, given noise and records' spread."""
     bound = bound_of(30, step="0.1")
-    design = Design(town(bound).counts, bound, LossKind.PURE, PICO, (MEAN,))
-    place, cells = design.support.coordinate, design.cells
+    cells = Design(town(bound).counts, bound, LossKind.PURE, PICO, (MEAN,)).cells
+    place, many = cells.support.coordinate, cells.size
     rng = np.random.default_rng(3)
     weight, noise, spread = rng.uniform(0.1, 1, len(place)), 0.4, 5.0
-    bins, whole = rng.uniform(1, 9, cells), rng.uniform(500, 900, cells)
+    bins, whole = rng.uniform(1, 9, many), rng.uniform(500, 900, many)
 
     def left(weights):
-        total = np.bincount(place, weights, cells)
-        own = np.bincount(place, weights**2 * spread / design.records, cells)
+        total = np.bincount(place, weights, many)
+        own = np.bincount(place, weights**2 * spread / cells.records, many)
         error = (noise + own) / total**2 - spread / whole
-        return float(bins @ np.sqrt(design.cell_sd**2 * error / (design.cell_sd**2 + error)))
+        return float(bins @ np.sqrt(cells.cell_sd**2 * error / (cells.cell_sd**2 + error)))
 
     nudges = 1e-5 * np.eye(len(weight))
     fall = [(left(weight - nudge) - left(weight + nudge)) / 2e-5 for nudge in nudges]
-    np.testing.assert_allclose(design._gain(weight, noise, bins, whole, spread), fall, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(cells._gain(weight, noise, bins, whole, spread), fall, rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", list(LossKind))
@@ -147,7 +157,7 @@ def test_a_mean_over_vehicles_weighs_every_vehicle_the_same(bound_of, kind):
         assert set(found.means) == set(statistics)
         for each, (mean, _, _) in found.means.items():
             assert np.abs(mean - truths[each]).mean() < 1.5
-        np.testing.assert_array_equal(design.by_vehicle.records, 1)
+        np.testing.assert_array_equal(design.by_vehicle.cells.records, 1)
         np.testing.assert_allclose(np.bincount(design.row, design.by_vehicle.share), 1)
 
 
@@ -188,6 +198,85 @@ def test_vehicles_that_all_drive_faster_than_their_records_say_are_found_out(bou
     assert truth > 1
     # drawn towards none
     assert 0.3 * truth < apart < 1.2 * truth
+
+
+def test_where_cells_are_thin_the_finest_hexagons_above_them_that_are_not_come_first(bound_of):
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=100, cells=98).counts
+
+    def found(epsilon, of=counts):
+        design = Design(of, bound, LossKind.PURE, int(epsilon * PICO), (MEAN,))
+        assert sum(each.part for each in design.levels) == design.parts[2]
+        return design.levels
+
+    (alone,) = found(6)
+    assert (alone.size, alone.guessed) == (98, 1)
+    for epsilon, above, resolution in ((5.8, 14, 7), (0.9, 14, 7), (0.8, 2, 6), (0.01, 2, 6)):
+        first, second = found(epsilon)
+        assert (first.size, second.size) == (above, 98)
+        assert first.part == pytest.approx(0.3 * (first.part + second.part), abs=2)
+        np.testing.assert_array_equal(first.places.cell[first.place], parents_of(counts.cell, resolution))
+        np.testing.assert_allclose(first.strength * above, second.strength * 98)
+        # a vehicle's records in a coarser hexagon are those in its cells
+        own = np.zeros((counts.users, above))
+        np.add.at(own, (counts.user_index, first.place[counts.bin_index]), counts.count)
+        np.testing.assert_array_equal(own[first.support.user, first.support.coordinate], first.records)
+        np.testing.assert_allclose(second.cell_sd, alone.cell_sd / 2**0.5)
+        assert second.reach == pytest.approx(1.2 / 2**0.5)
+    # zones have nothing above them, and one hexagon above all cells is the city
+    zones = replace(counts, cell=np.arange(98, dtype=np.uint64) + 1)
+    family = town(bound, users=10, cells=7).counts
+    assert [len(found(0.1, of)) for of in (zones, family)] == [1, 1]
+
+
+def test_where_bins_are_thick_they_come_after_their_cells(bound_of):
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=100, cells=10, slots=4).counts
+    for epsilon, many in ((4.7, 1), (4.9, 2)):
+        levels = Design(counts, bound, LossKind.PURE, int(epsilon * PICO), (MEAN,)).levels
+        assert [each.size for each in levels] == [10, 40][:many]
+    _, bins = levels
+    np.testing.assert_array_equal(bins.place, np.arange(40))
+    np.testing.assert_array_equal(bins.records, counts.count)
+    whole = town(bound, users=100, cells=10).counts
+    assert len(Design(whole, bound, LossKind.PURE, 9 * PICO, (MEAN,)).levels) == 1
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_hours_of_a_cell_are_told_apart_where_bins_are_thick(bound_of, kind):
+    """In every cell one hour is slow: cells alone say nothing of it."""
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=1000, cells=10, slots=4).counts
+    truth = np.where(counts.slot == np.arange(40) // 4 % 4, 30, 90)
+    value = truth[counts.bin_index]
+    data = Contributions(counts, counts.count * value, counts.count * value**2, np.arange(1000), bound)
+    design = Design(counts, bound, kind, 4 * PICO, (MEAN,))
+    assert [each.size for each in design.levels] == [10, 40]
+    found = pooled(design, data, SimulatedNoise(1)).means[MEAN][0]
+    # the mean of every cell is off by 2.25
+    assert np.abs(found - truth / 10).mean() < 0.6
+
+
+@pytest.mark.parametrize("kind", list(LossKind))
+def test_thin_cells_lean_on_the_hexagons_above_them(bound_of, kind, monkeypatch):
+    """Half of the town is fast, cell by cell as the one above: two levels find it, cells alone do not."""
+    bound = bound_of(30, step="0.1")
+    counts = town(bound, users=200, cells=98).counts
+    truth = np.where(np.arange(98) < 49, 50, 80)
+    value = truth[counts.bin_index]
+    data = Contributions(counts, counts.count * value, counts.count * value**2, np.arange(200), bound)
+    total = {LossKind.PURE: 2.0, LossKind.ZCDP: 0.06}[kind]
+
+    def off():
+        design = Design(counts, bound, kind, int(total * PICO), (MEAN,))
+        drawn = [pooled(design, data, SimulatedNoise(seed)).means[MEAN][0] for seed in range(12)]
+        return len(design.levels), np.mean(np.abs(np.stack(drawn) - truth / 10))
+
+    many, near = off()
+    monkeypatch.setattr(level, "THIN", 0.0)
+    alone, far = off()
+    assert (many, alone) == (2, 1)
+    assert near < 0.75 * far
 
 
 def test_more_budget_is_expected_to_help_and_more_than_one_number(bound_of):
@@ -247,7 +336,7 @@ def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of
     mean = np.full(design.counts.bins, 20.0)
 
     def found(share):
-        monkeypatch.setattr(estimates, "_variance_cells", lambda design, *_: np.full(design.cells, share))
+        monkeypatch.setattr(estimates, "_variance_cells", lambda cells, *_: np.full(len(mean), share))
         return estimates._variance(design, data, mean, 0.25, SimulatedNoise(1))[0]
 
     assert found(0.0).min() > 0
