@@ -32,14 +32,11 @@ from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
 from trafficdp.privacy.loss import PureDP
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store.vault_fixes import data_version
 from trafficdp.workspace import Workspace
 

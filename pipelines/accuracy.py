@@ -33,15 +33,12 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of
 from trafficdp.planner.offer import offers
-from trafficdp.privacy.loss import PICO, PureDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import PICO, LossKind, PureDP
+from trafficdp.sensitive.values import Samples, Values
 from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]

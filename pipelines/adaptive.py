@@ -20,8 +20,7 @@ import trafficdp
 from capmetro import CONFIG, DAYS, files_of
 from trafficdp.binning.cells import area_km2
 from trafficdp.errors import TrafficdpError, UninformativeReleaseError
-from trafficdp.model.longer_slot import LONGER
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import LONGER, SlotKind
 from trafficdp.planner.adaptive_map import choose_mosaic
 from trafficdp.planner.request import AdaptiveSettings
 from trafficdp.privacy.loss import PureDP

@@ -44,11 +44,10 @@ from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Samples, Values
 from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]

@@ -26,12 +26,10 @@ from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import Allocation
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import Samples, Values
 from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]

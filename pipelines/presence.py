@@ -30,13 +30,12 @@ from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.privacy.loss import LossKind, PureDP
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store.vault_fixes import data_version
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ from dataclasses import MISSING, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from trafficdp.model.json_codec import hinted
+from trafficdp.model import hinted
 
 Hint: TypeAlias = Any
 

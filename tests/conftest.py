@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.simulated import cities, trial
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.model import ContributionBound, Counts, SpeedUnit
+from trafficdp.sensitive.values import Contributions
 
 # no verdict hangs on the machine's speed
 hypothesis.settings.register_profile(

@@ -30,10 +30,7 @@ from trafficdp.live.placing import newest_release
 from trafficdp.live.streaming import LiveStream
 from trafficdp.live.verification import verify_stream
 from trafficdp.mechanisms.registry import mechanism_named
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Grid, SlotKind, Statistic
 from trafficdp.planner.precision import half_width_of
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import Loss

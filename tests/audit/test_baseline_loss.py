@@ -13,7 +13,7 @@ import pytest
 
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

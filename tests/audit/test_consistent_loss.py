@@ -12,7 +12,7 @@ from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parents import Parents
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Values
 

@@ -28,7 +28,7 @@ from trafficdp.cli.main import run
 from trafficdp.measurement.measure import Metered
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.release.curator import Curator
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.stream.bank import SignedCounterBank
 

@@ -7,9 +7,9 @@ from trafficdp.audit.likelihood import Likelihoods
 from trafficdp.audit.lower_bound import audit_mechanism, promised
 from trafficdp.audit.neighbours import extreme_neighbours, ranked_neighbours
 from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 # the most that one transcript tells, of a claim of 1; a mechanism of means shares it out for a variance

@@ -13,11 +13,10 @@ from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import ZCDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import ZCDP, LossKind
 
 CERTAIN = 1 - 1e-9
 CASES = [(m, s) for m in mechanisms_of(LossKind.PURE) for s in m.statistics]

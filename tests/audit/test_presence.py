@@ -19,10 +19,8 @@ from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import hidden_map
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import PICO, ZCDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.entries import Entries
+from trafficdp.privacy.loss import PICO, ZCDP, LossKind
+from trafficdp.sensitive.values import Contributions, Entries
 
 TESTS = Path(__file__).parents[1]
 CERTAIN_ERROR = 1e-9

@@ -18,11 +18,9 @@ from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.names import BY_NAME
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Values
 
 CERTAIN = 1 - 1e-9

@@ -36,12 +36,7 @@ from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.cells import cells_of, reference_cells_of
 from trafficdp.engine.duckdb_binned import BATCH_ROWS
 from trafficdp.engine.duckdb_reduce import reduce_fixes
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
 
 AREA = StudyArea.from_bbox(-98.3, 29.9, -97.3, 30.7)
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 27), "America/Chicago")

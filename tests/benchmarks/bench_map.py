@@ -27,7 +27,7 @@ from playwright.sync_api import Browser, sync_playwright
 from trafficdp.binning.cells import polygons_of
 from trafficdp.export.map.drawing import Drawing
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 
 REPEATS = 5
 LOADED = "performance.now()"

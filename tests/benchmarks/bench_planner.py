@@ -36,14 +36,7 @@ from table import keep
 from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.adaptive_map import choose_mosaic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.precision import precision

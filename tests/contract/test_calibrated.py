@@ -20,15 +20,10 @@ from trafficdp.mechanisms.registry import (
     calibrated_from_published,
 )
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import LossKind, PureDP
+from trafficdp.sensitive.values import Contributions, Samples, Values
 
 MEAN = Statistic.MEAN
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)

@@ -17,13 +17,11 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.promise import claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import CHARGE_STEP
+from trafficdp.privacy.loss import CHARGE_STEP, LossKind
 from trafficdp.privacy.loss import ZCDP as Rho
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 PURE, ZCDP = (mechanisms_of(kind) for kind in (LossKind.PURE, LossKind.ZCDP))
 

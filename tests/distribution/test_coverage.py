@@ -14,19 +14,21 @@ from scipy import stats
 
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import (
+    OF_MAPS,
+    ContributionBound,
+    Counts,
+    Grid,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import Contributions, Values
 
 DRAWS = 100_000
 EDGE = 1e-9

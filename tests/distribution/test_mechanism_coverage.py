@@ -14,14 +14,10 @@ from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Samples, Values
 
 UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times

@@ -6,7 +6,7 @@ import pytest
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 
 MEAN = Statistic.MEAN
 THREE = [[3, 1, 0], [0, 2, 2], [1, 1, 4]]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.plan.plan import Plan, Scaling, scaling
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 SENSITIVITIES = np.array([4.0, 1.0, 0.5, 2.0])
 COUNTS = [[3, 1, 0, 2], [1, 1, 1, 1], [0, 2, 2, 0]]  # bins x vehicles

@@ -9,7 +9,7 @@ from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 
 VECTORS = [

@@ -115,6 +115,6 @@ def test_the_mechanism_expects_the_golden_error(counts_of, bound_of):
 
 
 def _mean(epsilon):
-    from trafficdp.model.statistic import Statistic
+    from trafficdp.model import Statistic
 
     return Statistic.MEAN, np.array([epsilon])

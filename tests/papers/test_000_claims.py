@@ -12,12 +12,9 @@ import pytest
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)
 RUNS = 1_000

@@ -15,15 +15,12 @@ from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensi
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.laplace.baseline import Baseline
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.zhao_2024.gaussian_huber import GaussianHuber
 from trafficdp.papers.zhao_2024.huber_vectors import best_huber_shape, centre_and_sensitivity
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 BOUND = ContributionBound(Fraction(65), Fraction(1, 10), SpeedUnit.KILOMETRES_PER_HOUR)
 REPEATS = 60

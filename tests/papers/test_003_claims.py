@@ -22,12 +22,9 @@ from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 DATA = Path(trafficdp.__file__).parents[1] / "data" / "itms_counts"
 BOUND = ContributionBound(Fraction(65), Fraction(1, 100), SpeedUnit.KILOMETRES_PER_HOUR)

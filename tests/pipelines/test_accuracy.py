@@ -13,9 +13,8 @@ import pytest
 import trafficdp
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.trial import simulated_samples
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import SlotKind, Statistic
+from trafficdp.privacy.loss import LossKind
 
 ROOT = Path(trafficdp.__file__).parents[1]
 SCRIPT = ROOT / "pipelines" / "accuracy.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import trafficdp
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 
 ROOT = Path(trafficdp.__file__).parents[1]
 TABLE = ROOT / "data" / "adaptive" / "austin.md"

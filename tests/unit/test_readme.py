@@ -23,7 +23,7 @@ from trafficdp.cli.main import COMMANDS
 from trafficdp.config.map import MapSettings
 from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.workspace import Workspace
 
 ROOT = Path(trafficdp.__file__).parents[1]
@@ -173,7 +173,7 @@ def test_every_dependency_is_listed_with_its_reason(pages):
 
 def test_what_is_not_protected_is_what_every_manifest_says(pages):
     from trafficdp.export.files.words import NOT_PROTECTED
-    from trafficdp.model.privacy_unit import NeighbouringRelation
+    from trafficdp.model import NeighbouringRelation
 
     section = pages.section(pages.README, "What is protected, and what is not")
     for sentence in NOT_PROTECTED[NeighbouringRelation.REPLACE_USER_VALUES]:

@@ -8,8 +8,8 @@ import pytest
 import trafficdp
 from trafficdp.cli.main import COMMANDS
 from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import NeighbouringRelation
+from trafficdp.privacy.loss import LossKind
 
 ROOT = Path(trafficdp.__file__).parents[1]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

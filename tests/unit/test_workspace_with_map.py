@@ -7,7 +7,7 @@ import pytest
 
 import trafficdp
 from trafficdp.errors import UsageError
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 
 SAMPLE = Path(trafficdp.__file__).parents[1] / "data" / "sample"
 

@@ -17,12 +17,12 @@ from trafficdp.audit.neighbours import Neighbours
 from trafficdp.mechanisms.known_error import KnownTerms
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise import choice
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

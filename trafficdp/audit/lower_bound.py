@@ -25,12 +25,11 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 Draws = Callable[[Samples, int, NoiseSource], FloatArray]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.sensitive.samples import Samples
+from trafficdp.model import ContributionBound, Counts
+from trafficdp.sensitive.values import Samples
 
 COUNTS = ((1, 1, 1, 1, 1, 1), (5, 1, 1, 1), (3, 2, 2, 2))
 """Equal vehicles, one that dominates, and counts for which WrapAround splits a vehicle over two arrays."""

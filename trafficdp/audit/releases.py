@@ -25,21 +25,14 @@ from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
 from trafficdp.mechanisms.names import BY_NAME, BY_RANK, HIDDEN_POOLED
 from trafficdp.mechanisms.registry import WHOLE
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import DEFAULT_FLEET, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
-from trafficdp.privacy.loss import PICO, ZCDP, Loss, PureDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.entries import Handed
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
+from trafficdp.sensitive.values import Contributions, Handed, Samples, Values
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.horizon import MINUTE_US, Horizon
 from trafficdp.stream.service import Batch, Stream

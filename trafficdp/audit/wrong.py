@@ -29,13 +29,11 @@ from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.simulated.accuracy import repeated
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import smooth_gaussian
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -25,8 +25,7 @@ from h3 import H3BaseException
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.mosaic import resolution_of
+from trafficdp.model import StudyArea, resolution_of
 
 CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]

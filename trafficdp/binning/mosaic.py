@@ -8,10 +8,7 @@ import numpy.typing as npt
 from trafficdp.binning.cells import CellArray, parents_of
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import UsageError
-from trafficdp.model.grid import Grid
-from trafficdp.model.longer_slot import OFFSET, kinds_of
-from trafficdp.model.mosaic import among, resolution_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import OFFSET, Grid, SlotKind, among, kinds_of, resolution_of
 from trafficdp.privacy.release import SlotFacts
 
 IntArray = npt.NDArray[np.int64]
@@ -60,7 +57,7 @@ def bins_in_mosaic(grid: Grid, cell: CellArray, slot: IntArray) -> tuple[CellArr
 def lengthened(grid: Grid, slot: IntArray, kind: SlotKind) -> IntArray:
     """Return the slot of ``kind`` that holds each ``slot`` of the grid, its own or a longer one, shape (n,).
 
-    ``kind`` is the grid's own or one in model.longer_slot.LONGER of it, not shorter than any of ``slot``.
+    ``kind`` is the grid's own or one in model.LONGER of it, not shorter than any of ``slot``.
     """
     if kind is grid.slot_kind:
         return slot

@@ -11,8 +11,7 @@ import shapely
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.cells import CellArray, FloatArray, check_positions, polygons_of
 from trafficdp.errors import DataError
-from trafficdp.model.grid import Grid
-from trafficdp.model.zones import NOWHERE, Zones
+from trafficdp.model import NOWHERE, Grid, Zones
 
 
 class Places(Protocol):

@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import cells_of, resolutions_of
 from trafficdp.binning.slots import slots_of
-from trafficdp.model.period import zone_of
-from trafficdp.model.selection import HOURS_A_WEEK, Selection
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import HOURS_A_WEEK, Selection, SlotKind, zone_of
 
 
 def selected(

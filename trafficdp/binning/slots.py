@@ -19,10 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
-from trafficdp.model.period import Period, zone_of
-from trafficdp.model.selection import DAYS
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import DAYS, DEFAULT_DAY_PARTS, DayPart, Grid, Period, SlotKind, zone_of
 from trafficdp.privacy.release import SlotFacts
 
 IntArray = npt.NDArray[np.int64]

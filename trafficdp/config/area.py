@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, ValidationInfo
 from trafficdp.config.reading import exact_number, read_text
 from trafficdp.config.table import Built, Refused, Table, line, naming, text
 from trafficdp.errors import ConfigError
-from trafficdp.model.area import StudyArea
+from trafficdp.model import StudyArea
 
 LARGEST_GEOJSON = 64 << 20
 """Bytes of the file of an area."""

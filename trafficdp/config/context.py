@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from trafficdp.config import table as t
-from trafficdp.model.context import ContextFile, ContextKind
+from trafficdp.model import ContextFile, ContextKind
 
 
 def file_beside(value: object, info: ValidationInfo[Path]) -> Path:

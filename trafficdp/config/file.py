@@ -25,20 +25,21 @@ from trafficdp.config.reading import parse_toml, read_text
 from trafficdp.config.source import SOURCE, declaration_json
 from trafficdp.config.stream import StreamSettings
 from trafficdp.errors import ConfigError, UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.context import ContextFile
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import (
+    ContextFile,
+    ContributionBound,
+    Grid,
+    NeighbouringRelation,
+    Period,
+    SourceDeclaration,
+    StudyArea,
+)
 from trafficdp.planner.request import FLEET_DECLARED, Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
-from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, LossKind, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
 

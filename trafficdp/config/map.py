@@ -16,16 +16,21 @@ from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.context import ContextFile
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
-from trafficdp.model.longer_slot import LONGER
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
-from trafficdp.model.statistic import OF_MAPS, Statistic
-from trafficdp.model.zones import Zones
+from trafficdp.model import (
+    DEFAULT_DAY_PARTS,
+    LONGER,
+    OF_MAPS,
+    ContextFile,
+    ContributionBound,
+    DayPart,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    Zones,
+    parse_speed_unit,
+)
 from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 

@@ -15,8 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from trafficdp.config import table as t
 from trafficdp.config.reading import exact_number
-from trafficdp.model.source import FORMATS, Dialect, SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import FORMATS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
 from trafficdp.privacy.ledger import canonical
 
 UNIT_BY_SPECIFICATION = ("gtfs_rt", "gtfs_rt_csv", "tides", "mds")

@@ -24,8 +24,7 @@ from pydantic_core import CoreSchema, core_schema
 from trafficdp._validate import did_you_mean
 from trafficdp.config.reading import exact_number, printable, shown
 from trafficdp.errors import ConfigError, UsageError
-from trafficdp.model.period import zone_of
-from trafficdp.model.speed_unit import parse_speed_unit
+from trafficdp.model import parse_speed_unit, zone_of
 from trafficdp.privacy.loss import Loss, PureDP
 
 WRONG, MISSING = " is not valid", " is missing"

@@ -13,7 +13,7 @@ import shapely
 
 from trafficdp.context.simplify import Names, Shapes
 from trafficdp.errors import ConfigError
-from trafficdp.model.context import ContextKind
+from trafficdp.model import ContextKind
 
 _WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
 _STOPS = ("stop_name", "stop_lon", "stop_lat")

@@ -14,8 +14,7 @@ import pandas as pd
 import shapely
 
 from trafficdp.binning.cells import polygons_of
-from trafficdp.model.context import ContextKind, ContextLayer
-from trafficdp.model.zones import Zones
+from trafficdp.model import ContextKind, ContextLayer, Zones
 
 FloatArray = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]

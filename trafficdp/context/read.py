@@ -16,8 +16,7 @@ import shapely
 from trafficdp.context.gtfs import is_gtfs, read_gtfs
 from trafficdp.context.simplify import Names, Shapes, simplified
 from trafficdp.errors import ConfigError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
+from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
 
 WGS84 = "EPSG:4326"
 ENDINGS = (".gpkg", ".geojson", ".json", ".shp", ".fgb", ".osm.pbf", ".zip")

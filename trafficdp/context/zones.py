@@ -12,7 +12,7 @@ from trafficdp.context.names import told_apart
 from trafficdp.context.read import read_table
 from trafficdp.context.simplify import Shapes
 from trafficdp.errors import ConfigError
-from trafficdp.model.zones import Zones
+from trafficdp.model import Zones
 
 MOST_ZONES = 100_000
 SLIVER = 0.001

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError, StoreDamagedError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, SpeedUnit
 
 IntArray = npt.NDArray[np.int64]
 _UNITS = pa.array([unit.value for unit in SpeedUnit])

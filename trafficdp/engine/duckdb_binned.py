@@ -22,9 +22,7 @@ from trafficdp.binning.places import places_of
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slots_of
 from trafficdp.engine.clip import Clip
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.zones import NOWHERE
+from trafficdp.model import NOWHERE, ContributionBound, Grid
 from trafficdp.store.statements import connect
 
 IntArray = npt.NDArray[np.int64]

@@ -26,11 +26,8 @@ from trafficdp.engine.duckdb_binned import (
 from trafficdp.engine.merge import put_together
 from trafficdp.engine.packed import Layout, Record, Sums, packed_sums
 from trafficdp.errors import DataError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.slot import SlotKind
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.model import ContributionBound, Counts, Grid, SlotKind
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store.contribution_cache import Kept, cache_key
 from trafficdp.store.failures import store_failures
 from trafficdp.store.vault_imports import imported_rows, is_imported

@@ -7,10 +7,8 @@ import numpy as np
 
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.engine.duckdb_binned import Files, ask_binned
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
+from trafficdp.model import ContributionBound, Grid
+from trafficdp.sensitive.values import Contributions, Samples
 
 
 def read_samples(

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model.counts import Counts
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.model import Counts
+from trafficdp.sensitive.values import Contributions
 
 IntArray = npt.NDArray[np.int64]
 

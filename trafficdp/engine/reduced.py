@@ -21,8 +21,7 @@ import pyarrow.parquet
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.report import FileReport
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
+from trafficdp.model import ContributionBound, Grid
 
 FORMAT = "trafficdp-contributions-1"
 MANIFEST, PARTS = "manifest.json", "contributions"

@@ -35,9 +35,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.read import Reading
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import ContributionBound, Grid, SourceDeclaration
 from trafficdp.sensitive.fixes import Fixes
 
 IntArray = npt.NDArray[np.int64]

@@ -25,7 +25,7 @@ from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report.maps import Atlas, legend
 from trafficdp.export.report.phrases import WORDS, capital, days
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release

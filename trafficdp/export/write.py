@@ -15,7 +15,7 @@ from trafficdp.export.files.manifest import build_manifest, manifest_bytes
 from trafficdp.export.files.registry_file import registry_bytes
 from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.release import Release
 
 MANIFEST = "manifest.json"

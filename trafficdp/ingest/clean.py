@@ -23,9 +23,7 @@ from trafficdp.ingest.records import Records
 from trafficdp.ingest.timeline import Timeline
 from trafficdp.ingest.times import Times
 from trafficdp.ingest.vehicle_key import VehicleKey, normalise
-from trafficdp.model.area import StudyArea
-from trafficdp.model.source import SourceDeclaration
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea
 from trafficdp.sensitive.fixes import FIXES_SCHEMA, Fixes
 
 IntArray = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trafficdp.errors import ConfigError
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 
 _SPEED_QUERIES = {"mean": ["mean"]}
 

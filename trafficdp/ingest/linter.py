@@ -46,7 +46,7 @@ import numpy.typing as npt
 
 from trafficdp.ingest.derive import derived_speed_ms
 from trafficdp.ingest.timeline import Timeline
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 
 FloatArray = npt.NDArray[np.float64]
 

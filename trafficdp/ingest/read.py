@@ -20,9 +20,7 @@ from trafficdp.ingest.records import Records
 from trafficdp.ingest.report import COLUMNS, RULES, FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.ingest.vehicle_parts import vehicle_parts
-from trafficdp.model.area import StudyArea
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import NeighbouringRelation, SourceDeclaration, StudyArea
 from trafficdp.sensitive.fixes import Fixes
 
 READERS: Mapping[str, Callable[[InputFile, SourceDeclaration], Iterator[Records]]] = {

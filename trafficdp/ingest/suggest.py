@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile, Utf8Stream
-from trafficdp.model.source import Dialect
+from trafficdp.model import Dialect
 
 START = 1 << 16
 ROWS = 100

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from trafficdp.errors import ConfigError
 from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
-from trafficdp.model.period import zone_of
+from trafficdp.model import zone_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.live.specification import StreamSpecification, release_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.budget import left
 from trafficdp.privacy.ledger import GENESIS
 from trafficdp.privacy.loss import PureDP

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms import publish
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.laplace_sum import clamped_sum_error, half_width_of_sum
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.stream.allowance import Allowance

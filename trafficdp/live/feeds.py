@@ -16,7 +16,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.input_lines import InputLines
 from trafficdp.live.files import Arrival, digest_of
 from trafficdp.live.streaming import LiveStream, Progress
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.stream.follow import Folder, stamp_of
 from trafficdp.stream.replay import Pace
 

@@ -17,7 +17,7 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.read import choose_source, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.live.specification import StreamSpecification
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 from trafficdp.stream.service import Batch

@@ -28,11 +28,7 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
 from trafficdp.mechanisms.promise import ASSUMPTIONS
 from trafficdp.mechanisms.publish import bin_status, rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data

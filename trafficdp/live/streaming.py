@@ -32,7 +32,7 @@ from trafficdp.live.charge import charged_stream, running_stream
 from trafficdp.live.files import Arrival, Reader, in_order_of_time
 from trafficdp.live.placing import place_newest, placed
 from trafficdp.live.specification import StreamSpecification, release_of
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.noise.source import SecureNoise
 from trafficdp.noise.token import new_token
 from trafficdp.privacy.budget import left

@@ -22,7 +22,7 @@ from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
 from trafficdp.live.specification import StreamSpecification
 from trafficdp.live.streaming import next_digest
 from trafficdp.measurement.nodes import signed_nodes_touched
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release

@@ -31,7 +31,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Gaussian, Laplace, Law
 from trafficdp.measurement.support import FloatArray, IntArray, Support
 from trafficdp.privacy.loss import loss_upper_bound, round_up, to_pico
-from trafficdp.sensitive.entries import Entries
+from trafficdp.sensitive.values import Entries
 
 GRAINS = 1 << 20
 """Grains of the bound."""

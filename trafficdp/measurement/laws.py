@@ -23,10 +23,17 @@ import numpy as np
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.support import FloatArray, IntArray, Support
-from trafficdp.model.stable_order import number_pairs
+from trafficdp.model import number_pairs
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, loss_upper_bound, round_up, sum_per_user, to_pico
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import (
+    LARGEST_LOSS,
+    PICO,
+    LossKind,
+    loss_upper_bound,
+    round_up,
+    sum_per_user,
+    to_pico,
+)
 
 _AT_ONCE = 1 << 21
 """Entries that are sorted in memory together."""

@@ -31,8 +31,8 @@ from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, shifted_sum
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.entries import Entries, Handed
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Entries, Handed
 
 ENFORCED = (Box, Moments, Ball, HiddenBall)
 """The sets that a vehicle's numbers are brought into, whatever they are. A step of any other is a claim."""

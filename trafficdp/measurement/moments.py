@@ -35,7 +35,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block, Laplace, Law
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers, shifted_move
-from trafficdp.model.stable_order import largest_two, number_pairs
+from trafficdp.model import largest_two, number_pairs
 from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
 
 

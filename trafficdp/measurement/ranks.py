@@ -25,8 +25,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, sum_per_user, to_pico
 
 
 @dataclass(frozen=True)

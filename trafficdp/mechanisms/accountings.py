@@ -11,9 +11,7 @@ from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.consistent.accounting import ConsistentAccounting
 from trafficdp.mechanisms.laplace.accountings import Accounting, floor_of_equal_scales, laplace_accountings
 from trafficdp.mechanisms.names import CLIP_USER, CONSISTENT
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 __all__ = ["Accounting", "all_accountings", "floor_of_equal_scales"]
 NAMED: dict[str, type[SuppressionAccounting | ConsistentAccounting]] = {

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
 

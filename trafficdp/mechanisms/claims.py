@@ -18,8 +18,7 @@ import numpy.typing as npt
 from trafficdp.measurement.laws import Law
 from trafficdp.measurement.ranks import choice_loss
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
-from trafficdp.privacy.loss import sum_per_user, to_pico
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, sum_per_user, to_pico
 
 
 @dataclass(frozen=True)

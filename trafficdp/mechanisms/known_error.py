@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.tail import half_width
 

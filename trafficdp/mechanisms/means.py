@@ -23,11 +23,9 @@ from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
 from trafficdp.mechanisms.sums import support_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

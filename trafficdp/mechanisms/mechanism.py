@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 RANGE = {LossKind.PURE: (np.nextafter(0.0, 1.0), 1e9), LossKind.ZCDP: (1e-6, 1e6)}

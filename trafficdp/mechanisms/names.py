@@ -1,6 +1,6 @@
 """Mechanisms and accountings by their names: all that settings and words need. What they do loads slowly."""
 
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 AUTO = "auto"
 """The word for the mechanism that ``planner.choose`` takes."""

@@ -42,8 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate
 
 FloatArray = npt.NDArray[np.float64]

@@ -14,21 +14,20 @@ from trafficdp.measurement.measure import ENFORCED, Priced, Step
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import (
+from trafficdp.model import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
     NOTHING_PUBLIC,
     ONE_VEHICLE_ONE_IDENTIFIER,
     VALIDITY_PUBLIC,
     VEHICLE_NOT_TRIP,
+    ContributionBound,
+    Counts,
     NeighbouringRelation,
+    Statistic,
 )
-from trafficdp.model.statistic import Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import CHARGE_STEP, sum_per_user
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import CHARGE_STEP, LossKind, sum_per_user
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

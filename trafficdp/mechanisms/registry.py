@@ -19,9 +19,8 @@ from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.separate.listed import MECHANISMS, mechanism_named, mechanisms_of, tried_by_auto
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import OF_MAPS, Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
+from trafficdp.privacy.loss import LossKind
 
 __all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
 WHOLE = {

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model.counts import Counts
+from trafficdp.model import Counts
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 
 FloatArray = npt.NDArray[np.float64]

@@ -21,12 +21,10 @@ import numpy.typing as npt
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
+    from trafficdp.sensitive.values import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

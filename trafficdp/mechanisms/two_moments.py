@@ -31,14 +31,11 @@ from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.promise import sensitivity_of
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import ZCDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import ZCDP, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 MEAN_SHARE = {LossKind.PURE: Fraction(2, 3), LossKind.ZCDP: Fraction(716, 1000)}

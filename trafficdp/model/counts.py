@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.stable_order import number_pairs
+from trafficdp.model.order import number_pairs
 
 IntArray = npt.NDArray[np.int64]
 

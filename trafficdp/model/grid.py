@@ -14,11 +14,10 @@ from trafficdp._validate import integer_between
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.model.area import StudyArea
 from trafficdp.model.context import ContextLayer
-from trafficdp.model.longer_slot import LONGER
 from trafficdp.model.mosaic import Mosaic
 from trafficdp.model.period import Period
 from trafficdp.model.selection import EVERYTHING, Selection
-from trafficdp.model.slot import SlotKind
+from trafficdp.model.slot import LONGER, SlotKind
 from trafficdp.model.zones import Zones
 
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import UsageError
-from trafficdp.model.longer_slot import kinds_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model.slot import SlotKind, kinds_of
 
 CellArray = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -26,7 +25,7 @@ class Mosaic:
 
     None of them lies within another (not checked). A finest bin in none of them lies, withheld, in its
     largest ancestor that holds none of them (``binning.mosaic``). ``half_width`` is what was asked of every
-    interval, in the unit of the speed bound. Bins may also be of ``longer`` slots (``model.longer_slot``);
+    interval, in the unit of the speed bound. Bins may also be of ``longer`` slots (``model.slot``);
     going up from the finest bins, cells grow before slots do when ``cells_first``, after them otherwise.
     Raises UsageError for resolutions that do not fall, and bins of other resolutions or out of order.
     """

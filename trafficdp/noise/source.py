@@ -13,7 +13,7 @@ from trafficdp.noise import choice, secure, simulate
 from trafficdp.noise.block import secure_block, simulated_block
 from trafficdp.noise.gaussian import discrete_gaussian, simulated_discrete_gaussian
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.sensitive.entries import Handed
+from trafficdp.sensitive.values import Handed
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

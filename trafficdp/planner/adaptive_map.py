@@ -18,10 +18,7 @@ from trafficdp.binning.mosaic import lengthened
 from trafficdp.binning.slots import hours_of_day
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.names import BASELINE
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.mosaic import Mosaic, levels_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.precision import precision

@@ -19,15 +19,13 @@ from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import Skill, TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.planner.choose import BLURRED, median_noisy
 from trafficdp.planner.mechanism_allocation import fit_mechanisms
 from trafficdp.planner.refusal import judge
 from trafficdp.planner.request import Request
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -19,10 +19,7 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.separate.fit import CLOSE
 from trafficdp.mechanisms.separate.listed import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.offer import Offer, offers
 from trafficdp.privacy.loss import Loss
 

@@ -19,10 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import Grid, Period
+from trafficdp.privacy.loss import Loss, LossKind
 
 SLOWEST = 0.05
 """Below this exponent days are said not to help."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trafficdp.errors import UsageError
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
+from trafficdp.model import Counts, Grid
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.request import Request

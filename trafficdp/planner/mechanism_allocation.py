@@ -15,13 +15,11 @@ from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.separate.calibrated import Part, too_small
 from trafficdp.mechanisms.separate.listed import mechanism_named, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.planner.choose import choose
 from trafficdp.planner.offer import offers
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss, LossKind
 
 
 def shares(request: Request) -> dict[Statistic, Loss]:

@@ -13,11 +13,8 @@ from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.promise import unenforced
 from trafficdp.mechanisms.separate.fit import Fit, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 

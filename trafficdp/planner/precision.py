@@ -20,12 +20,9 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import parse_speed_unit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic, parse_speed_unit
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 BY_LINE = 8

@@ -22,9 +22,7 @@ from trafficdp.errors import UninformativeReleaseError
 from trafficdp.mechanisms.names import FLAT
 from trafficdp.mechanisms.publish import MOST_SPANNED
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL, MOST_WORSE
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.planner.choose import median_noisy
 from trafficdp.privacy.refusal_rule import RefusalRule
 

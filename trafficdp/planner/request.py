@@ -8,13 +8,16 @@ from fractions import Fraction
 
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_RANK, HIDDEN_POOLED, PROVED
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import QUANTILES, Statistic
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import (
+    DEFAULT_FLEET,
+    QUANTILES,
+    ContributionBound,
+    Counts,
+    NeighbouringRelation,
+    SlotKind,
+    Statistic,
+)
+from trafficdp.privacy.loss import Loss, LossKind
 
 FLEET_DECLARED = "as [map] fleet declares"
 FLEET_UNKNOWN = "a guess, as [map] fleet declares none"

@@ -27,11 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
-from trafficdp.model.period import zone_of
+from trafficdp.model import zone_of
 from trafficdp.privacy.approx_dp import delta_of
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import PICO, ZCDP, Loss, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 
 IntArray = npt.NDArray[np.int64]
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from trafficdp.model.context import ContextKind
-from trafficdp.model.json_codec import Says
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContextKind, Says, SlotKind, SpeedUnit
 
 _LABELS = [unit.label for unit in SpeedUnit]
 # what the JSON Schema says of a text or number that is used in several places

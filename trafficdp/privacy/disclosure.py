@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from trafficdp._validate import one_of
-from trafficdp.model.json_codec import Says
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import NeighbouringRelation, Says
 from trafficdp.privacy.coverage import (
     Column,
     Counted,

@@ -9,11 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import LOSSES, Loss, sum_per_user
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import Assumption, ContributionBound, NeighbouringRelation, Statistic
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind, sum_per_user
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -16,7 +17,24 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.privacy.loss_kind import LossKind
+
+
+class LossKind(StrEnum):
+    """What a store counts in, for ever: PURE: epsilon; ZCDP: rho of zero-concentrated privacy."""
+
+    PURE = "pure"
+    ZCDP = "zcdp"
+
+    @property
+    def quantity(self) -> str:
+        """What a number of the kind is called: epsilon or rho."""
+        return "epsilon" if self is LossKind.PURE else "rho"
+
+    @property
+    def pico_key(self) -> str:
+        """The field of a charge in the ledger that holds its largest loss."""
+        return f"{self.quantity}_pico"
+
 
 PICO = 10**12
 """So many of the integers are a loss of 1."""

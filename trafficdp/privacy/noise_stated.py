@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from trafficdp.model.json_codec import Says
+from trafficdp.model import Says
 from trafficdp.privacy.coverage import Counted, Moment, Number, SettingName, Text, Texts
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 _KINDS = [
     "laplace",

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.longer_slot import kinds_of
-from trafficdp.model.mosaic import resolution_of
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, SpeedUnit, Statistic, kinds_of, resolution_of
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.release import Release
 

@@ -9,10 +9,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Grid, SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 

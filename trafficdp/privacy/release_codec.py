@@ -12,18 +12,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import shapely
 
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.context import ContextLayer
-from trafficdp.model.grid import DayPart, Grid
-from trafficdp.model.json_codec import as_json, from_json
-from trafficdp.model.mosaic import Mosaic
-from trafficdp.model.period import Period
-from trafficdp.model.selection import EVERYTHING, Place, Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
-from trafficdp.model.zones import Zones
+from trafficdp.model import (
+    EVERYTHING,
+    ContextLayer,
+    ContributionBound,
+    DayPart,
+    Grid,
+    Mosaic,
+    Period,
+    Place,
+    Selection,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+    Zones,
+    as_json,
+    from_json,
+)
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS

@@ -19,11 +19,7 @@ from trafficdp.config.file import Config
 from trafficdp.context.names import place_names
 from trafficdp.errors import UsageError
 from trafficdp.export.files.query_result import result_bytes
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.selection import Place
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.zones import Zones
+from trafficdp.model import Counts, Grid, Place, SpeedUnit, Zones
 from trafficdp.privacy.loss import Loss
 from trafficdp.privacy.published import DECIMALS, published_frame
 from trafficdp.privacy.release import Release

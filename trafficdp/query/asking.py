@@ -10,7 +10,7 @@ import numpy as np
 
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.model.counts import Counts
+from trafficdp.model import Counts
 from trafficdp.planner.refusal import too_little
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP

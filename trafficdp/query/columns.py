@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, SlotKind, SpeedUnit, Statistic
 
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 

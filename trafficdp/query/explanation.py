@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import Counts, SpeedUnit
 from trafficdp.privacy.loss import Loss
 from trafficdp.release.outcomes import Plan
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 from trafficdp.query.columns import KIND_OF, End, Kind, Meaning
 from trafficdp.query.literals import call_of, integer_of, name_of, number_of, string_of, text_of, unwrapped
 from trafficdp.query.problems import Problem, UnreadableError

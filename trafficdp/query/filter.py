@@ -9,10 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import resolutions_of
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.selection import DAYS, HOURS_A_WEEK, Place, Selection, by_day
+from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, by_day
 
 Week = npt.NDArray[np.bool_]
 """Which hours of the week, shape (168,), Monday 00:00 first."""

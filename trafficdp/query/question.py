@@ -7,11 +7,7 @@ from dataclasses import dataclass, field, replace
 from trafficdp.config.file import Config
 from trafficdp.config.map import MapSettings
 from trafficdp.mechanisms.names import AUTO, BASELINE
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Grid, SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
 from trafficdp.query.columns import Column, End, default_name, identifier
 from trafficdp.query.filter import Filter

@@ -14,7 +14,7 @@ from sqlglot import exp
 from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.file import Config
 from trafficdp.errors import TrafficdpError
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.clause import Clause, cut
 from trafficdp.query.columns import SLOTS_BY_CLOCK, Column, Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 from trafficdp.query.columns import RESERVED, Column, End, Kind, Meaning, default_name
 from trafficdp.query.dialect import shown
 from trafficdp.query.expressions import GridWords, RefusedError, meaning_of

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
-from trafficdp.model.selection import HOURS_A_WEEK
+from trafficdp.model import HOURS_A_WEEK
 from trafficdp.query.filter import DAY_NAMES, Week
 from trafficdp.query.literals import integer_of, name_of, string_of, text_of, unwrapped
 from trafficdp.query.problems import UnreadableError

@@ -11,9 +11,7 @@ from sqlglot import exp
 
 from trafficdp.binning.cells import cells_from_text, resolutions_of
 from trafficdp.errors import TrafficdpError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.period import Period
-from trafficdp.model.selection import HOURS_A_WEEK, Place
+from trafficdp.model import HOURS_A_WEEK, Period, Place, StudyArea
 from trafficdp.query.filter import Filter, Week, box_name, narrowed, without_restriction
 from trafficdp.query.literals import (
     call_of,

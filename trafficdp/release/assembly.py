@@ -15,8 +15,7 @@ from trafficdp.errors import StoreDamagedError
 from trafficdp.export.files.disclosure import bin_numbers
 from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.publish import bin_status
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release

@@ -12,7 +12,7 @@ from trafficdp.engine.spark_rows import Reduction
 from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.read import choose_source, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes

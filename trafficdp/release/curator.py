@@ -31,10 +31,7 @@ from trafficdp.export.files.columns import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import Metered
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import RehearsedNoise, SecureNoise
 from trafficdp.planner.allocation import Allocation
@@ -43,7 +40,7 @@ from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.ledger import GENESIS, accounts_hash
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
 from trafficdp.release.assembly import carry_out
@@ -60,9 +57,7 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.rehearsal import none_there, unread
 from trafficdp.release.specification import Specification
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store import (
     contribution_cache,
     loss_kind,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trafficdp._durable import read_regular
 from trafficdp.errors import TrafficdpError
 from trafficdp.export.write import MANIFEST
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator

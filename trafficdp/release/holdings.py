@@ -12,13 +12,9 @@ from trafficdp.binning.declared import declared_bins
 from trafficdp.config.file import Config
 from trafficdp.context.read import check_context, read_context
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.grid import Grid
-from trafficdp.model.selection import EVERYTHING, HOURS_A_WEEK
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import EVERYTHING, HOURS_A_WEEK, Grid, SlotKind, Statistic
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import Occasion, same_question

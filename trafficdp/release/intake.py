@@ -12,7 +12,7 @@ from trafficdp.errors import UsageError
 from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import Reading, choose_source, one_by_one, require_kept_rows
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes

@@ -15,9 +15,7 @@ from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.ingest.report import FileReport
 from trafficdp.mechanisms.simulated.skill import TriedElsewhere
 from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
-from trafficdp.model.grid import Grid
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Grid, SpeedUnit, Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
 from trafficdp.planner.allocation import Allocation

@@ -15,9 +15,7 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.longer_slot import LONGER, OFFSET
+from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
 from trafficdp.planner.allocation import Allocation
@@ -28,13 +26,12 @@ from trafficdp.planner.refusal import judge, too_little
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import Maps, suggest
 from trafficdp.privacy.budget import left
-from trafficdp.privacy.loss import LOSSES, Loss, PureDP, rounded_up
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.release.curator import Curator
 from trafficdp.release.holdings import fleet_released, share_of_fleet
 from trafficdp.release.outcomes import Answer, InEpsilon, Plan
 from trafficdp.release.saved_plan import SavedPlan
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store import saved_plans, vault_ledger
 from trafficdp.store.vault_fixes import DataVersion
 from trafficdp.store.vault_imports import is_imported

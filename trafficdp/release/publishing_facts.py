@@ -22,12 +22,7 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_status, status_of
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.json_codec import from_json
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge

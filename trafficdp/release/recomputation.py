@@ -25,17 +25,23 @@ from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Recomputable
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
-from trafficdp.model.json_codec import as_json
-from trafficdp.model.period import Period
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.selection import Place, Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import (
+    DEFAULT_DAY_PARTS,
+    ContributionBound,
+    Counts,
+    DayPart,
+    Grid,
+    NeighbouringRelation,
+    Period,
+    Place,
+    Selection,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+    as_json,
+    parse_speed_unit,
+)
 from trafficdp.privacy.coverage import MultiPolygon, Polygon, Selected
 from trafficdp.privacy.published import statistic_columns
 from trafficdp.release.examination import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from trafficdp.errors import UsageError
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 
 def none_there() -> Samples:

@@ -18,14 +18,11 @@ import numpy as np
 
 from trafficdp.errors import DataError, UsageError
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Grid, Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.request import Request
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
 
 

@@ -13,12 +13,15 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.json_codec import as_json, from_json
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import (
+    ContributionBound,
+    Counts,
+    Grid,
+    NeighbouringRelation,
+    SpeedUnit,
+    as_json,
+    from_json,
+)
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts

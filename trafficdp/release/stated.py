@@ -10,7 +10,7 @@ from typing import Any
 
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.ingest.report import RULES
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 from trafficdp.privacy.disclosure import DeclaredUnit, Identity, Software, Source
 
 ROUNDING = "published numbers are rounded to 3 decimals: values to nearest, intervals and scales outward"

@@ -24,12 +24,10 @@ from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import MEASUREMENTS, MECHANISM
 from trafficdp.mechanisms.registry import calibrated_from_published
-from trafficdp.model.json_codec import from_json
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic, from_json
 from trafficdp.privacy.disclosure import Guarantee
 from trafficdp.privacy.ledger import accounts_hash
-from trafficdp.privacy.loss import decimal_text
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import encode, same_arrays
@@ -50,7 +48,7 @@ from trafficdp.release.examination import (
 from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import epsilon_of, ledger_reference
 from trafficdp.release.recomputation import verify_public
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import released_matches
 from trafficdp.store.vault_fixes import DataVersion, history_of, name_of_version, stated_history

@@ -1,15 +1,154 @@
-"""What a release works on: sums of every (vehicle, bin), and every value where its mechanism asks."""
+"""What a release works on: sums of every (vehicle, bin), every value where its mechanism asks, or entries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
+from trafficdp.model import ContributionBound, Counts
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ANYONE = 0
+"""The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
+
+
+@dataclass(frozen=True, repr=False)
+class Contributions:
+    """Exact integer sums of clipped values, for every pair of ``counts`` (shape (P,) each).
+
+    ``total`` is the sum and ``total_of_squares`` the sum of squares of the user's values in the bin, in
+    steps of ``bound.step`` after clipping to [0, U]. ``vehicle`` (shape (users,)) holds the vault's own
+    numbers of the vehicles, by user position.
+    """
+
+    counts: Counts
+    total: IntArray
+    total_of_squares: IntArray
+    vehicle: IntArray
+    bound: ContributionBound
+
+    def __repr__(self) -> str:
+        return f"<Contributions: {self.counts.bins} bins, {self.counts.users} users, redacted>"
+
+    @classmethod
+    def from_rows(
+        cls,
+        *,
+        cell: npt.NDArray[np.uint64],
+        slot: IntArray,
+        vehicle: IntArray,
+        count: IntArray,
+        total: IntArray,
+        total_of_squares: IntArray,
+        bound: ContributionBound,
+    ) -> Contributions:
+        """Return the contributions of one row a (bin, vehicle), sorted by cell, slot and vehicle.
+
+        Bins and users are numbered by position: users by rising ``vehicle`` (not negative), over those with a
+        row.
+        """
+        first = np.ones(len(cell), dtype=np.bool_)
+        first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
+        there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
+        there[vehicle] = True
+        vehicles = np.flatnonzero(there).astype(np.int64)
+        counts = Counts(
+            cell=cell[first].astype(np.uint64, copy=False),
+            slot=slot[first].astype(np.int64, copy=False),
+            bin_index=np.cumsum(first, dtype=np.int64) - 1,
+            user_index=(np.cumsum(there, dtype=np.int64) - 1)[vehicle],
+            count=count.astype(np.int64, copy=False),
+            users=len(vehicles),
+        )
+        squares = total_of_squares.astype(np.int64, copy=False)
+        return cls(counts, total.astype(np.int64, copy=False), squares, vehicles, bound)
+
+    @classmethod
+    def of_anyone(
+        cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
+    ) -> Contributions:
+        """Return what is public where no count is (``Counts.of_anyone``): sums of 0, and account ANYONE."""
+        counts = Counts.of_anyone(cell, slot)
+        nothing = np.zeros(counts.pairs, dtype=np.int64)
+        return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
+        """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
+        pairs = keep[self.counts.bin_index]
+        return Contributions(
+            counts=self.counts.select(keep),
+            total=self.total[pairs],
+            total_of_squares=self.total_of_squares[pairs],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )
+
+    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
+        """Return the contributions to larger bins, as ``Counts.merged``; sums of sums, so exact.
+
+        A sum of squares that leaves 64 bits wraps; ``measurement.moments`` refuses bins where one
+        could.
+        """
+        merging = self.counts.merged(cell, slot)
+        total = np.zeros(merging.counts.pairs, dtype=np.int64)
+        squares = np.zeros(merging.counts.pairs, dtype=np.int64)
+        np.add.at(total, merging.pair_of, self.total)
+        np.add.at(squares, merging.pair_of, self.total_of_squares)
+        return Contributions(merging.counts, total, squares, self.vehicle, self.bound)
+
+
+@dataclass(frozen=True, repr=False)
+class Samples:
+    """Values in steps of ``bound.step``, clipped to [0, U], sorted by bin, then user, then time.
+
+    ``value`` (int64, shape (sum of counts,)) holds the pairs of ``counts`` one after another:
+    those of pair p are ``value[start[p]:start[p + 1]]`` with ``start`` of shape (P + 1,). The order
+    inside a pair is the order in time: it does not depend on values.
+    """
+
+    counts: Counts
+    value: npt.NDArray[np.int64]
+    vehicle: npt.NDArray[np.int64]
+    bound: ContributionBound
+
+    def __repr__(self) -> str:
+        return f"<Samples: {self.counts.bins} bins, {self.counts.users} users, redacted>"
+
+    @property
+    def start(self) -> npt.NDArray[np.int64]:
+        """First position of every pair in ``value``, and the end, shape (P + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts.count)]).astype(np.int64)
+
+    def contributions(self) -> Contributions:
+        """Return the sums and sums of squares of the pairs."""
+        return self._contributions
+
+    @cached_property
+    def _contributions(self) -> Contributions:
+        start = self.start[:-1]
+        return Contributions(
+            counts=self.counts,
+            total=np.add.reduceat(self.value, start) if len(start) else self.value[:0],
+            total_of_squares=np.add.reduceat(self.value**2, start) if len(start) else self.value[:0],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Samples:
+        """Return the samples of the bins where ``keep`` (shape (G,)) is true."""
+        pairs = keep[self.counts.bin_index]
+        return Samples(
+            counts=self.counts.select(keep),
+            value=self.value[np.repeat(pairs, self.counts.count)],
+            vehicle=self.vehicle,
+            bound=self.bound,
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,3 +187,19 @@ class Values:
 
         silent = replace(known, total=nothing, total_of_squares=nothing)
         return Values(silent, zeros)
+
+
+@dataclass(frozen=True, repr=False)
+class Entries:
+    """``user``, ``coordinate`` and ``value`` (E,), in any order; those of one user and coordinate add up."""
+
+    user: IntArray
+    coordinate: IntArray
+    value: FloatArray
+
+    def __repr__(self) -> str:
+        return "<Entries: redacted>"
+
+
+Handed = npt.NDArray[Any] | Entries
+"""What a step reads: values in the order of public entries, or entries."""

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from trafficdp._validate import finite
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 
 FloatArray = npt.NDArray[np.float64]
 

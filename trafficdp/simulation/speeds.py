@@ -22,8 +22,7 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.binning.cells import centres_of
 from trafficdp.errors import DataError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
+from trafficdp.model import ContributionBound, Counts
 from trafficdp.noise.simulate import Generator, generator
 from trafficdp.simulation.city import CityModel, mean_one
 
@@ -49,7 +48,7 @@ class SimulatedTruths:
     """Sums of several cities' speeds on the same counts, in whole steps of ``bound.step``.
 
     ``total`` and ``total_of_squares`` have shape (cities, P): one number a (bin, vehicle) pair of
-    ``counts``, as in ``sensitive.contributions``, but nobody's: speeds of simulated data.
+    ``counts``, as in ``sensitive.values``, but nobody's: speeds of simulated data.
     """
 
     counts: Counts

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
+from trafficdp.model import ContributionBound, Grid
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store.statements import number, registered, run
 from trafficdp.store.vault import Vault
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import NeighbouringRelation
+from trafficdp.privacy.loss import LossKind
 from trafficdp.store import vault_ledger
 from trafficdp.store.statements import number
 from trafficdp.store.vault import Vault

@@ -21,9 +21,7 @@ import pyarrow as pa
 
 from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
-from trafficdp.model.json_codec import as_json
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS
+from trafficdp.model import OF_MAPS, SpeedUnit, as_json
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame, quantiles_frame
 from trafficdp.privacy.release import Release

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import AnalystBudgetError
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LOSSES, Loss, LossKind
 from trafficdp.store import loss_kind, vault_ledger
 from trafficdp.store.statements import number
 from trafficdp.store.vault import Vault

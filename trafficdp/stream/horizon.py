@@ -16,7 +16,7 @@ import numpy.typing as npt
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import ConfigError
 from trafficdp.measurement.nodes import signed_nodes_touched
-from trafficdp.model.grid import Grid
+from trafficdp.model import Grid
 from trafficdp.stream.tree import Tree, TreeKind
 
 IntArray = npt.NDArray[np.int64]

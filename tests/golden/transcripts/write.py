@@ -46,7 +46,7 @@ from trafficdp.papers.george_2022.comparison import better_methods, paper_method
 from trafficdp.papers.george_2022.levels import prior_plan
 from trafficdp.papers.george_2022.moments import levelled_moments, moments_loss
 from trafficdp.papers.george_2022.sliding import best_window
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 from trafficdp.release import curator
 
 HERE = Path(__file__).parent

@@ -11,11 +11,7 @@ from trafficdp.binning.declared import declared_bins, declared_slots
 from trafficdp.binning.selected import selected
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.selection import Place, Selection
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import Grid, Period, Place, Selection, SlotKind, StudyArea
 
 # both changes of the clock lie in it
 PERIOD = Period(date(2026, 3, 28), date(2026, 10, 26), "Europe/Vienna")

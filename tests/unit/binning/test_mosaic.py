@@ -15,12 +15,17 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import bins_in_mosaic, lengthened, slot_facts_of
 from trafficdp.binning.slots import slots_of
 from trafficdp.errors import UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.longer_slot import LONGER, kinds_of
-from trafficdp.model.mosaic import Mosaic, levels_of, resolution_of
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import (
+    LONGER,
+    Grid,
+    Mosaic,
+    Period,
+    SlotKind,
+    StudyArea,
+    kinds_of,
+    levels_of,
+    resolution_of,
+)
 
 HOUR, PART, WHOLE = SlotKind.HOUR_OF_DAY, SlotKind.DAY_PART, SlotKind.WHOLE_PERIOD
 TOP = h3.latlng_to_cell(21.2, 72.8, 6)

@@ -7,8 +7,7 @@ import shapely
 from trafficdp.binning.cells import cells_of
 from trafficdp.binning.places import ZoneTable, places_of, shapes_of
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.grid import Grid
-from trafficdp.model.zones import NOWHERE, Zones
+from trafficdp.model import NOWHERE, Grid, Zones
 
 # a square with a lake, an island in that lake, a zone of two parts, and a neighbour with a border in common
 OUTER = shapely.box(0, 0, 4, 4).difference(shapely.box(1, 1, 3, 3))
@@ -68,9 +67,7 @@ def test_a_grid_has_hexagons_or_zones(any_grid):
 def any_grid():
     from datetime import date
 
-    from trafficdp.model.area import StudyArea
-    from trafficdp.model.period import Period
-    from trafficdp.model.slot import SlotKind
+    from trafficdp.model import Period, SlotKind, StudyArea
 
     period = Period(date(2026, 3, 3), date(2026, 3, 4), "UTC")
     return Grid(6, SlotKind.WHOLE_PERIOD, StudyArea.from_bbox(-1, -1, 10, 10), period)

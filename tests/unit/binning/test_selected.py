@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from trafficdp.binning.cells import cells_of
 from trafficdp.binning.selected import hours_of_week, selected
-from trafficdp.model.area import StudyArea
-from trafficdp.model.selection import Place, Selection
+from trafficdp.model import Place, Selection, StudyArea
 
 ZONES = ("UTC", "Asia/Kolkata", "Europe/Vienna", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe")
 BOX = Place("box", StudyArea.from_bbox(16.3, 48.1, 16.4, 48.2))

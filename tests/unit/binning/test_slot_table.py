@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.binning.slots import SlotTable, slots_of
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import Period, SlotKind
 
 ZONES = {
     "America/Chicago": (date(2026, 3, 6), date(2026, 3, 10)),

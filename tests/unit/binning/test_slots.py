@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from trafficdp.binning.slots import slot_facts, slots_of
 from trafficdp.errors import ConfigError, DataError, UsageError
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import DEFAULT_DAY_PARTS, DayPart, Period, SlotKind
 from trafficdp.privacy.release import SlotFacts
 
 ZONES = [

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from trafficdp.context.read import read_context
-from trafficdp.model.area import StudyArea
+from trafficdp.model import StudyArea
 
 LAYER = '[[context]]\nfile = "streets.gpkg"\nkind = "roads"\nattribution = "Survey of nowhere"\n'
 

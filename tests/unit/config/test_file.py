@@ -11,12 +11,15 @@ import pytest
 
 from trafficdp.config.file import load_config, read_places, template
 from trafficdp.errors import ConfigError
-from trafficdp.model.grid import DEFAULT_DAY_PARTS
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import (
+    DEFAULT_DAY_PARTS,
+    NeighbouringRelation,
+    SlotKind,
+    SourceDeclaration,
+    SpeedUnit,
+    Statistic,
+    UnitPeriod,
+)
 from trafficdp.privacy.loss import PureDP
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.registry import mechanisms_of
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import Statistic
+from trafficdp.privacy.loss import LossKind, PureDP
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 

@@ -4,13 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 
 
 @pytest.fixture

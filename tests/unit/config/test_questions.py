@@ -5,7 +5,7 @@ import re
 import pytest
 
 from trafficdp.config.file import template
-from trafficdp.model.context import ContextKind
+from trafficdp.model import ContextKind
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import PureDP
 

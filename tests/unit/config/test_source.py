@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 from trafficdp.config.file import declaration_json
-from trafficdp.model.source import UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit, UnitPeriod
 
 
 def test_declaration_is_canonical_json_of_what_decides_the_reading(load, minimal, full):

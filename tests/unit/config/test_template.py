@@ -7,7 +7,7 @@ from decimal import Decimal
 from trafficdp.config.file import template
 from trafficdp.config.map import Map
 from trafficdp.config.table import keys_of
-from trafficdp.model.grid import DEFAULT_DAY_PARTS
+from trafficdp.model import DEFAULT_DAY_PARTS
 from trafficdp.privacy.loss import PureDP
 
 CHOICES = {

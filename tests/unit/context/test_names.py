@@ -8,7 +8,7 @@ import pytest
 import shapely
 
 from trafficdp.context.names import place_names
-from trafficdp.model.context import ContextKind, ContextLayer
+from trafficdp.model import ContextKind, ContextLayer
 
 MIDDLE = (30.27, -97.74)
 

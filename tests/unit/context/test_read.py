@@ -14,8 +14,7 @@ from trafficdp.context.gtfs import is_gtfs
 from trafficdp.context.read import check_context, read_context
 from trafficdp.context.simplify import MOST_CORNERS, STEPS_ACROSS, simplified
 from trafficdp.errors import ConfigError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
+from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
 
 AREA = StudyArea.from_bbox(10.0, 50.0, 10.2, 50.2)
 ROADS = geopandas.GeoDataFrame(

@@ -6,7 +6,7 @@ import shapely
 
 from trafficdp.context.zones import read_zones
 from trafficdp.errors import ConfigError
-from trafficdp.model.zones import Zones
+from trafficdp.model import Zones
 
 WEST, EAST = shapely.box(10.0, 50.0, 10.1, 50.2), shapely.box(10.1, 50.0, 10.2, 50.2)
 NORTH = shapely.MultiPolygon([shapely.box(10.0, 50.2, 10.1, 50.3), shapely.box(10.15, 50.2, 10.2, 50.3)])

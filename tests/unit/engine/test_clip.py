@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from trafficdp.engine.clip import Clip
 from trafficdp.errors import ConfigError, StoreDamagedError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, SpeedUnit
 
 
 def exact(speed_centi: int, unit: SpeedUnit, bound: ContributionBound) -> int:

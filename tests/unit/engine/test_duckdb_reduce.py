@@ -25,14 +25,17 @@ from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import DataError, StoreDamagedError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.model import (
+    ContributionBound,
+    Grid,
+    Period,
+    SlotKind,
+    SourceDeclaration,
+    SpeedUnit,
+    StudyArea,
+    UnitPeriod,
+)
+from trafficdp.sensitive.values import Contributions
 from trafficdp.store.contribution_cache import Kept
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

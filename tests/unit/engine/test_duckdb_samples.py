@@ -17,12 +17,7 @@ from trafficdp.engine.clip import Clip
 from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import DataError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, Grid, Period, SlotKind, SpeedUnit, StudyArea
 
 PERIOD = Period(date(2016, 11, 24), date(2016, 11, 25), "America/Chicago")
 START = (PERIOD.start_utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

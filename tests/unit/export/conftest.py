@@ -25,15 +25,21 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.map.html_map import html_bytes
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.context import ContextKind, ContextLayer
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.privacy_unit import COUNTS_PUBLIC, DECLARED_BOUNDS, NeighbouringRelation
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import (
+    COUNTS_PUBLIC,
+    DECLARED_BOUNDS,
+    OF_MAPS,
+    ContextKind,
+    ContextLayer,
+    ContributionBound,
+    Grid,
+    NeighbouringRelation,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software, Source
 from trafficdp.privacy.estimate import BinStatus, Estimate

@@ -11,7 +11,7 @@ from trafficdp.errors import UsageError
 from trafficdp.export import notebook
 from trafficdp.export.files.classes import COLOURS
 from trafficdp.export.files.shown import shown_numbers
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.published import published_frame
 
 mpl.use("agg")

@@ -13,9 +13,7 @@ import pytest
 from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import ReadFile, read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.model.area import StudyArea
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 COLUMNS = {
     "vehicle": "plate",

@@ -13,8 +13,7 @@ from trafficdp.ingest.clean import SATURATION, clean
 from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.ingest.report import RULES
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 NOON = "2020-11-28T12:00:00+05:30"
 GOOD = f"GJ05,{NOON},21.2,72.8,30"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.linter import LintFinding, LintVerdict, UnitCheck
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 
 MS, KMH, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR
 DEGREE_M = 111_195.08

@@ -17,10 +17,7 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import RefusedFor
 from trafficdp.ingest.read import READERS, choose_source, read_file, require_kept_rows
 from trafficdp.ingest.report import FileReport
-from trafficdp.model.area import StudyArea
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.source import FORMATS, SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import FORMATS, NeighbouringRelation, SourceDeclaration, SpeedUnit, StudyArea, UnitPeriod
 
 MS, MPH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.MILES_PER_HOUR
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintFinding, LintVerdict
 from trafficdp.ingest.report import RULES, FileReport
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 
 findings = st.builds(
     LintFinding,

@@ -16,8 +16,7 @@ from trafficdp.ingest.linter import UnitCheck
 from trafficdp.ingest.read import Reading, read_file
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.ingest.vehicle_parts import vehicle_parts
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 from trafficdp.sensitive.fixes import FIXES_SCHEMA
 
 ROW = st.tuples(

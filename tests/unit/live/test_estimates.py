@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.live.estimates import estimates_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import PureDP

@@ -12,9 +12,8 @@ from trafficdp.measurement.ball import GRAINS, HiddenBall
 from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Metered, plain
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.entries import Entries
+from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.sensitive.values import Entries
 
 WILD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 1e-300, 1.5, -1.5, 1 / 3, 1e154]
 

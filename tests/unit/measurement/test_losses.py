@@ -20,8 +20,7 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, LossKind
 
 
 def numbers(*values):

@@ -6,9 +6,9 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.means import FINER, Weighting, weighting
 from trafficdp.mechanisms.scales import dearest_scale
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 
 def city(counts_of, seed):

@@ -10,7 +10,7 @@ from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.baseline import calibrated_for
 from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 

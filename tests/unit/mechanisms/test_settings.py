@@ -16,8 +16,8 @@ from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import Statistic
+from trafficdp.privacy.loss import LossKind
 
 
 def levy(**settings):

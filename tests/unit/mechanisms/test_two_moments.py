@@ -20,13 +20,10 @@ from trafficdp.mechanisms.two_moments import (
     squares_bound,
     squares_of,
 )
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import CHARGE_STEP, ZCDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
+from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind
+from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 # a mechanism of each kind of loss, and what it is given for the bins of TABLE

@@ -3,8 +3,7 @@ from fractions import Fraction
 import pytest
 
 from trafficdp.errors import ConfigError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, SpeedUnit
 
 MS = SpeedUnit.METRES_PER_SECOND
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.model.json_codec import Says, as_json, from_json
+from trafficdp.model import Says, as_json, from_json
 
 
 @dataclass(frozen=True, kw_only=True)

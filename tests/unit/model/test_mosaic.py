@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model.grid import Grid
-from trafficdp.model.mosaic import Mosaic, among, resolution_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import Grid, Mosaic, SlotKind, among, resolution_of
 
 EIGHT, SEVEN = 0x88754E6499FFFFF, 0x87754E649FFFFFF
 """A cell of resolution 8 and its parent."""

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from trafficdp.errors import ConfigError
-from trafficdp.model.period import Period
+from trafficdp.model import Period
 
 
 def test_a_period_is_whole_local_days():

@@ -6,11 +6,7 @@ from datetime import date
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.selection import EVERYTHING, Place, Selection, hours_in_words
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import EVERYTHING, Grid, Period, Place, Selection, SlotKind, StudyArea, hours_in_words
 from trafficdp.privacy.release_codec import grid_from_facts, grid_to_facts
 
 CITY = StudyArea.from_bbox(16.2, 48.1, 16.6, 48.3)

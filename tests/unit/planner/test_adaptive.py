@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE

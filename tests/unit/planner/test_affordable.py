@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request

@@ -14,12 +14,11 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.fit import CLOSE, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner import choose as choose_module
 from trafficdp.planner.choose import best_of, choose, constant_error
 from trafficdp.planner.offer import Offer, offers
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 
 TABLE = [
     [3, 1, 2, 1, 4, 2, 0, 1],

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model.area import StudyArea
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.growth import days_until, growth
 from trafficdp.privacy.loss import PureDP
 

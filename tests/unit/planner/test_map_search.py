@@ -5,11 +5,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.map_search import MapOption, finest, nearest, search
 from trafficdp.planner.precision import Reach
 from trafficdp.planner.request import Request

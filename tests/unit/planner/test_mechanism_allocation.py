@@ -12,15 +12,14 @@ from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.mechanisms.simulated import trial
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner import allocation
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.choose import BLURRED
 from trafficdp.planner.mechanism_allocation import shares
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind, PureDP
 
 pytestmark = pytest.mark.slow
 

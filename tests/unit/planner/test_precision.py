@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.precision import Reach, least_loss, precision
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import PureDP, rounded_up
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP, rounded_up
 
 PURE = LossKind.PURE
 

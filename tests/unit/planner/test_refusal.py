@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.separate.listed import mechanisms_of
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import Verdict, judge
 from trafficdp.planner.request import Request
-from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
 from trafficdp.privacy.refusal_rule import RefusalRule
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

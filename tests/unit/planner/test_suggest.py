@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trafficdp.mechanisms.names import AUTO, BASELINE
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import judge

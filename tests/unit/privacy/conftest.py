@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import DayPart, Grid
-from trafficdp.model.json_codec import from_json
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS
+from trafficdp.model import (
+    OF_MAPS,
+    ContributionBound,
+    DayPart,
+    Grid,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    StudyArea,
+    from_json,
+)
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts

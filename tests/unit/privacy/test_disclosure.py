@@ -1,7 +1,7 @@
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model.json_codec import as_json
+from trafficdp.model import as_json
 from trafficdp.privacy.disclosure import DeclaredUnit, Software, Source
 
 UNITS = (DeclaredUnit(unit="m/s", first=None, last=None),)

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model.privacy_unit import COUNTS_PUBLIC, NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import COUNTS_PUBLIC, NeighbouringRelation, Statistic
 from trafficdp.privacy.event import PrivacyEvent, compose
-from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
 
 
 @pytest.fixture

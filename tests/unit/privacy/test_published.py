@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, SpeedUnit, Statistic
 from trafficdp.privacy.published import DECIMALS, mechanism_frame, published_frame
 
 KMH, MPH, MS = SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR, SpeedUnit.METRES_PER_SECOND

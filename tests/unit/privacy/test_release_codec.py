@@ -8,13 +8,16 @@ import pyarrow as pa
 import pytest
 import shapely
 
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import (
+    OF_MAPS,
+    ContributionBound,
+    Grid,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.privacy.release_codec import (
     bound_from_facts,
     bound_to_facts,

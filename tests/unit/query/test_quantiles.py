@@ -11,8 +11,8 @@ import pytest
 from trafficdp.errors import AnalystBudgetError, UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
-from trafficdp.model.statistic import QUANTILES
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import QUANTILES
+from trafficdp.privacy.loss import LossKind
 from trafficdp.query.columns import End, Kind
 from trafficdp.query.explanation import Explanation
 from trafficdp.release import curator as door

@@ -8,8 +8,7 @@ import pytest
 import shapely
 
 from trafficdp.binning.cells import cells_of
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.columns import End, Kind
 from trafficdp.query.recognise import is_priced

@@ -14,7 +14,7 @@ import shapely
 from trafficdp.binning.cells import cells_from_text, parents_of, polygons_of
 from trafficdp.binning.mosaic import bins_in_mosaic
 from trafficdp.errors import ConfigError, UninformativeReleaseError, UsageError
-from trafficdp.model.mosaic import resolution_of
+from trafficdp.model import resolution_of
 
 WIDTH = 10.0
 

@@ -16,8 +16,7 @@ from trafficdp.binning.cells import cells_from_text, parents_of
 from trafficdp.errors import UsageError
 from trafficdp.export.report.findings import findings
 from trafficdp.export.report.noise_law import law_of
-from trafficdp.model.mosaic import resolution_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic, resolution_of
 from trafficdp.noise.source import SimulatedNoise
 
 MEAN = Statistic.MEAN

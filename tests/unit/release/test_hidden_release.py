@@ -20,7 +20,7 @@ from trafficdp.errors import (
     UsageError,
     VerificationError,
 )
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import judge
 from trafficdp.release.recomputation import verify_public

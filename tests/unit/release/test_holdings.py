@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.selection import EVERYTHING, Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import EVERYTHING, Grid, Period, Selection, SlotKind, Statistic, StudyArea
 from trafficdp.release import holdings
 
 GRID = SimpleNamespace(resolution=7, slot_kind=SimpleNamespace(value="day"))

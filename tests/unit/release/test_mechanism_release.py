@@ -19,9 +19,9 @@ from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate import listed
 from trafficdp.mechanisms.settings import settings_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 from trafficdp.privacy.noise_stated import Setting
 from trafficdp.release import curator
 

@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.selection import Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Grid, Period, Selection, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
 from trafficdp.release.outcomes import Plan
 from trafficdp.release.planning import Planning, Question, with_records

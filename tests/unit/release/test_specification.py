@@ -15,15 +15,18 @@ from hypothesis.extra.numpy import arrays
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.grid import DayPart, Grid
-from trafficdp.model.json_codec import from_json
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import (
+    ContributionBound,
+    Counts,
+    DayPart,
+    Grid,
+    Period,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+    from_json,
+)
 from trafficdp.privacy.disclosure import Disclosure
 from trafficdp.release.specification import Specification
 

@@ -8,7 +8,7 @@ import pytest
 from trafficdp import workspace
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.mechanisms.registry import PUBLIC_COUNTS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 

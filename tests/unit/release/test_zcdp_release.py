@@ -16,8 +16,7 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedE
 from trafficdp.export.files.manifest import manifest_schema, validate_manifest
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.privacy.conversion import zcdp_to_approx
-from trafficdp.privacy.loss import ZCDP, PureDP, decimal_text
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import ZCDP, LossKind, PureDP, decimal_text
 from trafficdp.release import curator
 
 PICO = 10**12

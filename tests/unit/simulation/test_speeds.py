@@ -8,9 +8,7 @@ import pytest
 
 from trafficdp.binning.cells import cells_of, centres_of
 from trafficdp.errors import UsageError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.simulation import speeds
 from trafficdp.simulation.city import CityModel, variations
 from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths, stretches

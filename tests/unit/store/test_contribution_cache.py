@@ -8,7 +8,7 @@ import pytest
 
 from trafficdp.engine import duckdb_reduce
 from trafficdp.engine.duckdb_reduce import reduce_fixes
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 from trafficdp.release import verification
 from trafficdp.release.curator import Curator
 from trafficdp.store import contribution_cache, vault_fixes

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from trafficdp.errors import StoreDamagedError, StoreFullError
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SpeedUnit
 from trafficdp.privacy.loss import decimal_text
 from trafficdp.privacy.published import published_frame
 from trafficdp.release.publication import epsilon_of

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import ConfigError
-from trafficdp.model.area import StudyArea
-from trafficdp.model.grid import Grid
-from trafficdp.model.period import Period
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import Grid, Period, SlotKind, StudyArea
 from trafficdp.stream.horizon import Horizon
 from trafficdp.stream.numbering import Numbering, pack, unpack
 

@@ -23,15 +23,11 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.json_codec import Says, as_json
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Says, SpeedUnit, Statistic, as_json
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 
 BOUND = ContributionBound(Fraction(64), Fraction(1), SpeedUnit.KILOMETRES_PER_HOUR)
 """Speeds of the simulated vehicles: 0 to 64 whole km/h."""

@@ -22,11 +22,7 @@ from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.separate.fit import Split
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.json_codec import Says, as_json
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocation import Allocation, allocate
 from trafficdp.planner.choose import Choice, constant_error
 from trafficdp.planner.offer import Offer

@@ -14,7 +14,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict
 from trafficdp.ingest.read import wrong_unit
 from trafficdp.ingest.report import RULES
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 from trafficdp.release.outcomes import IngestedFile
 
 

@@ -10,10 +10,9 @@ import typer
 from trafficdp.cli.words.facts import Loss, Words
 from trafficdp.cli.words.output import minute, on_clocks
 from trafficdp.cli.words.settings import Settings
-from trafficdp.model.json_codec import Says, as_json
+from trafficdp.model import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
-from trafficdp.privacy.loss import decimal_text
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.release.status import Status
 
 AT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}:[0-9]{2}$"

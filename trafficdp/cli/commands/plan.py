@@ -15,8 +15,7 @@ from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.chart_picture import chart_bytes, checked_kind
 from trafficdp.export.report.loss_chart import Line, LossChart, Point
-from trafficdp.model.grid import Grid
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Grid, Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
 from trafficdp.release.outcomes import Plan
 

@@ -27,7 +27,7 @@ from trafficdp.export.files.query_result import (
     result_bytes,
     write_result,
 )
-from trafficdp.model.zones import Zones
+from trafficdp.model import Zones
 from trafficdp.query.explanation import Explanation
 from trafficdp.query.recognise import is_priced
 from trafficdp.release.store_setup import store_path

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from trafficdp.model.json_codec import Says
+from trafficdp.model import Says
 
 Loss = Annotated[str, Says(pattern=r"^[0-9]+(\.[0-9]+)?$", description="exact decimal text")]
 MechanismName = Annotated[str, Says(pattern="^[a-z0-9_]+$")]

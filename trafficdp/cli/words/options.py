@@ -11,7 +11,7 @@ from typing import Annotated, get_type_hints
 import typer
 
 from trafficdp.errors import UsageError
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 from trafficdp.privacy.loss import ZCDP, Loss, PureDP
 from trafficdp.workspace import Workspace
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from trafficdp.mechanisms.accountings import Accounting
-from trafficdp.model.json_codec import as_json
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic, as_json
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.map_search import MapOption
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.outcomes import InEpsilon, Plan
 
 

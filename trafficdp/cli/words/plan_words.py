@@ -5,7 +5,7 @@ from __future__ import annotations
 from trafficdp.cli.words.output import Output
 from trafficdp.mechanisms.accountings import Explained
 from trafficdp.mechanisms.names import BASELINE
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
 from trafficdp.planner.precision import Reach

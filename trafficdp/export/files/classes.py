@@ -8,9 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

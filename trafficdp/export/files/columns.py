@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import QUANTILES, Statistic
-from trafficdp.model.zones import Zones
+from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Zones
 from trafficdp.privacy.coverage import Counted, Sha256, Text
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.noise_column import NOISE_COLUMNS

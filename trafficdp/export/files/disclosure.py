@@ -16,15 +16,18 @@ from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.export.files.guarantee import guarantee_group
 from trafficdp.export.files.registry import registry_record
 from trafficdp.export.files.words import BIN_LIST, COUNTS_REVEALED, NOT_PROTECTED, PROTECTED
-from trafficdp.model.area import StudyArea
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.grid import Grid
-from trafficdp.model.json_codec import from_json
-from trafficdp.model.mosaic import Mosaic
-from trafficdp.model.privacy_unit import Assumption, NeighbouringRelation
-from trafficdp.model.selection import Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import (
+    Assumption,
+    ContributionBound,
+    Grid,
+    Mosaic,
+    NeighbouringRelation,
+    Selection,
+    SlotKind,
+    SpeedUnit,
+    StudyArea,
+    from_json,
+)
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.coverage import (
     BinNumbers,

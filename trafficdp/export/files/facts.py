@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import MechanismStated, SkillStated, WorstBias
 from trafficdp.privacy.published import DECIMALS
 

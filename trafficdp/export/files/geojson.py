@@ -22,7 +22,7 @@ from trafficdp.export.files.columns import column_facts, published_statistics, r
 from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import bounding_box, unique_polygons
 from trafficdp.export.files.texts import texts_of
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 

@@ -6,12 +6,11 @@ from fractions import Fraction
 
 from trafficdp.errors import UsageError
 from trafficdp.export.files.words import guarantee_in_words, zcdp_in_words
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.disclosure import CONCENTRATED, PURE, Guarantee
-from trafficdp.privacy.loss import ZCDP, Loss, decimal_text
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text
 
 CONVERSION = "Canonne, Kamath, Steinke 2020, Proposition 12"
 

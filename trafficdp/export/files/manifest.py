@@ -22,7 +22,7 @@ from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
-from trafficdp.model.json_codec import Says, as_json, from_json
+from trafficdp.model import Says, as_json, from_json
 from trafficdp.privacy.coverage import Counted, Sha256
 from trafficdp.privacy.disclosure import Accounting, Disclosure
 from trafficdp.privacy.release import Release

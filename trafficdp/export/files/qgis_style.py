@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from trafficdp.export.files.classes import COLOURS, breaks_of, hatch_limit
 from trafficdp.export.files.columns import published_statistics, withheld_because
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 

@@ -28,7 +28,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.export.files.file import replace_file
 from trafficdp.export.files.frame import bounding_box
 from trafficdp.export.files.geojson import COORDINATE_DECIMALS, geometry_members
-from trafficdp.model.zones import Zones
+from trafficdp.model import Zones
 
 CELL_COLUMNS = ("h3", "hex_id", "cell")
 """Columns that GeoJSON takes its hexagons from, the first of them that is there."""

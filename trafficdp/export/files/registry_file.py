@@ -11,7 +11,7 @@ import yaml
 from jsonschema.exceptions import best_match
 
 from trafficdp.errors import DataError
-from trafficdp.model.json_codec import as_json
+from trafficdp.model import as_json
 from trafficdp.privacy.release import Release
 
 

@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.export.files.classes import HATCH_SHARE, WIDTH_SHARES, breaks_of, range_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 from trafficdp.privacy.published import DECIMALS
 
 if TYPE_CHECKING:

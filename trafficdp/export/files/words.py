@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.loss import Loss, decimal_text
 
 _VALUES = NeighbouringRelation.REPLACE_USER_VALUES

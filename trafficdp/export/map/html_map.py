@@ -37,7 +37,7 @@ from trafficdp.export.map.library import LIBRARY
 from trafficdp.export.map.payload import lines_of_text, pack, thousandths
 from trafficdp.export.map.surroundings import AROUND, area_columns, context_columns, sources, tile_server
 from trafficdp.export.map.templating import fill_template
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release

@@ -12,8 +12,7 @@ import shapely
 
 from trafficdp.export.map.drawing import Rings
 from trafficdp.export.map.payload import lines_of_text
-from trafficdp.model.area import StudyArea
-from trafficdp.model.context import ContextKind, ContextLayer
+from trafficdp.model import ContextKind, ContextLayer, StudyArea
 
 AROUND = {"west": 0.0, "north": 0.0, "units": 100_000, "squeeze": 1, "margin": 0}
 """How the script finds degrees again: x = 100,000 longitude, y = -100,000 latitude."""

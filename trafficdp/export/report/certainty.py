@@ -38,9 +38,7 @@ import numpy.typing as npt
 
 from trafficdp.export.report.noise_law import CombinedLaw, average_half_width, law_of
 from trafficdp.mechanisms.publish import largest_variance
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.privacy.estimate import BinStatus, IntervalKind
 from trafficdp.privacy.release import Release
 

@@ -39,8 +39,7 @@ from trafficdp.export.report.certainty import (
     unclamped,
 )
 from trafficdp.export.report.noise_law import average_half_width, difference_half_width, law_of
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SlotKind, Statistic
 from trafficdp.privacy.release import Release
 
 if TYPE_CHECKING:

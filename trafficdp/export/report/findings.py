@@ -16,7 +16,7 @@ import numpy.typing as npt
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.report.certainty import Certain, Interval, average, compared_rows, simultaneous
 from trafficdp.export.report.change import Changes, changes, common_rows, refuse_incomparable
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.release import Release
 
 FloatArray = npt.NDArray[np.float64]

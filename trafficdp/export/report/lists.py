@@ -14,7 +14,7 @@ from trafficdp.export.report.findings import LONGEST_LIST, Standing, StatisticFi
 from trafficdp.export.report.maps import Atlas, Marks
 from trafficdp.export.report.page import Table
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS, Things, signed, signed_span, span
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 

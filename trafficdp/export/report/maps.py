@@ -28,7 +28,7 @@ from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.export.report.phrases import WORDS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 

@@ -18,7 +18,7 @@ from scipy.special import gammainccinv
 
 from trafficdp.export.report.moment_block_law import MomentBlockLaw
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.block_combination import combination_half_width
 from trafficdp.noise.block_tail import block_half_width
 from trafficdp.noise.sum_tail import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, Statistic
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),

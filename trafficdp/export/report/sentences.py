@@ -25,7 +25,7 @@ from trafficdp.export.report.phrases import (
     signed_span,
     span,
 )
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.coverage import BinNumbers
 
 HEADINGS: Mapping[str, str] = MappingProxyType(

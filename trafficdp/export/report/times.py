@@ -14,7 +14,7 @@ from trafficdp.export.report.maps import Atlas
 from trafficdp.export.report.page import Times
 from trafficdp.export.report.panel import Panel, nice_top, panel
 from trafficdp.export.report.phrases import WORDS
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 

@@ -13,7 +13,7 @@ import pyarrow.csv
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Named, Utf8Stream
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import Dialect, SourceDeclaration
+from trafficdp.model import Dialect, SourceDeclaration
 
 _BLOCK_BYTES = 2 << 20
 """Arrow reads up to 32 blocks ahead, so small blocks keep memory low and the progress bar honest."""

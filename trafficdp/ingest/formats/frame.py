@@ -17,7 +17,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.ingest.formats.csv import check_columns, declared_columns
 from trafficdp.ingest.formats.parquet import BATCH_ROWS, records_of, unless_degrees
 from trafficdp.ingest.records import Records
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
     import pyproj

@@ -19,7 +19,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import numeric_to_times
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 _LARGEST_SNAPSHOT = 8 << 20
 """Some 80,000 vehicles. An entity that says nothing takes 2 bytes here and over 100 in memory."""

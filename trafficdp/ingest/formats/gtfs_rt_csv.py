@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from trafficdp.ingest.formats.csv import check_columns, coalesce_columns, header, read_columns
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 VEHICLE_COLUMNS = ("vehicle.vehicle.license_plate", "vehicle.vehicle.id", "id")
 TIME_COLUMNS = ("vehicle.timestamp", "header.timestamp")

@@ -18,7 +18,7 @@ from typing import Any
 from trafficdp.ingest.formats.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 VEHICLE_KEYS = ("license_plate", "vehicle_id")
 TIME_KEYS = ("observationDateTime",)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from trafficdp.ingest.formats.json_records import check_keys, identifier_column, json_records, text_column
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 
 def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:

@@ -21,7 +21,7 @@ from trafficdp.ingest.numbers import numeric_to_numbers, text_to_numbers
 from trafficdp.ingest.records import Records
 from trafficdp.ingest.times import Times, numeric_to_times, text_to_times, timestamps_to_times
 from trafficdp.ingest.vehicle_key import identifiers_to_text
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
     import pyproj

@@ -15,7 +15,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv import coalesce_columns, read_columns, renamed
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records, TextColumns
-from trafficdp.model.source import SourceDeclaration
+from trafficdp.model import SourceDeclaration
 
 COLUMNS = {
     "vehicle": "vehicle_id",

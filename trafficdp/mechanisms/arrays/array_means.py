@@ -24,12 +24,10 @@ from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -50,13 +50,11 @@ from trafficdp.mechanisms.claims import ClaimedScores, ClaimedSums
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

@@ -26,12 +26,10 @@ from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.means import Means, NoisySum, weighting
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import choice_scale
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -29,9 +29,7 @@ from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items, items_of
 from trafficdp.mechanisms.blocks.merge import merge_rounds
 from trafficdp.mechanisms.blocks.partition import Partition, loads
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.model.stable_order import stable_order
+from trafficdp.model import stable_order
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -27,16 +27,13 @@ from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFact
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.block import SAMPLER
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import Contributions, Values
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

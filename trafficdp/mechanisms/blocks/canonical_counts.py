@@ -13,9 +13,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import items_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

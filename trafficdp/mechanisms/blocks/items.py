@@ -13,9 +13,7 @@ from scipy import sparse
 from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

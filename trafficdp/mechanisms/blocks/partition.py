@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.model.stable_order import stable_order
+from trafficdp.model import stable_order
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

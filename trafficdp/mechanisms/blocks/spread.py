@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.block_pair import pair_bounds
 from trafficdp.noise.block_tail import block_absolute_error, block_half_width
 

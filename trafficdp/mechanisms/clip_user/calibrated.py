@@ -36,15 +36,12 @@ from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.names import CLIP_USER
 from trafficdp.mechanisms.publish import interval, status_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import Contributions, Values
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

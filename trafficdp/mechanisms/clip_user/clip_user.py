@@ -24,8 +24,7 @@ from trafficdp._validate import positive
 from trafficdp.bounding.count_cap import dropped_mean_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
 from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
+from trafficdp.model import ContributionBound, Counts
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

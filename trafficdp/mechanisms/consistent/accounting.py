@@ -26,9 +26,7 @@ from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent, set
 from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
 from trafficdp.mechanisms.names import CONSISTENT
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.block_combination import combination_absolute_error
 from trafficdp.privacy.loss import PICO, Loss
 

@@ -25,12 +25,10 @@ from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.names import CONSISTENT
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
+    from trafficdp.sensitive.values import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

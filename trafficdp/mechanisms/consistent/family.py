@@ -32,8 +32,7 @@ import numpy.typing as npt
 from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.block_combination import (
     combination_absolute,
     combination_absolute_error,

@@ -29,7 +29,7 @@ from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.blocks.partition import loads
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
-from trafficdp.model.counts import Counts
+from trafficdp.model import Counts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
-from trafficdp.model.counts import Counts
-from trafficdp.model.mosaic import resolution_of
-from trafficdp.model.stable_order import number_pairs
+from trafficdp.model import Counts, number_pairs, resolution_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -26,16 +26,13 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import clamped, rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import LARGEST_SD
 from trafficdp.noise.secure import group_scales
-from trafficdp.privacy.loss import round_up
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -39,14 +39,12 @@ from trafficdp.mechanisms.means import FINER, Means, NoisySum, Weighting, weight
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import HEADROOM
 from trafficdp.mechanisms.sums import support_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -37,9 +37,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 
 FloatArray = npt.NDArray[np.float64]

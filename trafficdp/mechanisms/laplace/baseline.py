@@ -23,14 +23,11 @@ from trafficdp.mechanisms.laplace.calibrated import NAME, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import OF_MAPS, Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Contributions, Samples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -25,9 +25,7 @@ from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales
 from trafficdp.noise.sum_tail import lattice_shift, two_noises_error, two_noises_half_width, two_noises_mean
 from trafficdp.noise.tail import clamped_laplace_error, half_width
@@ -36,8 +34,7 @@ from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import round_up
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import Contributions, Values
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

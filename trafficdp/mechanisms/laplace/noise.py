@@ -22,9 +22,7 @@ import numpy.typing as npt
 
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.mechanisms.pairs import best_ratio, relative_price, spread
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.sum_tail import two_noises_error, two_noises_mean
 from trafficdp.noise.tail import clamped_laplace_error
 

@@ -41,14 +41,11 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.sums import support_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO, ZCDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
+    from trafficdp.sensitive.values import Samples
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -10,10 +10,8 @@ import numpy as np
 
 from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.laws import Gaussian, Laplace
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.privacy.loss import PICO, round_up
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, NeighbouringRelation
+from trafficdp.privacy.loss import PICO, LossKind, round_up
 
 BOUNDS_MOVED = {NeighbouringRelation.REPLACE_USER_VALUES: 2, NeighbouringRelation.ADD_OR_REMOVE_USER: 1}
 

@@ -28,12 +28,9 @@ from trafficdp.mechanisms.pooling.estimates import (
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole
 from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.loss import PICO, round_up
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, LossKind, round_up
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values

@@ -37,11 +37,8 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Step
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.pooling.level import THICK, AskingOfCounts, Level, around, levels_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.privacy.loss import PICO, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -31,10 +31,10 @@ from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.pooling.design import LEVEL, SLOPE_BOUND, Design
 from trafficdp.mechanisms.pooling.level import LEAST_UNIT, RECORD_SD, VEHICLES_SD, Level
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
+    from trafficdp.sensitive.values import Contributions
 
 FloatArray = npt.NDArray[np.float64]
 WIDE = (1.5, 4.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,8 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     next_map,
     told_by,
 )
-from trafficdp.model.stable_order import number_pairs
-from trafficdp.sensitive.entries import Entries
-
-if TYPE_CHECKING:
-    from trafficdp.sensitive.contributions import Contributions
+from trafficdp.model import number_pairs
+from trafficdp.sensitive.values import Contributions, Entries
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -36,8 +36,7 @@ from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated.reference import Place, reference_skill
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.privacy_unit import DEFAULT_FLEET, NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import DEFAULT_FLEET, NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import Loss
 

@@ -37,9 +37,8 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.ball import HiddenBall
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, NeighbouringRelation
+from trafficdp.privacy.loss import LossKind
 
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER

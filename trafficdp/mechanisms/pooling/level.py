@@ -27,13 +27,16 @@ from trafficdp.measurement.ball import GRAINS, Ball
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts, Visits
-from trafficdp.model.mosaic import resolution_of
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.stable_order import number_pairs
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import (
+    ContributionBound,
+    Counts,
+    NeighbouringRelation,
+    Statistic,
+    Visits,
+    number_pairs,
+    resolution_of,
+)
+from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

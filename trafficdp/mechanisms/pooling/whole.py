@@ -15,12 +15,10 @@ from trafficdp.measurement.measure import Priced
 from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, Wanted
 from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 SAMPLERS = {

@@ -34,11 +34,9 @@ from trafficdp.mechanisms.publish import rank_status
 from trafficdp.mechanisms.quantiles.reach import reach
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.sums import support_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.statistic import QUANTILES, Statistic
+from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, LossKind
 
 if TYPE_CHECKING:
     from trafficdp.sensitive.values import Values

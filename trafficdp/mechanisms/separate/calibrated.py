@@ -24,17 +24,14 @@ from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.separate.listed import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.noise import gaussian
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import PICO, ZCDP, Loss, sum_per_user
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, sum_per_user
 
 if TYPE_CHECKING:
-    from trafficdp.sensitive.samples import Samples
-    from trafficdp.sensitive.values import Values
+    from trafficdp.sensitive.values import Samples, Values
 
 FloatArray = npt.NDArray[np.float64]
 KIND = "mechanism"

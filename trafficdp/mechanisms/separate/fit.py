@@ -19,12 +19,9 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.mechanism import RANGE, Mechanism
 from trafficdp.mechanisms.promise import event_of
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.event import PrivacyEvent
-from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import Loss, LossKind
 
 FloatArray = npt.NDArray[np.float64]
 CLOSE = 1e-6

@@ -21,7 +21,7 @@ from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 MECHANISMS: tuple[Mechanism, ...] = (
     Baseline(),

@@ -10,11 +10,9 @@ import numpy.typing as npt
 from trafficdp._validate import integer_between
 from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.mechanism import Mechanism
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
+from trafficdp.model import Counts, Statistic
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Contributions, Samples
 
 FloatArray = npt.NDArray[np.float64]
 AT_ONCE = 10

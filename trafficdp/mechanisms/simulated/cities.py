@@ -18,14 +18,10 @@ from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import Loss
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.simulation.city import VARIATIONS, variations
 from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths
 

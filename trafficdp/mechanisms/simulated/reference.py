@@ -20,11 +20,10 @@ from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import city_of, map_of
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.stable_order import number_pairs
+from trafficdp.model import ContributionBound, number_pairs
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Contributions
 from trafficdp.simulation.city import RANGES, CityModel, variations
 from trafficdp.simulation.speeds import simulated_truths
 from trafficdp.simulation.streets import Streets

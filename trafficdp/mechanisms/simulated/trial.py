@@ -14,12 +14,10 @@ import numpy.typing as npt
 
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
+from trafficdp.privacy.loss import LossKind
+from trafficdp.sensitive.values import Samples
 from trafficdp.simulation.city import CityModel, variations
 from trafficdp.simulation.speeds import simulated_records
 

@@ -15,7 +15,7 @@ from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, plain
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -35,9 +35,7 @@ from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.planner.compare.joint import joint_ranges
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user
 from trafficdp.privacy.conversion import gaussian_to_approx

@@ -29,8 +29,7 @@ from scipy import sparse
 
 from trafficdp._validate import in_range, positive
 from trafficdp.errors import UsageError
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
+from trafficdp.model import ContributionBound, Counts
 
 FloatArray = npt.NDArray[np.float64]
 GOLDEN = (5**0.5 - 1) / 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.accounting import blocks_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.compare.full_comparison import MEANS, FullComparison, Limits, full_comparison
 

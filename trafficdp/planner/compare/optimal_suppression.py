@@ -15,8 +15,7 @@ import numpy.typing as npt
 from trafficdp._validate import positive
 from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
+from trafficdp.model import ContributionBound, Counts
 from trafficdp.planner.compare.local_search import exchange
 from trafficdp.planner.compare.suppression_program import Program, Solution, room
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling
-from trafficdp.model.counts import Counts
+from trafficdp.model import Counts
 from trafficdp.planner.compare.local_search import exchange
 
 IntArray = npt.NDArray[np.int64]

@@ -21,7 +21,7 @@ from trafficdp.measurement.laws import Law
 from trafficdp.measurement.measure import Floats, Measure, Scores, Step
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import FloatArray, IntArray
-from trafficdp.sensitive.entries import Handed
+from trafficdp.sensitive.values import Handed
 
 
 class Recorded:

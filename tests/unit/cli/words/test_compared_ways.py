@@ -7,7 +7,7 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.allocation import FLEETS
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget

@@ -16,9 +16,7 @@ from trafficdp.export.files.classes import (
     width_breaks,
 )
 from trafficdp.export.map.html_map import LOOKS
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, SpeedUnit, Statistic
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
 BREAKS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)

@@ -9,8 +9,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.export.files.disclosure import bin_numbers, exact_text, on_city_clocks, rfc3339
-from trafficdp.model.json_codec import as_json, from_json
-from trafficdp.model.slot import SlotKind
+from trafficdp.model import SlotKind, as_json, from_json
 from trafficdp.privacy.coverage import BinNumbers
 from trafficdp.privacy.disclosure import Disclosure
 

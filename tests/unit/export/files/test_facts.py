@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.export.files.facts import MechanismFacts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import SpeedUnit, Statistic
 
 MS, KMH = SpeedUnit.METRES_PER_SECOND, SpeedUnit.KILOMETRES_PER_HOUR
 

@@ -12,7 +12,7 @@ from geojson_pydantic import FeatureCollection
 
 from trafficdp.export.files.frame import bounding_box
 from trafficdp.export.files.geojson import geojson_bytes
-from trafficdp.model.area import StudyArea
+from trafficdp.model import StudyArea
 
 
 def document_of(release):

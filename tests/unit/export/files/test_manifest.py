@@ -15,7 +15,7 @@ from trafficdp.export.files.manifest import (
     manifest_schema,
     validate_manifest,
 )
-from trafficdp.model.json_codec import as_json
+from trafficdp.model import as_json
 
 FILES = {
     "map.geojson": FileFacts("map.geojson", "c" * 64, 12, (ColumnFacts("h3", None, "cell"),)),

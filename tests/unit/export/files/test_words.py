@@ -14,7 +14,7 @@ from trafficdp.export.files.words import (
     guarantee_in_words,
     zcdp_in_words,
 )
-from trafficdp.model.privacy_unit import NeighbouringRelation
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.loss import PureDP
 
 

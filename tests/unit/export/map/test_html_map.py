@@ -14,7 +14,7 @@ from trafficdp.errors import DataError
 from trafficdp.export.files.shown import shown_numbers
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.library import LIBRARY
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.privacy.published import published_frame
 
 
@@ -120,7 +120,7 @@ def test_a_forced_release_says_so(city):
 def test_names_cannot_break_out_of_the_page(make_release, city):
     import h3
 
-    from trafficdp.model.slot import SlotKind
+    from trafficdp.model import SlotKind
     from trafficdp.privacy.release import SlotFacts
 
     evil = '</script><script>alert(1)</script>"&'

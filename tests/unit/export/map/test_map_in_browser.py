@@ -29,8 +29,7 @@ from trafficdp.export.files.shown import (
     shown_width_breaks,
 )
 from trafficdp.export.map.html_map import LOOKS, html_bytes
-from trafficdp.model.context import ContextKind, ContextLayer
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContextKind, ContextLayer, Statistic
 from trafficdp.privacy.published import published_frame
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]

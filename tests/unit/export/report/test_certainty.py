@@ -21,12 +21,10 @@ from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive.values import Values
 from trafficdp.simulation.city import VARIATIONS
 

@@ -19,11 +19,7 @@ from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WIT
 from trafficdp.export.report import sentences
 from trafficdp.export.report.findings import findings
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report
-from trafficdp.model.area import StudyArea
-from trafficdp.model.selection import Selection
-from trafficdp.model.slot import SlotKind
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Selection, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import SlotFacts
 

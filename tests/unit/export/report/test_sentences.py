@@ -17,7 +17,7 @@ from trafficdp.export.report import fact_sentences, phrases, sentences
 from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order, Standing
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.privacy.coverage import BinNumbers
 
 GOLDEN = Path(__file__).parent / "golden" / "report_sentences.txt"

@@ -11,8 +11,7 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats import csv
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import in_toml, suggest
-from trafficdp.model.source import Dialect, SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
 
 COLUMNS = {"vehicle": "Fahrzeug", "time": "Zeit", "latitude": "Breite", "longitude": "Länge", "speed": "km/h"}
 GERMAN = (

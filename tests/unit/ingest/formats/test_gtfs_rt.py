@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import DataError
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 SECOND = 1606545000
 

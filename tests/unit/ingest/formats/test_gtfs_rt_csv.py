@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 HEADER = (
     ",id,vehicle.trip.route_id,vehicle.position.latitude,vehicle.position.longitude,vehicle.position.speed,"

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.model.source import SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit
+from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ from trafficdp.mechanisms.arrays.projected import (
 )
 from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.noise.tail import clamped_laplace_error
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 MEAN = Statistic.MEAN
 

@@ -14,10 +14,9 @@ from trafficdp.mechanisms.blocks.accounting import block_accounting
 from trafficdp.mechanisms.blocks.noise import fitted
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

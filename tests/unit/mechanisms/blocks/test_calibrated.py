@@ -18,11 +18,10 @@ from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.block_tail import block_quantile
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

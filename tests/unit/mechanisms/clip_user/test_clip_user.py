@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from trafficdp.bounding.count_cap import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user.clip_user import bin_error, ceiling, clip_user
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.counts import Counts
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.compare.optimal_suppression import least_bins_per_user, within
 from trafficdp.planner.compare.suppression_program import room
 

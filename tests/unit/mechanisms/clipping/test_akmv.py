@@ -4,9 +4,9 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.promise import event_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 MEAN = Statistic.MEAN
 

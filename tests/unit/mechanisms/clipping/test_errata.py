@@ -6,7 +6,7 @@ from scipy import special
 
 from trafficdp.bounding.worst_case import exact_worst_error, worst_case_threshold
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.rameshwar_2025 import (
     cube_mean,

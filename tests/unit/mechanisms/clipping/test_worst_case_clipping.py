@@ -5,9 +5,9 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OPT = [WorstCaseClipping(), WorstCaseClipping(least_exact_error=True)]

@@ -5,11 +5,11 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.gaussian.gaussian_twin import GaussianTwin
 from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import ZCDP
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TWIN, BOTH = GaussianTwin(), KnownTwoMoments(GaussianTwin())

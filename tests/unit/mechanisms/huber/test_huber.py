@@ -9,11 +9,11 @@ from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber
 from trafficdp.mechanisms.promise import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.zhao_2024.gaussian_huber import GaussianHuber
 from trafficdp.papers.zhao_2024.least_vehicles import least_vehicles
-from trafficdp.sensitive.samples import Samples
+from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE, BY_VEHICLE = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 SPREAD = 12 / 65

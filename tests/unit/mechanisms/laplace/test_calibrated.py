@@ -22,12 +22,10 @@ from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_s
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pairs import LEAST_RATIO
 from trafficdp.mechanisms.promise import event_of
-from trafficdp.model.privacy_unit import NeighbouringRelation
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss import CHARGE_STEP, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive.values import Values
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

@@ -14,7 +14,7 @@ from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pairs import LEAST_RATIO, best_ratio, relative_price, spread
-from trafficdp.model.statistic import OF_MAPS, Statistic
+from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN

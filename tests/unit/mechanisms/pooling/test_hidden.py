@@ -16,9 +16,8 @@ from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import City, hidden_map, target_interval
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
+from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.sensitive.values import Contributions
 
 PLACES = np.arange(7, 31, dtype=np.uint64)
 TOTAL = {LossKind.PURE: 2 * PICO, LossKind.ZCDP: PICO // 10}

@@ -17,14 +17,11 @@ from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of
-from trafficdp.model.counts import Counts
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
-from trafficdp.privacy.loss import CHARGE_STEP, PICO
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.contributions import Contributions
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import CHARGE_STEP, PICO, LossKind
+from trafficdp.sensitive.values import Contributions, Values
 
 MEAN, VARIANCE, VEHICLES = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 BOTH = (MEAN, VARIANCE)

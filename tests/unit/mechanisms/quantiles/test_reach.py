@@ -8,7 +8,7 @@ import pytest
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.quantiles.reach import reach
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 
 
 def missed(values, t, rank, above):

@@ -12,15 +12,13 @@ from trafficdp.mechanisms.registry import (
     require_releasable,
 )
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request
 from trafficdp.pricing.steps import check_steps
-from trafficdp.privacy.loss import ZCDP
-from trafficdp.privacy.loss_kind import LossKind
-from trafficdp.sensitive.samples import Samples
-from trafficdp.sensitive.values import Values
+from trafficdp.privacy.loss import ZCDP, LossKind
+from trafficdp.sensitive.values import Samples, Values
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 OTHERS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]

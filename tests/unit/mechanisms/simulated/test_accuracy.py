@@ -8,7 +8,7 @@ from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import simulated_samples
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 
 TABLE = [[3, 1, 2, 1, 4], [1, 1, 0, 2, 0], [0, 2, 6, 1, 1]]

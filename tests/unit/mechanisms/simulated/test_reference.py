@@ -7,10 +7,8 @@ import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms.simulated.reference import Place, reference_skill
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.speed_unit import SpeedUnit
-from trafficdp.privacy.loss import PICO
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import ContributionBound, SpeedUnit
+from trafficdp.privacy.loss import PICO, LossKind
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
 AUSTIN = Place(7, 1.2**18)

@@ -10,9 +10,8 @@ from trafficdp.mechanisms.simulated import cities as cities_module
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
 from trafficdp.mechanisms.simulated.skill import Skill
-from trafficdp.model.statistic import Statistic
-from trafficdp.privacy.loss import PICO, PureDP
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.model import Statistic
+from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.simulation.city import VARIATIONS
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE

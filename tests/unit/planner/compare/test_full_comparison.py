@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.blocks.items import items_of
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.compare.full_comparison import (
     MEANS,
     Limits,

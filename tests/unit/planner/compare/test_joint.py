@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.model.statistic import Statistic
+from trafficdp.model import Statistic
 from trafficdp.planner.compare.joint import joint_ranges
 
 tables = st.integers(2, 5).flatmap(

@@ -9,7 +9,7 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 from trafficdp.release.drawn.residuals import FALSE_ALARM, choices_of, draws_of, found_with, plausible
 from trafficdp.release.drawn.transcript import Recorded, Replayed
 

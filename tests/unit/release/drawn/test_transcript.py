@@ -13,7 +13,7 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss_kind import LossKind
+from trafficdp.privacy.loss import LossKind
 from trafficdp.release.drawn.transcript import Recorded, Replayed
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trafficdp.model import stable_order as module
-from trafficdp.model.stable_order import largest_two, number_pairs, stable_order
+from trafficdp.model import largest_two, number_pairs, stable_order
+from trafficdp.model import order as module
 
 
 @given(st.lists(st.integers(0, 6), max_size=30), st.sampled_from([np.int32, np.int64]))
