@@ -30,7 +30,6 @@ from capmetro import CONFIG, DAYS, folder
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.accountings import all_accountings
 from trafficdp.mechanisms.blocks.blocks import best_blocks
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -140,7 +139,7 @@ def errors_of(city_map: Contributions) -> list[Errors]:
     for total in TOTALS:
         promised, realised = [], []
         for name in COMPARED:
-            calibrated = accountings[name].calibrate(PublicFacts(counts, bound), PureDP.of(total))
+            calibrated = accountings[name].calibrate(PureDP.of(total))
             noise, off, worst = SimulatedNoise(SEED), [], 0.0
             for _ in range(RUNS):
                 estimate = calibrated.run(values, noise, interval_level=0.95)[Statistic.MEAN]

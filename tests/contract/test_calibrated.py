@@ -9,8 +9,9 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import NAMED, all_accountings
+from trafficdp.mechanisms.blocks.accounting import BlockAccounting
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Wanted
-from trafficdp.mechanisms.laplace.accountings import Accounting
+from trafficdp.mechanisms.laplace.accountings import Accounting, LaplaceAccounting
 from trafficdp.mechanisms.registry import (
     KINDS,
     MECHANISMS,
@@ -62,7 +63,7 @@ def calibrated_as(kind, facts):
     named = "clip_user" if kind == "suppressed" else kind
     accountings = all_accountings(facts.counts, facts.bound, {MEAN: 1.0}, named=named)
     chosen = {"laplace": "equal"}.get(named, named)
-    return next(each for each in accountings if each.name == chosen).calibrate(facts, LOSS)
+    return next(each for each in accountings if each.name == chosen).calibrate(LOSS)
 
 
 @EVERY_KIND
@@ -79,11 +80,17 @@ def test_every_kind_has_the_one_interface_and_takes_nothing_public_again(kind):
 
 
 def test_all_are_calibrated_on_public_facts_and_a_loss():
-    makers = [*WHOLE.values(), CalibratedSeparately, Accounting, *NAMED.values()]
-    for maker in makers:
+    for maker in (*WHOLE.values(), CalibratedSeparately):
         names = [each[0] for each in signature(maker, "calibrate")]
         assert names[:2] == ["facts", "loss"], maker
         assert len(names) <= 3, maker
+
+
+def test_accountings_are_made_of_public_facts_and_take_nothing_public_again():
+    for maker in (Accounting, LaplaceAccounting, BlockAccounting, *NAMED.values()):
+        assert [each[0] for each in signature(maker, "calibrate")] == ["loss"], maker
+        for name in methods_of(Accounting):
+            assert not {each[0] for each in signature(maker, name)} & {"counts", "bound", "facts"}, name
 
 
 @EVERY_KIND

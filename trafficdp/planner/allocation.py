@@ -244,27 +244,25 @@ def _made(
 def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
     """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
     accountings = accountings_for(kept, request)
-    chosen, calibrated = _executed(accountings, kept, request)
+    chosen, calibrated = _executed(accountings, request)
     event = calibrated.event()
-    error = chosen.errors(float(request.loss.exact), request.bound)
+    error = chosen.errors(float(request.loss.exact))
     why = _why(chosen, request)
     return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen, True)
 
 
-def _executed(
-    accountings: tuple[Accounting, ...], kept: Counts, request: Request
-) -> tuple[Accounting, Calibrated]:
+def _executed(accountings: tuple[Accounting, ...], request: Request) -> tuple[Accounting, Calibrated]:
     """Return the accounting that is chosen and its noise; where "best" cannot be drawn, the best that can."""
-    facts, loss = request.facts(kept), request.loss.chargeable
+    loss = request.loss.chargeable
     chosen = choose_accounting(accountings, request)
     try:
-        return chosen, chosen.calibrate(facts, loss)
+        return chosen, chosen.calibrate(loss)
     except UsageError:
         if request.accounting != "best" or chosen.name not in OTHER_NOISE:
             raise
     plain = tuple(accounting for accounting in accountings if accounting.name not in OTHER_NOISE)
     chosen = choose_accounting(plain, request)
-    return chosen, chosen.calibrate(facts, loss)
+    return chosen, chosen.calibrate(loss)
 
 
 def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:

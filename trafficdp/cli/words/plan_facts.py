@@ -106,7 +106,7 @@ def _accounting_facts(
     accounting: Accounting, result: Plan, statistic: Statistic, scale: float, noise: float
 ) -> dict[str, object]:
     request = result.allocation.request
-    errors = accounting.errors(float(request.loss.exact), request.bound)
+    errors = accounting.errors(float(request.loss.exact))
     return {
         "accounting": accounting.name,
         "epsilon": accounting.epsilon_at(scale, request.tolerance),

@@ -86,9 +86,9 @@ class BlockAccounting(ByScales):
     Items after these are left to who put them there. ``products`` where VARIANCE is one of the statistics.
     """
 
+    public: PublicFacts
     blocks: Blocks
     statistics: tuple[Statistic, ...]
-    bins: int
     products: Products | None = None
 
     name = NAME
@@ -102,15 +102,15 @@ class BlockAccounting(ByScales):
             found[Statistic.VARIANCE] = np.where(self.products.varies, size, 0.0)
         return found
 
-    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting: E min(|z|, U/2), by the size of the block; variances at most the range."""
         sizes = np.column_stack([self.blocks.size, self.half_widths(epsilon)])
         kinds, which = np.unique(sizes, axis=0, return_inverse=True)
-        upper = np.full(len(kinds), float(bound.upper))
+        upper = np.full(len(kinds), float(self.public.bound.upper))
         clamped = clamped_error(kinds[:, 0].astype(np.int64), kinds[:, 1], upper)
         found = self._by_statistic(clamped[which.ravel()])
         if self.products is not None:
-            most = Statistic.VARIANCE.largest(bound.upper)
+            most = Statistic.VARIANCE.largest(self.public.bound.upper)
             found[Statistic.VARIANCE] = np.minimum(self.scales(epsilon)[Statistic.VARIANCE], most)
         return found
 
@@ -118,20 +118,19 @@ class BlockAccounting(ByScales):
         """Return the half widths of all items at ``epsilon``, in their unit, shape (I,)."""
         return 2 * self._noise(epsilon) / (self.blocks.size + 1)
 
-    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> Calibrated:
         """See Accounting."""
-        counts, bound = facts.counts, facts.bound
         block, width = self.blocks.block, self.half_widths(whole_steps(loss) / PICO)
         widths = self._by_statistic(width)
         if self.products is not None:
             varies, wider = self.products.varies, self.products.ratio * self.products.upper
             widths[Statistic.VARIANCE] = np.where(varies, wider * width, 0.0)
-            own = np.full(self.bins, -1, dtype=np.int64)
+            own = np.full(self.public.counts.bins, -1, dtype=np.int64)
             own[varies] = block.max() + 1 + np.unique(block[varies], return_inverse=True)[1]
             block = np.concatenate([block, own])
-        of = set_of(self.statistics, counts, bound)
-        units = [widths[each] / sums.unit(each, counts, bound) for each in self.statistics]
-        return CalibratedBlocks(facts, self.statistics, fitted(of, block, np.concatenate(units), loss))
+        of = set_of(self.statistics, *self.public.both)
+        units = [widths[each] / sums.unit(each, *self.public.both) for each in self.statistics]
+        return CalibratedBlocks(self.public, self.statistics, fitted(of, block, np.concatenate(units), loss))
 
     def _noise(self, epsilon: float) -> FloatArray:
         """The expected absolute noise of every item."""
@@ -142,9 +141,8 @@ class BlockAccounting(ByScales):
     def _by_statistic(self, values: FloatArray) -> dict[Statistic, FloatArray]:
         """Values of the items by statistic, shape (G,) each."""
         items = [each for each in self.statistics if each is not Statistic.VARIANCE]
-        return {
-            each: values[number * self.bins : (number + 1) * self.bins] for number, each in enumerate(items)
-        }
+        bins = self.public.counts.bins
+        return {each: values[number * bins : (number + 1) * bins] for number, each in enumerate(items)}
 
 
 def block_accounting(
@@ -166,7 +164,7 @@ def block_accounting(
     products = None
     if Statistic.VARIANCE in tolerance:
         products = best_products(blocks, counts, bound, tolerance[Statistic.VARIANCE])
-    return BlockAccounting(blocks, statistics, counts.bins, products)
+    return BlockAccounting(PublicFacts(counts, bound), blocks, statistics, products)
 
 
 def best_products(blocks: Blocks, counts: Counts, bound: ContributionBound, variance: float) -> Products:

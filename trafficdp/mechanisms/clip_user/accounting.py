@@ -76,13 +76,13 @@ class SuppressionAccounting:
         costs = [self._cost(each, relative_scale) for each in self._candidates]
         return min(costs) if relative_scale > 0 else 0.0
 
-    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting: saturating, at the worst bias."""
         candidate, error = self._best(epsilon)
         kept = self._noise(candidate, error).errors()
         return {s: candidate.by[s].error(s, each, self.bound) for s, each in kept.items()}
 
-    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> Calibrated:
         """See Accounting: scales grow while the exact loss exceeds what is asked."""
         asked = loss.pico / PICO
         candidate, error = self._best(max(asked, 1 / PICO))
@@ -90,7 +90,7 @@ class SuppressionAccounting:
 
         def at(epsilon: float) -> Calibrated:
             drawn = CalibratedLaplace.of(noise.times(asked / epsilon))
-            return CalibratedSuppression(facts, drawn, candidate.suppressing)
+            return CalibratedSuppression(PublicFacts(self.counts, self.bound), drawn, candidate.suppressing)
 
         return fitted(at, loss)
 

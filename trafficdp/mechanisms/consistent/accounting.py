@@ -81,27 +81,27 @@ class ConsistentAccounting(ByScales):
             found[Statistic.MEAN][children] = self._combination.absolute / epsilon * (self._size + 1)
         return found
 
-    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting: bounds where a number is made consistent."""
-        found = self._blocks.errors(epsilon, bound)
+        found = self._blocks.errors(epsilon)
         children = self.measured.parents.children
         if len(children):
-            limit = np.full(len(children), Statistic.MEAN.largest(bound.upper) / 2)
+            limit = np.full(len(children), Statistic.MEAN.largest(self.bound.upper) / 2)
             found[Statistic.MEAN][children] = combination_absolute_error(
                 self._combination.absolute / epsilon, self._size, 1.0, limit, lattice=0.0
             )
         return found
 
-    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> Calibrated:
         """See Accounting."""
-        counts, bound = facts.counts, facts.bound
+        counts, bound = self.counts, self.bound
         statistics, parents = self._blocks.statistics, self.measured.parents
         width = self._blocks.half_widths(whole_steps(loss) / PICO)
         units = [sums.unit(each, counts, bound) for each in statistics]
         units.append(float(bound.step) / parents.records(counts.samples_per_bin))
         of = set_with(parents, statistics, counts, bound)
         noise = fitted(of, self.measured.blocks.block, width / np.concatenate(units), loss)
-        return CalibratedConsistent(facts, statistics, noise, parents)
+        return CalibratedConsistent(PublicFacts(counts, bound), statistics, noise, parents)
 
     def in_words(self) -> str:
         """Return what the parents buy, in one sentence."""
@@ -119,7 +119,7 @@ class ConsistentAccounting(ByScales):
     def _blocks(self) -> BlockAccounting:
         """The items of the bins, with those of the parents after them."""
         statistics = tuple(statistic for statistic in Statistic if statistic in self.tolerance)
-        return BlockAccounting(self.measured.blocks, statistics, self.counts.bins)
+        return BlockAccounting(PublicFacts(self.counts, self.bound), self.measured.blocks, statistics)
 
     @cached_property
     def _combination(self) -> Combination:

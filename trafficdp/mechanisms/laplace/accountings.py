@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from trafficdp._validate import positive
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
+from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -75,10 +75,10 @@ class Accounting(Protocol):
     def epsilon_at(self, relative_scale: float, tolerance: Mapping[Statistic, float]) -> float:
         """Return what the accounting must claim for its worst relative scale to be ``relative_scale``."""
 
-    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return the worst-case expected error of every bin at ``epsilon`` (saturating form)."""
 
-    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> Calibrated:
         """Return the noise as it will be drawn, whose exact loss is at most ``loss``.
 
         Raises UsageError when no noise that can be drawn fits.
@@ -115,11 +115,11 @@ class LaplaceAccounting:
         """See Accounting."""
         return self.worst_relative_scale(1.0, tolerance) / relative_scale if relative_scale > 0 else 0.0
 
-    def errors(self, epsilon: float, bound: ContributionBound) -> dict[Statistic, FloatArray]:
+    def errors(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """See Accounting."""
         return self.noise(epsilon).errors()
 
-    def calibrate(self, facts: PublicFacts, loss: Loss) -> Calibrated:
+    def calibrate(self, loss: Loss) -> Calibrated:
         """See Accounting."""
         return fitted(lambda epsilon: CalibratedLaplace.of(self.noise(epsilon)), loss)
 

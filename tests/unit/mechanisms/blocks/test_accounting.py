@@ -12,7 +12,6 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.accounting import block_accounting
 from trafficdp.mechanisms.blocks.noise import fitted
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
@@ -44,9 +43,7 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     bound = bound_of(60, "1/10")
     values = contributions_of([[[1] * m for m in row] for row in table], bound)
     counts, asked = values.counts, PureDP.of(epsilon)
-    calibrated = accounting_for(counts, bound, statistics, variance).calibrate(
-        PublicFacts(counts, bound), asked
-    )
+    calibrated = accounting_for(counts, bound, statistics, variance).calibrate(asked)
     charged = calibrated.event().loss_per_user
     assert charged.max() == asked.pico
     meter = Metered(SecureNoise(), charged, LossKind.PURE)
@@ -65,7 +62,7 @@ def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of
     counts = counts_of(random.poisson(1.5, (40, 25)) + np.eye(40, 25, dtype=int))
     bound, asked = bound_of(60, "1/10"), PureDP.of(epsilon)
     accounting = accounting_for(counts, bound, statistics)
-    noise = accounting.calibrate(PublicFacts(counts, bound), asked).noise
+    noise = accounting.calibrate(asked).noise
     unit = np.concatenate([sums.unit(each, counts, bound) for each in statistics])
     drawn = (noise.half_width * noise.scale * 2.0**-noise.shift * unit)[: len(accounting.blocks.block)]
     # units of pairs are planned a little dear: then all of them get a little less noise
@@ -79,7 +76,7 @@ def test_what_is_drawn_errs_as_planned(contributions_of, bound_of, statistics):
     city = contributions_of([[[30] * m for m in row] for row in ([3, 1, 0], [0, 2, 2], [1, 1, 4])], bound)
     counts = city.counts
     accounting = accounting_for(counts, bound, statistics)
-    calibrated = accounting.calibrate(PublicFacts(counts, bound), PureDP.of(1))
+    calibrated = accounting.calibrate(PureDP.of(1))
     (step,) = calibrated.steps()
     values = city.total if statistics == (MEAN,) else sums.values_of(VARIANCE, city)
     exact = step.of.sums(values) * 2.0**step.shift
@@ -107,7 +104,7 @@ def test_bins_of_the_same_vehicles_gain(counts_of, bound_of):
     accounting = accounting_for(counts, bound, (MEAN, VARIANCE))
     means = laplace_accountings(counts, bound, {MEAN: 1.0})[-1].worst_relative_scale(1.0, {MEAN: 1.0})
     assert accounting.worst_relative_scale(1.0, {MEAN: 1.0, VARIANCE: 60.0}) < 0.8 * 1.3048 * means
-    errors = [accounting.errors(epsilon, bound)[VARIANCE][0] for epsilon in (0.1, 1.0, 10.0, 100.0)]
+    errors = [accounting.errors(epsilon)[VARIANCE][0] for epsilon in (0.1, 1.0, 10.0, 100.0)]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] == 900
 
@@ -118,9 +115,9 @@ def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, b
     counts = counts_of(table)
     small, large = (accounting_for(counts, bound_of(upper), (MEAN,)) for upper in (60, 120))
     assert large.blocks.factor == pytest.approx(2 * small.blocks.factor)
-    one, more = (small.errors(each, bound_of(60))[MEAN] for each in (epsilon, 2 * epsilon))
+    one, more = (small.errors(each)[MEAN] for each in (epsilon, 2 * epsilon))
     assert np.all(more <= one)
-    assert np.all(one <= large.errors(epsilon, bound_of(120))[MEAN] * (1 + 1e-12))
+    assert np.all(one <= large.errors(epsilon)[MEAN] * (1 + 1e-12))
     assert np.all(one <= 30)
 
 

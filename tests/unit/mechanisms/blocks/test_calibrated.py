@@ -36,7 +36,7 @@ tables = st.integers(2, 5).flatmap(
 
 def calibrated_for(counts, bound, epsilon, statistics):
     accounting = block_accounting(counts, bound, {s: TOLERANCE[s] for s in statistics})
-    return accounting.calibrate(PublicFacts(counts, bound), PureDP.of(epsilon))
+    return accounting.calibrate(PureDP.of(epsilon))
 
 
 def published(estimates):

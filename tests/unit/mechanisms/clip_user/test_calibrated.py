@@ -108,7 +108,7 @@ def test_a_heavy_vehicle_is_left_out_where_that_helps(counts_of, bound_of):
     table = [[10] + [int(vehicle // 40 == place) for vehicle in range(240)] for place in range(6)]
     counts, bound = counts_of(table), bound_of(60, "1/10")
     accounting = SuppressionAccounting(counts, bound, {MEAN: 1.0})
-    calibrated = accounting.calibrate(PublicFacts(counts, bound), PureDP.of("0.5"))
+    calibrated = accounting.calibrate(PureDP.of("0.5"))
     left_out = calibrated.suppressing.left_out
     assert len(left_out)
     assert set(counts.user_index[left_out].tolist()) == {0}

@@ -110,7 +110,7 @@ def test_the_charge_is_kept_metered_and_found_again_from_what_is_published(
     again = CalibratedConsistent.from_published(public, columns, calibrated.public)
     np.testing.assert_array_equal(again.event().loss_per_user, charged)
     foreseen = calibrated.expected_errors()
-    expected = allocation.chosen.errors(float(PureDP.of(epsilon).epsilon), bound)
+    expected = allocation.chosen.errors(float(PureDP.of(epsilon).epsilon))
     for statistic, each in estimates.items():
         np.testing.assert_array_equal(each.expected_error, foreseen[statistic])
         assert np.all((each.low <= each.value) & (each.value <= each.high))

@@ -41,7 +41,7 @@ sets = st.sets(st.sampled_from(OF_MAPS), min_size=1).map(lambda some: tuple(s fo
 
 def calibrated_for(counts, bound, epsilon, statistics=EVERY):
     equal = laplace_accountings(counts, bound, {s: TOLERANCE[s] for s in statistics})[-1]
-    return equal.calibrate(PublicFacts(counts, bound), PureDP.of(epsilon))
+    return equal.calibrate(PureDP.of(epsilon))
 
 
 def calibrated_at(counts, bound, mean, ratio=LEAST_RATIO, statistics=(MEAN, VARIANCE), vehicle_mean=1.0):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trafficdp.measurement.moments import record_price
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
@@ -126,7 +125,7 @@ def test_variances_are_free_where_their_tolerance_is_wide_enough(counts_of, boun
         for tolerance in ({MEAN: 1.0, VARIANCE: 1.5 * 60}, {MEAN: 1.0})
     )
     np.testing.assert_allclose(both.scales(2.0)[MEAN], means.scales(2.0)[MEAN], rtol=1e-12)
-    calibrated, alone = (each.calibrate(PublicFacts(counts, bound), PureDP.of(2)) for each in (both, means))
+    calibrated, alone = (each.calibrate(PureDP.of(2)) for each in (both, means))
     np.testing.assert_array_equal(calibrated.event().loss_per_user, alone.event().loss_per_user)
     np.testing.assert_allclose(calibrated.scale[MEAN], alone.scale[MEAN], rtol=1e-9)
 
