@@ -92,11 +92,6 @@ class Privacy(t.Table):
     rho: Annotated[ZCDP | None, t.loss("0.5", ZCDP)] = None
     delta: Annotated[Fraction | None, DELTA] = None
 
-    @property
-    def hides_presence(self) -> bool:
-        """Whether nothing about a vehicle is public."""
-        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
-
     def counted(self, epsilon: PureDP) -> Loss:
         """Return ``epsilon``, or the largest rho that keeps to it at ``delta``."""
         if self.delta is None:
@@ -214,12 +209,12 @@ class Document(Places):
         """Return the configuration; raise Refused for what does not go together."""
         store, key_file = self.places()
         self._refuse_other_relation()
-        self._refuse_other_kind()
         t.require_other_names("source", [each.name for each in self.source])
         t.require_other_names("analysts", [each.name.casefold() for each in self.analysts])
         t.require_other_names("areas", [name.casefold() for name, _ in self.areas])
         bound, privacy = self.map.bound(), self.privacy
-        hidden = privacy.hides_presence
+        if not (hidden := privacy.relation.hides_presence):
+            self._refuse_other_kind()
         policy = self.budget.of_store(privacy) if hidden else self.budget.policy(self.city.time_zone)
         asked = privacy.counted(privacy.epsilon) if privacy.epsilon else privacy.rho
         return Config(
@@ -250,8 +245,6 @@ class Document(Places):
 
     def _refuse_other_kind(self) -> None:
         """Refuse what the other kind of loss is asked with, and what only pure epsilon can release."""
-        if self.privacy.hides_presence:
-            return
         other = next(each for each in LossKind if each is not self.budget.kind)
         for *section, key in _OF[other]:
             table = getattr(self, section[0]) if section else self
@@ -299,19 +292,14 @@ class Config:
         """What losses are counted in."""
         return self.policy.kind
 
-    @property
-    def hides_presence(self) -> bool:
-        """Whether nothing about a vehicle is public. Wishes are then epsilons, whatever is counted."""
-        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
-
     def wish(self, loss: Loss | str | float | None) -> Loss | None:
         """Return ``loss``; a bare number is an epsilon where presence is hidden, else of the store's kind."""
-        kind = LossKind.PURE if self.hides_presence else self.kind
+        kind = LossKind.PURE if self.relation.hides_presence else self.kind
         return loss if loss is None or isinstance(loss, Loss) else LOSSES[kind].of(loss)
 
     def require_public_counts(self, what: str) -> None:
         """Raise UsageError where nothing about a vehicle is public, and ``what`` needs public counts."""
-        if self.hides_presence:
+        if self.relation.hides_presence:
             raise UsageError(
                 f"{what} needs public counts of records",
                 got='[privacy] relation = "add_or_remove_user": nothing about a vehicle is public',
@@ -336,7 +324,7 @@ class Config:
                 expected=t.loss("4" if self.kind is LossKind.PURE else "0.5").expected,
                 todo=f"set it in the configuration file, or give --{quantity}",
             )
-        if isinstance(chosen, PureDP) and self.hides_presence and self.policy.delta is not None:
+        if isinstance(chosen, PureDP) and self.relation.hides_presence and self.policy.delta is not None:
             chosen = approx_to_zcdp_budget(ApproxDP(chosen.pico, Fraction(self.policy.delta)))
         if chosen.kind is not self.kind:
             raise UsageError(

@@ -21,9 +21,14 @@ class NeighbouringRelation(StrEnum):
     ADD_OR_REMOVE_USER = "add_or_remove_user"
 
     @property
+    def hides_presence(self) -> bool:
+        """Whether nothing about a vehicle is public."""
+        return self is NeighbouringRelation.ADD_OR_REMOVE_USER
+
+    @property
     def may_refuse_by_counts(self) -> bool:
         """Whether a file may be refused for how few of its rows are kept: only where counts are public."""
-        return self is NeighbouringRelation.REPLACE_USER_VALUES
+        return not self.hides_presence
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def rule_of(allocation: Allocation) -> RefusalRule:
     if allocation.spanned:
         return RefusalRule.RANK
     one_bin = allocation.counts.bins < LEAST_BINS
-    if one_bin or (request.answer and not request.hides_presence):
+    if one_bin or (request.answer and not request.relation.hides_presence):
         return RefusalRule.INTERVAL
     return RefusalRule.SKILL
 

@@ -65,11 +65,6 @@ class Request:
         return {self.mechanism_of(each) for each in self.tolerance}
 
     @property
-    def hides_presence(self) -> bool:
-        """Whether nothing about a vehicle is public: then no mechanism and no accounting is chosen."""
-        return self.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
-
-    @property
     def by_rank(self) -> bool:
         """Whether quantiles are asked for, which are selected and have no noise that is added."""
         return BY_RANK in self.named
@@ -90,7 +85,8 @@ class Request:
 
     def mechanism_of(self, statistic: Statistic) -> str:
         """Return what ``statistic`` is to be released by: a name of the registry, or "auto"."""
-        if self.hides_presence:
+        if self.relation.hides_presence:
+            # nothing is chosen there, no accounting either
             return HIDDEN_POOLED
         if statistic in QUANTILES:
             return BY_RANK

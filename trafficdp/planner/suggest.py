@@ -115,7 +115,7 @@ class Maps:
 
     def _cities_of(self, found: Allocation) -> list[City]:
         counts, request = found.counts, found.request
-        if rule_of(found) is not RefusalRule.SKILL or request.hides_presence:
+        if rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
             return []
         if isinstance(found.calibrated, CalibratedSeparately) and int(counts.count.sum()) > MOST_RECORDS:
             # these cities would keep every record in memory
@@ -137,7 +137,7 @@ def suggest(
     ``guess_of`` gives nearly these at once: only where they are likely to pass are the exact ones asked for.
     ``epsilon_of`` says a loss as the epsilon that is asked for.
     """
-    here, hidden = counts_of(grid), request.hides_presence
+    here, hidden = counts_of(grid), request.relation.hides_presence
 
     def passes(candidate: Grid) -> bool:
         near = Maps((counts_of if hidden else guess_of)(candidate), candidate, request)
@@ -169,7 +169,7 @@ def suggest(
 
 def _alone(request: Request) -> Request:
     """Return ``request``, where "auto" chooses with one of the maps that it chooses from named."""
-    if request.hides_presence or AUTO not in request.named:
+    if AUTO not in request.named:
         return request
     poolable = set(request.tolerance) <= {*WHOLE[POOLED].estimable}
     if request.named == {AUTO} and request.simulate and poolable:

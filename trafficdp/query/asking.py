@@ -87,7 +87,7 @@ class Asking:
         Raises as ``read_question`` and ``role_of`` do.
         """
         question = read_question(text, config, partial(names_of_places, config, store))
-        spends = (config.hides_presence or bool(question.statistics)) and not question.explain
+        spends = (config.relation.hides_presence or bool(question.statistics)) and not question.explain
         role = role_of(config, analyst, needed=spends)
         return cls(question, config, question.configured(config), role)
 
@@ -122,11 +122,14 @@ class _Answering:
     def analyst(self) -> Analyst | None:
         return self.asking.analyst
 
+    @property
+    def hidden(self) -> bool:
+        return self.there.relation.hides_presence
+
     def answer(self) -> Answered | Explanation:
-        hidden = self.there.hides_presence
-        if not (hidden or self.question.statistics):
+        if not (self.hidden or self.question.statistics):
             return self._counts()
-        if not hidden:
+        if not self.hidden:
             self._require_bins(self.planning.contributions().counts)
         plan_question = PlanQuestion(suggestions=not self.question.options.force)
         plan, counts = self.planning.plan(self.question.options.epsilon, plan_question)
@@ -140,7 +143,7 @@ class _Answering:
             return self._answered(self.curator.load(earlier), counts, NOTHING, note)
         release = self._charged(plan, counts)
         by = "" if self.analyst is None else f" as {self.analyst.name}"
-        whose = "of every possible vehicle, here or not" if hidden else "of any vehicle"
+        whose = "of every possible vehicle, here or not" if self.hidden else "of any vehicle"
         loss = f"{plan.loss.kind.quantity} {plan.loss}"
         note = f"charged{by}: at most {loss} {whose}, kept as release {release.id}"
         return self._answered(release, counts, plan.loss, note)
@@ -218,7 +221,7 @@ class _Answering:
             bins = "1 bin is" if withheld == 1 else f"{withheld} bins are"
             notes.append(f"{bins} withheld: fewer than {release.min_vehicles} vehicles")
         if any(column.kind.counts for column in self.question.columns):
-            notes.append(NOISY_COUNTS if self.there.hides_presence else COUNTS_NOTE)
+            notes.append(NOISY_COUNTS if self.hidden else COUNTS_NOTE)
         return Answered(rows, release, charged, not charged.pico, tuple(notes), self.there.grid.zones)
 
     def _too_little(self, plan: Plan) -> UninformativeReleaseError:
@@ -231,7 +234,7 @@ class _Answering:
         options = replace(question.options, force=True)
         if found is not None and found.epsilon is not None:
             needed = PureDP.of(f"{found.epsilon:.12f}")
-            if self.there.hides_presence or needed <= plan.budget_left:
+            if self.hidden or needed <= plan.budget_left:
                 options = replace(question.options, epsilon=needed)
         line = _offer(replace(question, options=options), self.asking.config)
         others = []

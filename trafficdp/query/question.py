@@ -75,7 +75,7 @@ class Question:
     def configured(self, config: Config) -> Config:
         """Return the configuration under which this question is the whole map."""
         settings, options, statistics = config.map, self.options, self.statistics
-        if config.hides_presence:
+        if config.relation.hides_presence:
             # a mean is measured with everything else: a variance and counts are about it
             statistics = tuple(each for each in Statistic if each in {Statistic.MEAN, *statistics})
             share = COUNTS_SHARE if self.statistics else COUNTS_ALONE_SHARE

@@ -105,7 +105,7 @@ def _read(clause: Clause, config: Config, names: Named, problems: Problems) -> Q
 
 
 def _options(clause: Clause, config: Config, columns: tuple[Column, ...], problems: Problems) -> Options:
-    hidden = config.hides_presence
+    hidden = config.relation.hides_presence
     noisy = hidden or any(column.kind.statistic is not None for column in columns)
     default = config.loss if isinstance(config.loss, PureDP) else PureDP.of(1)
     options = read_options(clause.options, default, problems, needed=noisy and clause.select is not None)
@@ -130,7 +130,7 @@ def _check_statistics(columns: list[Shown], config: Config, problems: Problems) 
     """Note a problem for statistics that are not measured here, or not together."""
     kinds = list(dict.fromkeys(each.kind for each, _ in columns if each.kind.statistic is not None))
     ranked = [kind for kind in kinds if kind.by_rank]
-    hidden = config.hides_presence
+    hidden = config.relation.hides_presence
     if hidden and Kind.VEHICLE_MEAN in kinds:
         problems.add("means over vehicles are not measured here", Kind.VEHICLE_MEAN.value, "AVG(speed)")
     if hidden and ranked:

@@ -102,13 +102,13 @@ class Curator:
     """What was asked for last: a release asks for what its plan had."""
 
     @property
-    def hides_presence(self) -> bool:
-        """Whether nothing about a vehicle is public in this store."""
-        return relation_of(self.vault) is NeighbouringRelation.ADD_OR_REMOVE_USER
+    def relation(self) -> NeighbouringRelation:
+        """What is public in this store, and what is not."""
+        return relation_of(self.vault)
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone."""
-        if not self.hides_presence:
+        if not self.relation.hides_presence:
             return self._recorded(grid, bound, version)
         return Contributions.of_anyone(*declared_bins(grid), bound)
 

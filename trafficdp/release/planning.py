@@ -106,13 +106,8 @@ class Planning:
                 )
             return self._saved(question, SavedPlan(saved_plans.read(self._curator.store, question.saved)))
         request = self._request(loss, question)
-        if question.half_width is not None and request.hides_presence:
-            raise UsageError(
-                "a half width is looked for by public counts",
-                got='[privacy] relation = "add_or_remove_user"',
-                todo="plan at some epsilons: intervals follow from what is drawn",
-            )
         if question.half_width is not None:
+            self._config.require_public_counts("a half width that is asked for")
             positive(max_half_width=question.half_width)
             if self._config.map.adaptive is not None:
                 raise UsageError(
@@ -149,7 +144,7 @@ class Planning:
         request = self._config.request(loss)
         if question.half_width is not None:
             request = request.with_proved_intervals()
-        if not request.hides_presence:
+        if not request.relation.hides_presence:
             return request
         known = None if self._config.map.fleet is not None else fleet_released(self._curator)
         if known is not None:
@@ -184,7 +179,8 @@ class Planning:
         request, verdict = allocation.request, judge(allocation)
         advised = verdict.refused and question.suggestions and grid.mosaic is None
         # in rho an epsilon that passes cannot be told
-        advised = advised and (request.kind is LossKind.PURE or request.hides_presence)
+        hidden = request.relation.hides_presence
+        advised = advised and (request.kind is LossKind.PURE or hidden)
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
@@ -195,7 +191,7 @@ class Planning:
         if advised:
             suggestions = suggest(grid, request, self._counts, self._guess, self._asked_epsilon)
             # of an answer, and of vehicles that are not public, it is not told
-            if suggestions.epsilon is not None and not (answer or request.hides_presence):
+            if suggestions.epsilon is not None and not (answer or hidden):
                 growing = self._growth_of_refused(grid, request, suggestions.epsilon)
         return Plan(
             allocation=allocation,

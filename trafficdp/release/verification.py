@@ -62,7 +62,7 @@ def verify(curator: Curator, release_id: str) -> list[Check]:
             "only a published release can be verified",
             got=f"{release_id}, {'withdrawn' if stored.withdrawn else 'unfinished'}",
         )
-    examined = _ExaminedDeclared if curator.hides_presence else _ExaminedRelease
+    examined = _ExaminedDeclared if curator.relation.hides_presence else _ExaminedRelease
     return run_checks(examined(curator, stored).checks())
 
 

@@ -25,7 +25,7 @@ def test_epsilon_alone_is_pure(load, hidden):
     assert config.relation is NeighbouringRelation.ADD_OR_REMOVE_USER
     assert (config.kind, config.loss, config.budget) == (LossKind.PURE, PureDP.of(4), PureDP.of(8))
     request = config.request()
-    assert request.hides_presence
+    assert request.relation.hides_presence
     assert (request.min_vehicles, request.fleet, request.mechanism_of(Statistic.MEAN)) == (
         1,
         1000,

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model import EVERYTHING, Grid, Period, Selection, SlotKind, Statistic, StudyArea
+from trafficdp.model import (
+    EVERYTHING,
+    Grid,
+    NeighbouringRelation,
+    Period,
+    Selection,
+    SlotKind,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.release import holdings
 
 GRID = SimpleNamespace(resolution=7, slot_kind=SimpleNamespace(value="day"))
@@ -98,7 +107,7 @@ def test_a_release_is_made_at_a_whole_second(monkeypatch):
     monkeypatch.setattr(holdings, "Occasion", SimpleNamespace)
     map_ = SimpleNamespace(display_unit=None, publish_counts=True)
     config = SimpleNamespace(
-        hides_presence=False,
+        relation=NeighbouringRelation.REPLACE_USER_VALUES,
         city=SimpleNamespace(publisher="p", name="n"),
         map=map_,
         context=None,

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.model import Grid, Period, Selection, SlotKind, SpeedUnit, Statistic, StudyArea
+from trafficdp.model import (
+    Grid,
+    NeighbouringRelation,
+    Period,
+    Selection,
+    SlotKind,
+    SpeedUnit,
+    Statistic,
+    StudyArea,
+)
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release import planning
@@ -27,7 +36,7 @@ ONE = PureDP.of(1)
 class Asked:
     """As much of a request as is looked at."""
 
-    hides_presence: bool = True
+    relation: NeighbouringRelation = NeighbouringRelation.ADD_OR_REMOVE_USER
     fleet: int = 256
     fleet_by: str = "as declared"
     loss: PureDP = ONE
@@ -40,7 +49,13 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
     made = Planning.__new__(Planning)
     map_ = SimpleNamespace(fleet=fleet, adaptive=adaptive)
     made._config = SimpleNamespace(
-        loss=PureDP.of(1), kind=LossKind.PURE, map=map_, grid=grid, bound=None, request=lambda loss: Asked()
+        loss=PureDP.of(1),
+        kind=LossKind.PURE,
+        map=map_,
+        grid=grid,
+        bound=None,
+        request=lambda loss: Asked(),
+        require_public_counts=lambda what: None,
     )
     made._curator = made._version = made._known = None
     made._looked_at = lambda grid: None
@@ -60,7 +75,7 @@ def test_a_fleet_is_that_declared_or_released_as_much_of_it_as_is_asked_about(mo
 
 
 def test_a_half_width_is_searched_for_but_on_adaptive_maps():
-    known = {"_request": lambda *_: Asked(hides_presence=False), "_least": lambda *_: "the least"}
+    known = {"_request": lambda *_: Asked(), "_least": lambda *_: "the least"}
     question = Question(half_width=2.0)
     assert planning_of(**known)._asked(None, question) == "the least"
     with pytest.raises(UsageError, match="adaptive"):

@@ -244,7 +244,7 @@ def _show_price(output: Output, result: Plan) -> None:
     quantity = _quantity(result)
     output.say(
         f"The release costs every possible vehicle {quantity} {loss}; the store has {left} left."
-        if result.allocation.request.hides_presence
+        if result.allocation.request.relation.hides_presence
         else f"The release costs a vehicle at most {quantity} {loss}; every vehicle on this map has at least "
         f"{left} left."
     )
