@@ -103,6 +103,13 @@ def few_runs(monkeypatch):
     monkeypatch.setattr(cities, "MOST_DRAWS", 1)
 
 
+@pytest.fixture
+def two_cities(monkeypatch):
+    """Every map is tried once, in two simulated cities, for claims that hold for any number of them."""
+    monkeypatch.setattr(cities, "MOST_DRAWS", 1)
+    monkeypatch.setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
+
+
 def _beside(name):
     """The module ``name`` of this folder."""
     path = Path(__file__).with_name(f"{name}.py")

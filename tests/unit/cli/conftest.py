@@ -230,3 +230,8 @@ def process(script):
         return subprocess.run([script, *map(str, arguments)], timeout=60, check=False, **options)
 
     return process
+
+
+@pytest.fixture(autouse=True)
+def _maps_are_tried_once(two_cities):
+    """What commands say must hold of any number of tries."""

@@ -101,3 +101,8 @@ def refused(config, read):
         return message, read(offered.group(1)) if offered else None
 
     return refused
+
+
+@pytest.fixture(autouse=True)
+def _maps_are_tried_once(two_cities):
+    """What is charged and published must be right for any number of tries."""
