@@ -99,7 +99,7 @@ def options(
 ) -> None:
     """Turn vehicle records into a private map of mean speed and its variance."""
     # not at the top: whoever asks for help need not wait for what the commands need
-    from trafficdp.cli.words.settings import Settings, store_given
+    from trafficdp.cli.words.options import Settings, store_given
 
     folder = None if store is None else store_given(store)
     context.obj = Settings(config, folder, _seconds(wait), Output(as_json=as_json, quiet=quiet))

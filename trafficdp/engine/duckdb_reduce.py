@@ -29,7 +29,7 @@ from trafficdp.errors import DataError
 from trafficdp.model import ContributionBound, Counts, Grid, SlotKind
 from trafficdp.sensitive.values import Contributions
 from trafficdp.store.contribution_cache import Kept, cache_key
-from trafficdp.store.failures import store_failures
+from trafficdp.store.statements import store_failures
 from trafficdp.store.vault_imports import imported_rows, is_imported
 
 PART_ROWS = 1 << 23

@@ -11,8 +11,8 @@ from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of, manifests, publication_number, published
 from trafficdp.store import released, vault_stream
-from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder
+from trafficdp.store.statements import store_failures
 
 
 def placed(store: Path, release_id: str) -> int:

@@ -1,19 +1,26 @@
 """The public nouns: place, time, grid, bound, counts, statistic, assumptions. Import them from here.
 
-What a file is: ``area`` and ``selection`` say where, ``slot`` and ``period`` when; ``grid`` crosses them and
-``mosaic`` mixes levels. ``counts`` says who has how many records in which bin; ``bound`` and ``speed_unit``
-what a speed may be; ``statistic`` what is asked; ``privacy_unit`` who is protected and what is assumed.
-``source``, ``context`` and ``zones`` are what a city declares; ``json_codec`` writes any of them, ``order``
-sorts.
+What a file is: ``area`` says where, ``slot`` and ``period`` when; ``grid`` crosses them. ``counts`` says who
+has how many records in which bin; ``bound`` and ``speed_unit`` what a speed may be; ``statistic`` what is
+asked; ``privacy_unit`` who is protected and what is assumed. ``source``, ``context`` and ``zones`` are what a
+city declares; ``json_codec`` writes any of them, ``order`` sorts.
 """
 
-from trafficdp.model.area import StudyArea
+from trafficdp.model.area import (
+    DAYS,
+    EVERYTHING,
+    HOURS_A_WEEK,
+    Place,
+    Selection,
+    StudyArea,
+    by_day,
+    hours_in_words,
+)
 from trafficdp.model.bound import ContributionBound
 from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
 from trafficdp.model.counts import Counts, Visits
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid
+from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid, Mosaic, among, levels_of, resolution_of
 from trafficdp.model.json_codec import Says, as_json, from_json, hinted
-from trafficdp.model.mosaic import Mosaic, among, levels_of, resolution_of
 from trafficdp.model.order import largest_two, number_pairs, stable_order
 from trafficdp.model.period import Period, zone_of
 from trafficdp.model.privacy_unit import (
@@ -26,15 +33,6 @@ from trafficdp.model.privacy_unit import (
     VEHICLE_NOT_TRIP,
     Assumption,
     NeighbouringRelation,
-)
-from trafficdp.model.selection import (
-    DAYS,
-    EVERYTHING,
-    HOURS_A_WEEK,
-    Place,
-    Selection,
-    by_day,
-    hours_in_words,
 )
 from trafficdp.model.slot import LONGER, OFFSET, SlotKind, kinds_of
 from trafficdp.model.source import FORMATS, Dialect, SourceDeclaration, UnitPeriod

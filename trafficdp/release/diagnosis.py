@@ -30,11 +30,11 @@ from trafficdp.release.publication import (
 )
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.store import loss_kind, saved_plans, vault_ledger, vault_releases, vault_stream
-from trafficdp.store.failures import DOCTOR, store_failures
 from trafficdp.store.head import Head, require
 from trafficdp.store.inspection import looked_at, read_through, tables, vault_looked_at
 from trafficdp.store.lock import looking
 from trafficdp.store.released import RELEASED_NAME, publications_match, released_matches
+from trafficdp.store.statements import DOCTOR, store_failures
 from trafficdp.store.vault import VAULT_NAME, Vault, audit
 
 BACKUP = "restore the newest complete backup of the store"

@@ -16,7 +16,7 @@ from trafficdp.model import SourceDeclaration
 from trafficdp.release.holdings import pin_area
 from trafficdp.release.outcomes import IngestedFile
 from trafficdp.store import loss_kind, vault_fixes
-from trafficdp.store.failures import store_failures
+from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault, audit
 from trafficdp.store.vault_imports import require_records
 

@@ -20,8 +20,8 @@ from trafficdp.export.write import MANIFEST, write_release
 from trafficdp.privacy.release import Release
 from trafficdp.privacy.release_codec import decode
 from trafficdp.store import released, saved_plans, vault_releases, vault_stream
-from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder
+from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault
 
 RELEASES = "releases"

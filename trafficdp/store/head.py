@@ -16,7 +16,7 @@ from pathlib import Path
 from trafficdp._durable import open_regular, read_regular, sync_folder
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
-from trafficdp.store.failures import store_failures
+from trafficdp.store.statements import store_failures
 
 BEHIND = "restore the newest backup of the store: a ledger that was cut back would give budget back"
 _LARGEST = 4096

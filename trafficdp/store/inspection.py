@@ -10,8 +10,7 @@ import duckdb
 
 from trafficdp._durable import require_regular
 from trafficdp.errors import StoreDamagedError
-from trafficdp.store.failures import store_failures
-from trafficdp.store.statements import connect, run
+from trafficdp.store.statements import connect, run, store_failures
 from trafficdp.store.vault import Vault, database_in
 
 

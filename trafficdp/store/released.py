@@ -25,8 +25,7 @@ from trafficdp.model import OF_MAPS, SpeedUnit, as_json
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame, quantiles_frame
 from trafficdp.privacy.release import Release
-from trafficdp.store.failures import store_failures
-from trafficdp.store.statements import connect, number, query, registered, run, script
+from trafficdp.store.statements import connect, number, query, registered, run, script, store_failures
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"

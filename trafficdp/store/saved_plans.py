@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trafficdp._durable import read_regular, sync_folder
 from trafficdp.errors import UsageError
-from trafficdp.store.failures import store_failures
 from trafficdp.store.folder import make_folder, owner_only
+from trafficdp.store.statements import store_failures
 
 FOLDER = "plans"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

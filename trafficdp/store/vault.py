@@ -18,9 +18,8 @@ from trafficdp.errors import (
     StoreVersionError,
     UsageError,
 )
-from trafficdp.store.failures import from_duckdb, store_failures
 from trafficdp.store.folder import owner_only
-from trafficdp.store.statements import connect, first, registered, run, script
+from trafficdp.store.statements import connect, first, from_duckdb, registered, run, script, store_failures
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "6"

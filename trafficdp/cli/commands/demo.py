@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.commands.plan import plan_facts, show
+from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import shorten
-from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.export.files.file import disk_errors
 from trafficdp.workspace import open_workspace

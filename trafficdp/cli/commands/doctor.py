@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.settings import Settings, check_name
+from trafficdp.cli.words.options import Settings, check_name
 from trafficdp.config.file import read_places
 from trafficdp.errors import StoreDamagedError
 from trafficdp.release.diagnosis import State, examine

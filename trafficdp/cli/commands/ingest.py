@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.settings import Settings
+from trafficdp.cli.words.options import Settings
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintVerdict

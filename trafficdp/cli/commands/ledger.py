@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from trafficdp.cli.words.facts import Loss, Words
+from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import minute, on_clocks
-from trafficdp.cli.words.settings import Settings
 from trafficdp.model import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LossKind, decimal_text

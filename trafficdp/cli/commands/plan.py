@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import MapOptions, with_map_options
+from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.cli.words.plan_words import show
-from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors
 from trafficdp.export.report.chart_picture import chart_bytes, checked_kind

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import MapOptions, with_map_options
+from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
 from trafficdp.cli.words.output import shorten
-from trafficdp.cli.words.settings import Settings
 from trafficdp.errors import UsageError
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.release.outcomes import Plan

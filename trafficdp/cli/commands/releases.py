@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import minute, on_clocks, shorten
-from trafficdp.cli.words.settings import Settings
 
 
 def releases(context: typer.Context) -> None:

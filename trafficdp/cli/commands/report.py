@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import ReleaseArgument
+from trafficdp.cli.words.options import ReleaseArgument, Settings
 from trafficdp.cli.words.output import shorten
-from trafficdp.cli.words.settings import Settings
 
 
 def report(

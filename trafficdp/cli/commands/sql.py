@@ -14,8 +14,8 @@ import pyarrow as pa
 import typer
 
 from trafficdp._validate import one_of
+from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import Output, fitting, longest_word, shorten
-from trafficdp.cli.words.settings import Settings
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
 from trafficdp.errors import UsageError

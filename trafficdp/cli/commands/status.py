@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import typer
 
+from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import shorten
-from trafficdp.cli.words.settings import Settings
 from trafficdp.release.status import read_status
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.settings import Settings
+from trafficdp.cli.words.options import Settings
 from trafficdp.ingest import suggest as declarations
 from trafficdp.ingest.input_file import InputFile
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.settings import Settings
+from trafficdp.cli.words.options import Settings
 from trafficdp.errors import VerificationError
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import verify_public

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.options import ReleaseArgument
-from trafficdp.cli.words.settings import Settings
+from trafficdp.cli.words.options import ReleaseArgument, Settings
 
 
 def withdraw(

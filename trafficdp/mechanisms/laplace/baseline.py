@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
+from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.calibrated import NAME, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
-from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.scales import HEADROOM, checked_epsilon
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import LossKind

@@ -20,10 +20,9 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.mechanisms import pairs, publish
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement
+from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, event, loss_of
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise, in_order, speeds_measured, varying
-from trafficdp.mechanisms.promise import event, loss_of
 from trafficdp.mechanisms.sums import speeds, speeds_and_products, unit, values_of, vehicle_means
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE, group_scales

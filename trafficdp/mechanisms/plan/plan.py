@@ -39,7 +39,7 @@ from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, Priced, plain
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
-from trafficdp.mechanisms.promise import require_statistic
+from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind

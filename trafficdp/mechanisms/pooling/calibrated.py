@@ -15,6 +15,7 @@ from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import Support
+from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design
 from trafficdp.mechanisms.pooling.estimates import (
@@ -26,7 +27,6 @@ from trafficdp.mechanisms.pooling.estimates import (
     pooled,
 )
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole
-from trafficdp.mechanisms.promise import require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate

@@ -12,8 +12,15 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Priced
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, Wanted
-from trafficdp.mechanisms.promise import event, loss_of
+from trafficdp.mechanisms.calibrated import (
+    POST_PROCESSING,
+    Columns,
+    PublicFacts,
+    Statement,
+    Wanted,
+    event,
+    loss_of,
+)
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind

@@ -18,10 +18,18 @@ import numpy.typing as npt
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement
+from trafficdp.mechanisms.calibrated import (
+    POST_PROCESSING,
+    Columns,
+    PublicFacts,
+    Statement,
+    event,
+    event_of,
+    sensitivity_of,
+    unenforced,
+)
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.mechanism import RANGE, Mechanism
-from trafficdp.mechanisms.promise import event, event_of, sensitivity_of, unenforced
 from trafficdp.mechanisms.separate.listed import mechanism_named
 from trafficdp.mechanisms.settings import Settings, in_words, settings_of, with_settings
 from trafficdp.model import Counts, Statistic

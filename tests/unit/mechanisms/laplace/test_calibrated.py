@@ -15,13 +15,12 @@ from scipy import stats
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.calibrated import PublicFacts
+from trafficdp.mechanisms.calibrated import PublicFacts, event_of
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.baseline import Baseline
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise
 from trafficdp.mechanisms.pairs import LEAST_RATIO
-from trafficdp.mechanisms.promise import event_of
 from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
