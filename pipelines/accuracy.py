@@ -23,9 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of
+from capmetro import CONFIG, DAYS, files_of, samples_of
 from presence import DELTA, total_of
-from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
@@ -39,7 +38,6 @@ from trafficdp.planner.choose import best_of
 from trafficdp.planner.offer import offers
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.sensitive.values import Samples, Values
-from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]
 Whole = type[CalibratedPooling] | type[CalibratedFlat]
@@ -233,7 +231,7 @@ def table(title: str, rows: list[Row], *, mark: bool = False) -> list[str]:
 
 def section(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Iterator[str]:
     """Yield the lines of the report on one grid."""
-    samples = with_few_vehicles_withheld(_read(city, resolution, slot))
+    samples = with_few_vehicles_withheld(samples_of(city.with_map(resolution=resolution, slot_kind=slot)))
     bins, records = samples.counts.bins, len(samples.value)
     yield f"## Resolution {resolution}, {slot.value.replace('_', ' ')}: {bins:,} bins, {records:,} records"
     yield ""
@@ -281,14 +279,6 @@ def report(city: trafficdp.Workspace) -> Iterator[str]:
 
 def _label(name: str, idealised: bool) -> str:
     return f"{name} (idealised)" if idealised else name
-
-
-def _read(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Samples:
-    config = city.with_map(resolution=resolution, slot_kind=slot).config
-    # values are for this evaluation only: nothing else outside the curator may look at them
-    with city._curator("accuracy") as curator:
-        version = data_version(curator.vault)
-        return read_samples(curator.vault.connection, config.grid, config.bound, version.ingest_id)
 
 
 def main() -> int:

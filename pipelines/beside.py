@@ -35,10 +35,9 @@ from matplotlib.ticker import StrMethodFormatter
 from PIL import Image
 
 import trafficdp
-from capmetro import CONFIG, DAYS, config_of, files_of, folder
+from capmetro import CONFIG, DAYS, config_of, files_of, folder, samples_of
 from presence import total_of
 from trafficdp.binning.declared import declared_bins
-from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
@@ -48,7 +47,6 @@ from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Samples, Values
-from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,10 +79,7 @@ class City:
         city = trafficdp.open(config, store=scratch / "store", create=True)
         city.ingest(list(files))
         here = city.with_map(resolution=7, slot_kind="whole_period")
-        # values are for this evaluation only: nothing else outside the curator may look at them
-        with here._curator("beside") as curator:
-            version = data_version(curator.vault).ingest_id
-            whole = read_samples(curator.vault.connection, here.config.grid, here.config.bound, version)
+        whole = samples_of(here)
         kept = whole.select(whole.counts.users_per_bin >= LEAST_VEHICLES)
         return cls(here, kept, np.unique(declared_bins(here.config.grid)[0]))
 

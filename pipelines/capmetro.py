@@ -9,7 +9,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from trafficdp.engine.duckdb_samples import read_samples
 from trafficdp.errors import UsageError
+from trafficdp.model import Grid
+from trafficdp.sensitive.values import Samples
+from trafficdp.store.vault_fixes import data_version
+from trafficdp.workspace import Workspace
 
 CONFIG = Path(__file__).with_name("austin.toml")
 DAYS = ("2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27")
@@ -41,3 +46,13 @@ def config_of(days: Sequence[str], into: Path) -> Path:
 def files_of(days: Sequence[str]) -> list[Path]:
     """Return the files of ``days``, YYYY-MM-DD."""
     return [folder() / f"{day}.csv.gz" for day in days]
+
+
+def samples_of(city: Workspace, grid: Grid | None = None) -> Samples:
+    """Return every clipped speed of ``city`` in the bins of ``grid``, the configured one if None.
+
+    Values are for evaluations only: nothing else outside the curator may look at them.
+    """
+    with city._curator("evaluation") as curator:
+        asked = (grid or city.config.grid, city.config.bound, data_version(curator.vault).ingest_id)
+        return read_samples(curator.vault.connection, *asked)

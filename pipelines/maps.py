@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import DAYS, config_of, folder
-from trafficdp.engine.duckdb_samples import read_samples
+from capmetro import DAYS, config_of, folder, samples_of
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
@@ -30,7 +29,6 @@ from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import Allocation
 from trafficdp.sensitive.values import Samples, Values
-from trafficdp.store.vault_fixes import data_version
 
 FloatArray = npt.NDArray[np.float64]
 INTO = Path(__file__).resolve().parents[1] / "data" / "accuracy" / "maps.md"
@@ -109,10 +107,7 @@ def settings(days: tuple[str, ...], files: Iterable[Path]) -> Iterator[Setting]:
         city.ingest(list(files))
         for resolution, slot in itertools.product(RESOLUTIONS, SLOTS):
             here = city.with_map(resolution=resolution, slot_kind=slot)
-            # values are for this evaluation only: nothing else outside the curator may look at them
-            with here._curator("maps") as curator:
-                version = data_version(curator.vault).ingest_id
-                whole = read_samples(curator.vault.connection, here.config.grid, here.config.bound, version)
+            whole = samples_of(here)
             named = days[0] if len(days) == 1 else f"{days[0]} to {days[-1][-2:]}"
             grid = f"{resolution}, {slot.value.replace('_', ' ')}"
             for epsilon in EPSILONS:

@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of, folder
+from capmetro import CONFIG, DAYS, files_of, folder, samples_of
 from trafficdp.binning.declared import declared_bins
-from trafficdp.engine.duckdb_reduce import reduce_fixes
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
@@ -36,7 +35,6 @@ from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_zcdp_budget
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Contributions
-from trafficdp.store.vault_fixes import data_version
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "data" / "accuracy" / "peers.csv"
@@ -64,10 +62,7 @@ def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -
         config = city.with_map(resolution=resolution).config
         first, last = date.fromisoformat(days[0]), date.fromisoformat(days[-1])
         grid = replace(config.grid, period=replace(config.grid.period, first=first, last=last))
-        # values are for this evaluation only: nothing else outside the curator may look at them
-        with city._curator("accuracy") as curator:
-            version = data_version(curator.vault)
-            own = reduce_fixes(curator.vault.connection, grid, config.bound, version.ingest_id)
+        own = samples_of(city, grid).contributions()
         return Days(name, own, np.unique(declared_bins(grid)[0]))
 
 
