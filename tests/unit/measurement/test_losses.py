@@ -106,6 +106,27 @@ def test_pairs_cost_what_records_can_do_and_no_point_of_the_set_does_more(steps,
     assert near(loss, worst(sorted(inside), law, (0, 0), [(0, 0)]))
 
 
+@pytest.mark.parametrize("shift", [(0, -1), (0, -3), (-2, 0), (-1, -2), (2, -1)], ids=str)
+@pytest.mark.parametrize("count", [1, 2])
+def test_pairs_whose_sums_are_floored_pay_for_one_multiple_more(shift, count):
+    steps, scale = 3, (4.0, 5.0)
+    of = Moments(support((0, 0), users=1, coordinates=1), numbers(count), steps, np.array([True]))
+    law = Laplace(np.array(scale))
+    loss = int(Step(of, law, numbers(*shift)).loss()[0])
+    attained = [sums_of(r, steps) for r in itertools.product(range(steps + 1), repeat=count)]
+    others = list(itertools.product(range(4), range(8)))
+    assert loss >= worst(sorted(set(attained)), law, shift, others) * PICO
+    coarse = [Fraction(b) / Fraction(2) ** s for b, s in zip(scale, shift, strict=True)]
+    floored = sum(1 / Fraction(b) for b, s in zip(scale, shift, strict=True) if s < 0)
+    assert near(loss, count * exact_price(steps, *coarse) + floored)
+
+
+def test_a_sum_that_is_not_measured_costs_nothing_in_blocks():
+    of = Moments(support((0, 0), users=1, coordinates=1), numbers(2), 4, np.array([False]))
+    assert of.units(Block(numbers(3, 0), numbers(0, -1), 1.0), numbers(0, 0)).tolist() == [3]
+    assert of.largest().tolist() == [8, 0]
+
+
 @pytest.mark.parametrize("shift", [(0, 0, 0, 0), (1, 0, 2, 0)], ids=str)
 @pytest.mark.parametrize("width", [(2, 3, 5, 4), (2, 6, 30, 11), (9, 2, 3, 3)], ids=str)
 def test_pairs_in_blocks_are_covered(shift, width):

@@ -14,6 +14,7 @@ from trafficdp.privacy.loss import (
     decimal_text,
     loss_upper_bound,
     round_up,
+    rounded_up,
     sum_per_user,
     to_pico,
 )
@@ -183,3 +184,20 @@ def test_decimal_texts_are_exact_in_any_decimal_context(pico):
 def test_an_integer_too_long_to_print_is_refused():
     with pytest.raises(UsageError, match="out of range"):
         PureDP.of(10**5000)
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (1.2341, "1.24"),
+        (2.0, "2"),
+        (0.99901, "1"),
+        (123_456.0, "124000"),
+        (999_001.0, "1000000"),
+        (0.000_123_41, "0.000124"),
+        (17.0, "17"),
+        (17.01, "17.1"),
+    ],
+)
+def test_a_loss_is_told_in_three_digits_rounded_up(loss, text):
+    assert rounded_up(loss) == text

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.model import OF_MAPS, SpeedUnit, Statistic
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.published import DECIMALS, mechanism_frame, published_frame
 
 KMH, MPH, MS = SpeedUnit.KILOMETRES_PER_HOUR, SpeedUnit.MILES_PER_HOUR, SpeedUnit.METRES_PER_SECOND
@@ -89,3 +90,8 @@ def test_rounding_never_narrows_an_interval_or_flatters_the_noise(release_with, 
             assert np.all(np.abs(published[""] - value * factor) <= 0.5 * 10.0**-DECIMALS + EDGE)
             assert np.all(frame[f"{name}_noise_scale"] >= high * factor - EDGE)
             assert np.all(frame[f"{name}_expected_error"] >= low * factor - EDGE)
+
+
+def test_what_stands_for_the_rank_of_a_withheld_bin_is_the_rank_of_no_vehicle():
+    # the slowest is the first
+    assert all(NOISE_COLUMNS[name].withheld < 1 for name in ("rank_low", "rank_high"))

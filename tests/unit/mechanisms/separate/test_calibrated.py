@@ -171,3 +171,15 @@ def test_a_statistic_that_a_mechanism_does_not_know_is_refused():
         require_releasable(name, VARIANCE, LossKind.ZCDP)
         with pytest.raises(UsageError, match="vehicle mean"):
             require_releasable(name, Statistic.VEHICLE_MEAN, LossKind.ZCDP)
+
+
+def test_the_sensitivity_that_is_stated_is_the_largest_of_the_bins(contributions_of, bound_of):
+    """Two vehicles of 100 and 300 records below 2 km/h: the second moves the mean by 3/4 of 2."""
+    city = contributions_of([[[1] * 100, [1] * 300]], bound_of(2))
+    public = PublicFacts(city.counts, city.bound)
+    found = CalibratedSeparately(public, {MEAN: Part("baseline", np.full(1, 1.0))}, LossKind.PURE)
+    assert "; 1.5 km/h at most" in found.statement(MEAN).sensitivity
+    city = contributions_of([[[0] * 9] * 20], bound_of(2))
+    public = PublicFacts(city.counts, city.bound)
+    found = CalibratedSeparately(public, {MEAN: Part("baseline", np.full(1, 1.0))}, LossKind.PURE)
+    assert "; 0.1 km/h at most" in found.statement(MEAN).sensitivity
