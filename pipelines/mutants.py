@@ -1,7 +1,7 @@
 """Does a test notice? One line of the privacy core is changed at a time: data/mutants/table.md.
 
     python pipelines/mutants.py [--record FILE] [--results FILE] [--into FILE] [--limit SECONDS]
-                                [--only TEXT] [--ask TESTS...]
+                                [--only TEXT] [--ask TESTS...] [--anew]
 
 A seeded sample of EACH changes of every room of ROOMS, and the NAMED ones. Cosmic Ray makes them, chosen
 because its operators turn text into text: what is changed can be listed, sampled and read.
@@ -10,7 +10,8 @@ In a copy of the repository, a process that has loaded the libraries forks for e
 the tests that execute the line, as `executed.py` recorded them, the module's own first, then the shortest,
 up to the first failure. It counts once the same test, run in the same way, has passed on the code as it is.
 What was found is appended to FILE, so that a run may be stopped and continued; ``--ask`` shows the survivors
-to tests that were written since. Where nothing was noticed, the last column of
+to tests that were written since. A row of the table stands while its line and its test do, and the test
+passes; ``--anew`` examines all. Where nothing was noticed, the last column of
 the table is written by hand: why the change costs no privacy and nothing that is promised. It is kept when
 the table is written anew.
 """
@@ -149,6 +150,8 @@ Written by `make mutants`: changes of lines sampled by a seed ({rooms}),
 and {named} mistakes that once passed every test or draw other noise than was priced, which are among them.
 {killed} of {all} are noticed, each by a test that passes on the code as it is; {survived} survive, each
 with the reason why that costs no privacy and nothing that is promised (`open` where that is not settled).
+A row stands as long as its line and its test do, and the test passes: what changed since is sampled anew and
+examined, the others were when they came in (`--anew` examines all).
 
 | file | line | becomes | noticed by, or why not |
 |---|---|---|---|
@@ -440,6 +443,20 @@ def table(results: dict[tuple[str, str, str], str], argued: dict[tuple[str, str,
     return head + "\n".join(lines) + "\n"
 
 
+def standing(root: Path, last: dict[tuple[str, str, str], str]) -> dict[tuple[str, str, str], str]:
+    """Return, of the rows of a table, what noticed a mutant and is still there; "" where it is argued."""
+    found = {}
+    for key, said in last.items():
+        named = re.search(r"(tests/\S+?\.py)(?:::(\w+))?", said) if said.startswith("`") else None
+        if named is not None:
+            path, test = root / named[1], named[2]
+            if path.exists() and (test is None or f"def {test}(" in path.read_text(encoding="utf-8")):
+                found[key] = said.strip("`")
+        elif said.strip("`"):
+            found[key] = ""
+    return found
+
+
 def require_sound(tree: Path, tests: Iterable[str], limit: int) -> None:
     """Exit if one of ``tests`` fails in ``tree``, which is as it should be: it would notice nothing."""
     if found := noticed(tree, sorted(tests), limit):
@@ -457,13 +474,17 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=TABLE, help="file to write")
     parser.add_argument("--limit", type=int, default=30, help="seconds of tests a ring")
     parser.add_argument("--only", default="", help="only mutants of files whose path contains this")
+    parser.add_argument("--anew", action="store_true", help="examine what the table tells of as well")
     parser.add_argument("--ask", nargs="+", default=(), help="show survivors to these files of tests")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     given.results.touch()
     known = [json.loads(line) for line in given.results.read_text(encoding="utf-8").splitlines()]
-    results = {tuple(each["key"]): each["noticed"] for each in known}
-    asked = {tuple(each["key"]): each["asked"] for each in known}
+    argued = rows(given.into.read_text(encoding="utf-8")) if given.into.exists() else {}
+    results = {} if given.anew else standing(ROOT, argued)
+    asked = dict.fromkeys(results, sys.maxsize)
+    results |= {tuple(each["key"]): each["noticed"] for each in known}
+    asked |= {tuple(each["key"]): each["asked"] for each in known}
     mutants = list(sample(ROOT))
     sound = {each["sound"] for each in known if each.get("sound")}
     executed = None if given.ask else Executed(given.record)
@@ -491,7 +512,6 @@ def main() -> None:
                 stream.write(json.dumps(line) + "\n")
             said = found or f"SURVIVES {many} tests: {mutant.after}"
             print(f"{age + 1}/{len(left)} {mutant.file}: {said}", flush=True)
-    argued = rows(given.into.read_text(encoding="utf-8")) if given.into.exists() else {}
     given.into.parent.mkdir(parents=True, exist_ok=True)
     done = {each.key: results[each.key] for each in mutants if each.key in results}
     given.into.write_text(table(done, argued), encoding="utf-8")

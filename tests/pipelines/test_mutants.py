@@ -29,6 +29,21 @@ def test_a_table_is_read_as_it_was_written(script):
     assert script.table({key: "", other: "tests/t.py::test"}, script.rows(page)) == page
 
 
+def test_a_row_stands_while_its_test_does(script):
+    here = "tests/pipelines/test_mutants.py"
+    said = {
+        "seen": f"`{here}::test_a_row_stands_while_its_test_does`",
+        "unreadable": f"`import of {here}`",
+        "renamed": f"`{here}::test_that_is_{'gone'}`",
+        "moved": "`tests/pipelines/nowhere.py::test_a_row_stands_while_its_test_does`",
+        "argued": "the same number",
+        "open": "``",
+    }
+    last = {("f.py", name, "y"): each for name, each in said.items()}
+    found = {key[1]: each for key, each in script.standing(ROOT, last).items()}
+    assert found == {"seen": said["seen"].strip("`"), "unreadable": f"import of {here}", "argued": ""}
+
+
 def test_the_seed_picks_lines_that_are_executed_and_still_read_as_python(script):
     picked = list(script.sample(ROOT, ("stream",), 4))
     named, sampled = picked[: len(script.NAMED)], picked[len(script.NAMED) :]
