@@ -58,6 +58,7 @@ bench: $(VENV)/.ready $(VENV)-peers/.ready
 accuracy: $(VENV)/.ready $(VENV)-peers/.ready
 	$(RUN)/python pipelines/accuracy.py
 	$(RUN)/python pipelines/maps.py
+	$(RUN)/python pipelines/ablation.py
 	$(RUN)/python pipelines/presence.py
 	$(RUN)/python pipelines/beside.py --peers $(VENV)-peers/bin/python
 

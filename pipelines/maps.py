@@ -215,7 +215,7 @@ def report(folder_of_days: Path) -> Iterator[str]:
         yield ""
         found = []
         for days in sets:
-            for each in settings(days, [_file(folder_of_days, day) for day in days]):
+            for each in settings(days, [file_of(folder_of_days, day) for day in days]):
                 print(each, file=sys.stderr, flush=True)
                 found.append(each)
         yield in_short(found)
@@ -231,7 +231,8 @@ def report(folder_of_days: Path) -> Iterator[str]:
         yield from intervals(found)
 
 
-def _file(root: Path, day: str) -> Path:
+def file_of(root: Path, day: str) -> Path:
+    """Return the file of ``day`` somewhere below ``root``; raises UsageError without."""
     found = sorted(root.rglob(f"{day}.csv.gz"))
     if not found:
         raise UsageError(f"there is no {day}.csv.gz", got=root.name, todo="get it from scascketta/CapMetrics")

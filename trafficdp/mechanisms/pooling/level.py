@@ -202,12 +202,10 @@ class Level(AskingOfCounts):
 
 def levels_of(cells: Level) -> tuple[Level, ...]:
     """Return what is asked instead of ``cells`` alone: themselves, or two levels, one after the other."""
-    bins, ancestors = cells.counts.bins, None
-    if cells.strength < THIN:
-        ancestors = _ancestors(cells)
-    elif bins > cells.size and cells.strength * cells.size >= THICK * bins:
-        return _halves(cells, cells.places, _bins(cells.counts))
-    return (cells,) if ancestors is None else _halves(cells, ancestors, cells.places)
+    above, bins = _above(cells), _bins(cells)
+    if above is not None:
+        return _halves(cells, above, cells.places)
+    return (cells,) if bins is None else _halves(cells, cells.places, bins)
 
 
 def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
@@ -225,10 +223,10 @@ def _halves(cells: Level, *places: Visits) -> tuple[Level, ...]:
     )
 
 
-def _ancestors(cells: Level) -> Visits | None:
-    """The finest hexagons above ``cells`` of r >= THIN; or the coarsest that are several; None without."""
+def _above(cells: Level) -> Visits | None:
+    """The finest hexagons above thin ``cells`` of r >= THIN, or else the coarsest that are several."""
     own, found = cells.places, None
-    finest = int(resolution_of(own.cell).min())
+    finest = int(resolution_of(own.cell).min()) if cells.strength < THIN else 0
     for resolution in reversed(range(finest)):
         above, of_cell = np.unique(parents_of(own.cell, resolution), return_inverse=True)
         if len(above) == 1:
@@ -241,8 +239,11 @@ def _ancestors(cells: Level) -> Visits | None:
     return found
 
 
-def _bins(counts: Counts) -> Visits:
-    """Every bin as a place of its own."""
+def _bins(cells: Level) -> Visits | None:
+    """Every bin as a place of its own, where bins are thick and not cells themselves."""
+    counts = cells.counts
+    if counts.bins == cells.size or cells.strength * cells.size < THICK * counts.bins:
+        return None
     bins, pairs = (np.arange(many, dtype=np.int64) for many in (counts.bins, counts.pairs))
     return Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
 
