@@ -2,7 +2,7 @@
 
 The planner, the documents and the audits ask for the first; only the curator makes the call. So what is
 promised can never drift from what is done. What it promises, its event, follows from its steps alone
-(``promise.event_of``).
+(``calibrated.event_of``).
 """
 
 from __future__ import annotations
