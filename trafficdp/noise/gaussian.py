@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from trafficdp._validate import in_range
 from trafficdp.errors import UsageError
+from trafficdp.noise.parts import noisy
 
 SAMPLER = (
     "OpenDP make_gaussian on 64-bit integers (exact discrete Gaussian, P(z) prop. to exp(-z^2/(2 sd^2)))"
@@ -46,7 +47,7 @@ def discrete_gaussian(sd: FloatArray, sums: IntArray | None = None) -> IntArray:
             space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
             sampler = make_gaussian(*space, scale=float(value))
             here = order[start:end]
-            noise[here] = np.asarray(sampler(noise[here].tolist()), dtype=np.int64)
+            noise[here] = noisy(sampler, noise[here])
     return noise.reshape(sd.shape)
 
 

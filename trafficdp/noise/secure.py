@@ -16,6 +16,7 @@ from opendp.metrics import l1_distance
 from opendp.mod import enable_features
 
 from trafficdp.errors import UsageError
+from trafficdp.noise.parts import noisy
 
 SAMPLER = (
     "OpenDP make_laplace on 64-bit integers (exact discrete Laplace, P(z) proportional to exp(-|z|/scale))"
@@ -98,4 +99,4 @@ def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _noisy(scale: float, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     sampler = make_laplace(*space, scale=scale)
-    return np.asarray(sampler(sums.tolist()), dtype=np.int64)
+    return noisy(sampler, sums)
