@@ -1,6 +1,6 @@
 """What many records cost: ingest, reduction, plan and release beside the same work in plain SQL.
 
-    python tests/benchmarks/bench_scale.py [--rows N ...] [--into FOLDER]
+    python tests/benchmarks/bench_scale.py [--rows N ...] [--hexagons N ...] [--into FOLDER]
 
 Simulated cities (`trafficdp simulate`: new trips every day, the flaws of real feeds) of at most 20,000
 vehicles, a Parquet file a day. Two ways:
@@ -10,7 +10,10 @@ vehicles, a Parquet file a day. Two ways:
 * ``trafficdp``: ``ingest``, ``reduce`` (what vehicles contribute) and ``release --force``; and beside them
   ``plan`` of the map, with what would pass were it refused.
 
-A fresh process each, after imports. Then the five functions that a day's ingest and its release spend most
+Then what many hexagons cost where nothing about a vehicle is public: a release of few vehicles in a large
+study area, by the hour of day, every hour painted.
+
+A fresh process each, after imports. At last the five functions that a day's ingest and its release spend most
 in, by the profiler.
 """
 
@@ -20,6 +23,7 @@ import argparse
 import cProfile
 import importlib
 import json
+import math
 import pstats
 import re
 import resource
@@ -36,6 +40,8 @@ import pyarrow as pa
 from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 from table import keep
+
+from trafficdp.binning.cells import area_km2
 
 VEHICLES, RESOLUTION, SEED = 20_000, 8, 1
 ROWS_A_VEHICLE = 112
@@ -63,6 +69,13 @@ COPY (
     FROM once GROUP BY ALL ORDER BY cell, slot, vehicle
 ) TO '{}' (FORMAT parquet)
 """
+HIDDEN_VEHICLES, HIDDEN_RESOLUTION = 300, 9
+KILOMETRES_A_DEGREE = 111.195
+HIDDEN = {
+    'relation = "replace_user_values"': 'relation = "add_or_remove_user"\ndelta = 1e-6',
+    "epsilon_per_vehicle = 1000": "epsilon = 1000",
+    "min_vehicles = 5\n": "",
+}
 CHANGES = {
     "whole_period": "hour_of_day",
     "epsilon = 4": "epsilon = 1",
@@ -85,6 +98,46 @@ def city(folder: Path, rows: int) -> tuple[Path, int, int]:
         text = text.replace(before, after)
     made.config.write_text(text, encoding="utf-8")
     return made.config, days, vehicles
+
+
+def declared(folder: Path, hexagons: int) -> None:
+    """Ingest a city of HIDDEN_VEHICLES vehicles whose study area has about so many ``hexagons``."""
+    import trafficdp
+
+    made = trafficdp.simulate(
+        folder, vehicles=HIDDEN_VEHICLES, days=2, seed=SEED, resolution=HIDDEN_RESOLUTION
+    )
+    text = made.config.read_text(encoding="utf-8")
+    west, south, east, north = (box_of(text)[name] for name in ("west", "south", "east", "north"))
+    middle = (south + north) / 2
+    half = (hexagons * area_km2(HIDDEN_RESOLUTION)) ** 0.5 / 2 / KILOMETRES_A_DEGREE
+    wide = half / math.cos(math.radians(middle))
+    sides = (west + east) / 2 - wide, middle - half, (west + east) / 2 + wide, middle + half
+    box = ", ".join(f"{side:.6f}" for side in sides)
+    text = re.sub(r"bbox = \[[^]]*\]", f"bbox = [{box}]", text)
+    for before, after in {**CHANGES, **HIDDEN}.items():
+        text = text.replace(before, after)
+    made.config.write_text(text, encoding="utf-8")
+    trafficdp.open(made.config, store=folder / "store", create=True).ingest(feeds(folder))
+
+
+def many_hexagons(hexagons: int, into: Path | None) -> list[str]:
+    """Print what a release of about so many hexagons costs; return a row of the table."""
+    with tempfile.TemporaryDirectory(dir=into) as temporary:
+        folder = Path(temporary) / "city"
+        declared(folder, hexagons)
+        found = measured("release", folder)
+        files = sum(path.stat().st_size for path in (folder / "store" / "releases").rglob("*.*"))
+        kept = (folder / "store" / "released.duckdb").stat().st_size
+    return [
+        f"{found['result'] // 24:,}",
+        f"{found['result']:,}",
+        f"{found['cpu']:.0f}",
+        f"{found['wall']:.0f}",
+        f"{found['mb']:,.0f}",
+        f"{files / 1e6:,.0f}",
+        f"{kept / 1e6:,.0f}",
+    ]
 
 
 def box_of(config: str) -> dict[str, float]:
@@ -256,6 +309,7 @@ def main() -> None:
     )
     default = [1_000_000, 10_000_000, 30_000_000, 100_000_000]
     parser.add_argument("--rows", type=int, nargs="*", default=default)
+    parser.add_argument("--hexagons", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--profile", type=int, default=1_000_000, help="rows of the profiled city")
     parser.add_argument("--into", type=Path, help="where cities are written; deleted after")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
@@ -269,6 +323,11 @@ def main() -> None:
     for each in options.rows:
         rows.append(many_records(each, options.into))
         keep("Records", SAID, columns, rows)
+    columns = ["hexagons", "bins", "seconds", "clock", "MB", "files, MB", "released.duckdb, MB"]
+    rows = []
+    for each in options.hexagons:
+        rows.append(many_hexagons(each, options.into))
+        keep("Hexagons", SAID_OF_HEXAGONS, columns, rows)
     if options.profile:
         lines = profiled(options.profile, options.into)
         columns = ["step: function", "of the step's time", "the step if it were free"]
@@ -280,6 +339,13 @@ SAID = (
     "day; pairs are (bin, vehicle). Seconds of the processor a step; `floor` is the same cleaning, removal "
     "of repeats, hexagons and sums in plain SQL. `plan` is that of the map, with suggestions were it "
     "refused. Ratio: ingest, reduce and release over the floor. MB: the largest peak of our steps."
+)
+
+SAID_OF_HEXAGONS = (
+    f"One release of means where nothing about a vehicle is public, in rho at delta 1e-6: {HIDDEN_VEHICLES} "
+    f"simulated vehicles in a study area of so many hexagons of resolution {HIDDEN_RESOLUTION}, each with 24 "
+    "painted hours. From the configuration to files and `released.duckdb`; most of the seconds are exact "
+    "draws of Gaussian noise, seven a hexagon."
 )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 import shapely
@@ -25,10 +28,16 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     From study area, period, slots and the grid's restrictions alone. Raises UsageError for a mosaic, where no
     hexagon or no slot meets the restrictions, and for more than MOST_BINS.
     """
+    # what is drawn around bins moves none
+    return _bins(replace(grid, context=()))
+
+
+@lru_cache(maxsize=1)
+def _bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
     if grid.mosaic is not None:
         raise UsageError("a grid whose bins are all listed has one resolution", got="several")
     slots, area = declared_slots(grid), _declared_area(grid)
-    likely = area.area * _SQUARE_DEGREE_KM2 / area_km2(grid.hexagon_resolution) * len(slots)
+    likely = _largest_km2(area) / area_km2(grid.hexagon_resolution) * len(slots)
     if likely > MOST_BINS:
         raise UsageError(
             "the study area has too many hexagons",
@@ -46,7 +55,17 @@ def declared_bins(grid: Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
             got=grid.selection.in_words(),
             todo="ask for more hours, days or places",
         )
-    return np.repeat(cells, len(slots)), np.tile(slots, len(cells))
+    bins = np.repeat(cells, len(slots)), np.tile(slots, len(cells))
+    for each in bins:
+        each.setflags(write=False)
+    return bins
+
+
+def _largest_km2(area: BaseGeometry) -> float:
+    """What ``area`` has at most: as if all of it lay as near to the equator as any of it does."""
+    _, south, _, north = area.bounds
+    nearest = max(south, -north, 0.0)
+    return float(area.area * _SQUARE_DEGREE_KM2 * np.cos(np.radians(nearest)))
 
 
 def _declared_area(grid: Grid) -> BaseGeometry:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +40,21 @@ def place_names(
     cells, position = np.unique(cell, return_inverse=True)
     if not len(cells):
         return np.zeros(0, dtype=object)
+    return _of_hexagons(cells.tobytes(), tuple(context))[position]
+
+
+@lru_cache(maxsize=1)
+def _of_hexagons(different: bytes, context: tuple[ContextLayer, ...]) -> Texts:
+    """The names of ``different`` cells, given as bytes: those of the last map are kept."""
+    cells = np.frombuffer(different, dtype=np.uint64)
     polygons = np.asarray(polygons_of(cells), dtype=object)
     plane = _Plane.of(polygons)
     hexagons = plane.flat(polygons)
     named = _named(context)
     if not len(named):
-        return plane.from_the_middle(hexagons)[position]
+        return plane.from_the_middle(hexagons)
     named["shape"] = plane.flat(named["shape"].to_numpy(dtype=object))
-    return told_apart(_choices(hexagons, named))[position]
+    return told_apart(_choices(hexagons, named))
 
 
 class _Plane:

@@ -71,7 +71,8 @@ def card(
 
 def release_in_short(release: Release) -> str:
     """Return one line: what the release is of, and how many numbers it has."""
-    numbers = int(np.isin(release.status, [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]).sum())
+    told = [BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value]
+    numbers = int(np.isin(release.status, told).sum()) * release.slots_a_row
     place, period = release.disclosure.coverage.place, release.grid.period
     return (
         f"<release {release.id}: {place}, {days(period.first, period.last)}, {numbers:,} hexagons and times "
@@ -81,6 +82,7 @@ def release_in_short(release: Release) -> str:
 
 def release_card(release: Release) -> str:
     """Return HTML: the map of the first statistic, the first numbers of its slot, and the promise."""
+    release = release.every_bin
     disclosed, period = release.disclosure, release.grid.period
     title = f"Traffic speeds in {disclosed.coverage.place}, {days(period.first, period.last)} ({release.id})"
     sentences = (f"Protected: {disclosed.unit.protected}", disclosed.guarantee.in_words)
@@ -144,6 +146,7 @@ def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Ax
         ) from error
     import geopandas
 
+    release = release.every_bin
     wanted = Statistic(one_of([each.value for each in published_statistics(release)], statistic=statistic))
     one_of(SHOW, show=show)
     if not release.bins:

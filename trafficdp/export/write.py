@@ -45,6 +45,9 @@ _ENDINGS = {
 MECHANISM = "mechanism.parquet"
 MEASUREMENTS = "measurements.parquet"
 """The same where nothing about a vehicle is public: noisy answers, from which every number follows."""
+MOST_BINS_OF_TEXT = 1_000_000
+"""A larger map is written as tables alone."""
+_OF_TEXT = ("geojson", "csv", "html")
 _FILES = {
     "map.geojson": "geojson",
     "cells.csv": "csv",
@@ -57,8 +60,11 @@ _FILES = {
 def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
     """Write map.geojson, cells.csv, cells.parquet, map.html, mechanism.parquet (or MEASUREMENTS), manifest.
 
+    Of more than MOST_BINS_OF_TEXT bins only the tables in Parquet and the manifest: no browser and no
+    spreadsheet opens the others, and ``export`` still writes each on demand.
+
     The ``folder`` must exist and be empty. Every file is synced, the manifest last, and lists the SHA-256 of
-    the others. The same release gives the same bytes. Returns the facts of all six files.
+    the others. The same release gives the same bytes. Returns the facts of all files.
 
     Raises UsageError for a missing or non-empty folder, DataError for an incomplete disclosure,
     StoreFullError or StoreReadOnlyError for a disk that does not take the files.
@@ -72,6 +78,8 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
     facts: dict[str, FileFacts] = {}
     hidden = release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER
     for known, kind in _FILES.items():
+        if kind in _OF_TEXT and release.bins > MOST_BINS_OF_TEXT:
+            continue
         name = MEASUREMENTS if hidden and known == MECHANISM else known
         content = _RENDER[kind](release)
         replace_file(folder / name, content)

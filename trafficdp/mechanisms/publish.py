@@ -122,7 +122,8 @@ def bin_status(keep: npt.NDArray[np.bool_], statuses: Sequence[StatusArray]) -> 
     """
     useless = np.all([status == BinStatus.UNINFORMATIVE.value for status in statuses], axis=0)
     result = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
-    result[keep] = np.where(useless, BinStatus.UNINFORMATIVE.value, BinStatus.RELEASED.value)
+    result[keep] = BinStatus.RELEASED.value
+    result[np.flatnonzero(keep)[useless]] = BinStatus.UNINFORMATIVE.value
     return result
 
 

@@ -51,6 +51,18 @@ class Counts:
         return len(self.count)
 
     @cached_property
+    def cells(self) -> npt.NDArray[np.uint64]:
+        """The different cells, rising, shape (C,)."""
+        first = np.ones(self.bins, dtype=np.bool_)
+        first[1:] = self.cell[1:] != self.cell[:-1]
+        return self.cell[first]
+
+    @cached_property
+    def slots(self) -> IntArray:
+        """The different slots, rising."""
+        return np.unique(self.slot)
+
+    @cached_property
     def samples_per_bin(self) -> IntArray:
         """N_g: records in each bin, shape (G,)."""
         return np.bincount(self.bin_index, weights=self.count, minlength=self.bins).astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -48,6 +48,8 @@ class IntervalKind(StrEnum):
 class Estimate:
     """One statistic over all bins of a release; arrays of shape (G,), in ``bound.unit`` to its power.
 
+    Where slots are painted with their hexagon's numbers, arrays have one row a hexagon instead.
+
     NaN where the bin is withheld. ``value`` lies in [0, U] (variance: [0, mean*(U - mean)]); ``low`` and
     ``high`` hold the sample statistic with at least the release's interval level. ``noise_scale`` is
     the expected absolute noise before clamping (Laplace noise: its scale), also NaN where the mechanism has
@@ -67,3 +69,9 @@ class Estimate:
     expected_error: FloatArray
     status: npt.NDArray[np.object_]
     noise: Mapping[str, npt.NDArray[Any]]
+
+    def of(self, rows: npt.NDArray[np.int64]) -> Estimate:
+        """Return the estimate of ``rows``, each as often as it is there."""
+        numbers = ("value", "low", "high", "noise_scale", "expected_error", "status")
+        taken = {name: getattr(self, name)[rows] for name in numbers}
+        return replace(self, **taken, noise={name: own[rows] for name, own in self.noise.items()})

@@ -36,6 +36,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     """
     import pandas as pd
 
+    release = release.every_bin
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
     columns: dict[str, object] = {
@@ -69,6 +70,7 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     """
     import pandas as pd
 
+    release = release.every_bin
     own = sorted((each for each in QUANTILES if each in release.estimates), key=lambda each: QUANTILES[each])
     table, many = published_frame(release), len(own)
     row = np.repeat(np.arange(release.bins), many)
@@ -96,6 +98,7 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
 def mechanism_frame(release: Release) -> pd.DataFrame:
     """Return how the noise of ``release`` was drawn, exactly: G rows as in ``published_frame``.
 
+    A row a hexagon, without ``slot``, where slots are painted with their hexagon's numbers.
     Columns: ``h3``, ``slot``, and by every statistic's stem ``_status`` and the noise columns
     (``_lattice_scale`` and so on, NOISE_COLUMNS). Anyone with the counts can price the release from them;
     nobody needs them to read it.
@@ -104,7 +107,7 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
 
     columns: dict[str, object] = {
         "h3": _spelled(release),
-        "slot": release.slot,
+        **({} if release.painted else {"slot": release.slot}),
     }
     for statistic in Statistic:
         if statistic in release.estimates:
@@ -119,10 +122,10 @@ def _resolutions(release: Release) -> pd.Series:
     import pandas as pd
 
     if release.grid.zones is not None:
-        return pd.Series([None] * release.bins, dtype="Int64")
+        return pd.Series([None] * len(release.cell), dtype="Int64")
     if release.grid.mosaic is not None:
         return pd.Series(resolution_of(release.cell))
-    return pd.Series(np.full(release.bins, release.grid.resolution, dtype=np.int64))
+    return pd.Series(np.full(len(release.cell), release.grid.resolution, dtype=np.int64))
 
 
 def _texts(different: Sequence[Any], place: npt.NDArray[np.int64]) -> pd.Series:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,9 @@ class Release:
     ``vehicles`` and ``records`` are counts a bin, None unless ``publish_counts`` was chosen.
     ``slots`` explains every slot number that occurs. ``disclosure`` is what was fixed when
     the charge was committed; the manifest adds the files.
+
+    ``painted``: arrays have one row a hexagon, shape (G / slots,), and every one of ``slots`` carries it;
+    ``slot`` is the first. ``every_bin`` has a row a bin, whatever this has.
     """
 
     id: str
@@ -60,11 +64,36 @@ class Release:
     slots: Mapping[int, SlotFacts]
     ledger: LedgerReference
     disclosure: Disclosure
+    painted: bool = False
 
     @property
     def bins(self) -> int:
         """Number of bins, withheld ones included."""
-        return len(self.cell)
+        return len(self.cell) * self.slots_a_row
+
+    @property
+    def slots_a_row(self) -> int:
+        """How many bins a row stands for."""
+        return len(self.slots) if self.painted else 1
+
+    @cached_property
+    def every_bin(self) -> Release:
+        """The same with a row a bin, sorted by cell, then slot."""
+        if not self.painted:
+            return self
+        each = self.slots_a_row
+        rows = np.repeat(np.arange(len(self.cell)), each)
+        return replace(
+            self,
+            cell=self.cell[rows],
+            slot=np.tile(np.array(sorted(self.slots), dtype=np.int64), len(self.cell)),
+            status=self.status[rows],
+            place=self.place[rows],
+            estimates={name: estimate.of(rows) for name, estimate in self.estimates.items()},
+            vehicles=None if self.vehicles is None else self.vehicles[rows],
+            records=None if self.records is None else self.records[rows],
+            painted=False,
+        )
 
     def factor(self, statistic: Statistic) -> float:
         """Return what turns ``statistic`` from the unit of the bound into that which is shown."""

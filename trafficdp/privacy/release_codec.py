@@ -120,7 +120,7 @@ def bound_from_facts(facts: Mapping[str, str]) -> ContributionBound:
 
 
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
-    """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with one row a bin."""
+    """Return (facts, arrays): plain JSON values, and an Arrow IPC stream with the rows of ``release``."""
     facts = {
         "id": release.id,
         "created_at": release.created_at.isoformat(),
@@ -132,6 +132,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
         "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
+        "painted": release.painted,
         "disclosure": as_json(release.disclosure),
     }
     columns: dict[str, Any] = {
@@ -149,7 +150,6 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
             columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
         for name, values in estimate.noise.items():
             columns[f"{statistic.value}:{name}"] = pa.array(values)
-    # painted slots repeat their hexagon's numbers
     return facts, _written(pa.table(columns), "zstd")
 
 
@@ -189,6 +189,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
         ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
         disclosure=from_json(Disclosure, facts["disclosure"]),
+        painted=facts["painted"],
     )
 
 

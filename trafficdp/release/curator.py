@@ -100,6 +100,8 @@ class Curator:
     head: Head
     _last: list[tuple[object, Contributions]] = field(default_factory=list, repr=False)
     """What was asked for last: a release asks for what its plan had."""
+    _anyone: list[Contributions] = field(default_factory=list, repr=False)
+    """The same, of anyone."""
 
     @property
     def relation(self) -> NeighbouringRelation:
@@ -110,7 +112,10 @@ class Curator:
         """Return what may be planned with: of every (vehicle, bin), or of the declared grid and anyone."""
         if not self.relation.hides_presence:
             return self._recorded(grid, bound, version)
-        return Contributions.of_anyone(*declared_bins(grid), bound)
+        cell, slot = declared_bins(grid)
+        if not self._anyone or self._anyone[0].counts.cell is not cell or self._anyone[0].bound != bound:
+            self._anyone[:] = [Contributions.of_anyone(cell, slot, bound)]
+        return self._anyone[0]
 
     def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
         """Return the statistics of every (vehicle, bin): those asked for last, or from what the cache has."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trafficdp._durable import read_regular
 from trafficdp.errors import TrafficdpError
 from trafficdp.export.write import MANIFEST
-from trafficdp.model import Statistic
+from trafficdp.model import Counts, Grid, Statistic
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.release.curator import Curator
@@ -113,8 +113,17 @@ def names_differing(names: set[str]) -> str | None:
     return "changed, missing or foreign: " + ", ".join(sorted(names)) if names else None
 
 
+def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
+    """Return whether ``published`` has the rows of ``counts``: every bin, or without slots every hexagon."""
+    cells = grid.read_spelled(published["h3"])
+    if "slot" not in published:
+        return np.array_equal(cells, np.unique(counts.cell))
+    slots = published["slot"].to_numpy(dtype=np.int64)
+    return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
+
+
 def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
-    """Return the noise columns of every statistic with a number, over all bins."""
+    """Return the noise columns of every statistic with a number, over all rows."""
     return {
         statistic: {
             name: published[f"{statistic.stem}_{name}"].to_numpy(

@@ -51,12 +51,14 @@ from trafficdp.release.examination import (
     digests_of,
     names_differing,
     noise_columns,
+    rows_are_of,
     run_checks,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
+CELLS = "cells.parquet"
 CLOSE = 0.001 + 1e-9
 """How far a published number may lie from the recomputed one, in the display unit: the last digit."""
 
@@ -108,6 +110,10 @@ class _Published:
     def _measurements(self) -> pd.DataFrame:
         return self._table(MEASUREMENTS)
 
+    @cached_property
+    def _cells(self) -> pd.DataFrame:
+        return self._table(CELLS)
+
     def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
@@ -152,6 +158,10 @@ class _Published:
     def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
         return noise_columns(self._measurements)
 
+    def _painted(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``numbers`` of what was measured, in every bin that carries them."""
+        return np.repeat(numbers, len(self._cells) // max(len(numbers), 1))
+
     def _files(self) -> str | None:
         listed = {each.name: each.sha256 for each in self._manifest.files}
         found = digests_of(self._folder)
@@ -159,13 +169,13 @@ class _Published:
         return names_differing(differing(listed, found))
 
     def _bins(self) -> str | None:
-        for name in (MEASUREMENTS, "cells.parquet"):
-            table = self._table(name)
-            cells = np.array([int(text, 16) for text in table["h3"]], dtype=np.uint64)
-            same = np.array_equal(cells, self._public.counts.cell)
-            if not same or not np.array_equal(table["slot"].to_numpy(np.int64), self._public.counts.slot):
-                return f"other rows in {name}"
-        return None
+        tables = {MEASUREMENTS: self._measurements, CELLS: self._cells}
+        wrong = {
+            name for name, table in tables.items() if not rows_are_of(table, self._grid, self._public.counts)
+        }
+        if "slot" not in self._cells:
+            wrong.add(CELLS)
+        return f"other rows in {', '.join(sorted(wrong))}" if wrong else None
 
     def _cost(self) -> str | None:
         lost, stated = self._calibrated.event().loss, self._manifest.guarantee.loss
@@ -181,18 +191,18 @@ class _Published:
             for unit in SpeedUnit
             if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
         )
-        published, wrong = self._table("cells.parquet"), set()
+        published, wrong = self._cells, set()
         found = self._recomputable.recomputed(self._columns)
         noise = found[Statistic.MEAN].noise
         for name in noise.keys() & {"vehicles", "records"}:
-            likely = np.rint(noise[name])
+            likely = self._painted(np.rint(noise[name]))
             wrong |= set() if np.allclose(published[name].to_numpy(np.float64), likely, atol=1) else {name}
         for estimate in found.values():
             for name, values in statistic_columns(estimate, self._bound.unit, display).items():
-                there = published[name].to_numpy()
+                there, values = published[name].to_numpy(), self._painted(np.asarray(values))
                 if name.endswith("_status"):
-                    same = np.array_equal(there.astype(str), np.asarray(values).astype(str))
+                    same = np.array_equal(there.astype(str), values.astype(str))
                 else:
-                    same = np.allclose(there, np.asarray(values), rtol=1e-9, atol=CLOSE, equal_nan=True)
+                    same = np.allclose(there, values, rtol=1e-9, atol=CLOSE, equal_nan=True)
                 wrong |= set() if same else {name}
         return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None

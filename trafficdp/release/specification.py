@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.declared import declared_bins
 from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
@@ -30,6 +31,8 @@ from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, gr
 @dataclass(frozen=True)
 class Specification:
     """What a charge commits to. ``cell`` and ``slot`` are the bins that get numbers, shape (G,).
+
+    Where nothing about a vehicle is public these are all that ``grid`` declares, and not written down.
 
     ``calibrated`` says how, as its ``to_facts`` wrote it (``on``). ``ingest_id`` and ``data_version`` pin the
     data. ``disclosure`` is the manifest without ledger and files.
@@ -59,21 +62,26 @@ class Specification:
 
     def public(self, counts: Counts) -> PublicFacts:
         """Return what is public beside ``counts``."""
-        relation = NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
-        return PublicFacts(counts, self.bound, relation)
+        return PublicFacts(counts, self.bound, self._relation)
+
+    @property
+    def _relation(self) -> NeighbouringRelation:
+        return NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
+        listed: dict[str, Any] = {}
+        if not self._relation.hides_presence:
+            listed = {"cell": self.cell.tolist(), "slot": self.slot.tolist()}
         return canonical(
             {
+                **listed,
                 "release_id": self.release_id,
                 "created_at": self.created_at.isoformat(),
                 "grid": grid_to_facts(self.grid),
                 "bound": bound_to_facts(self.bound),
                 "ingest_id": self.ingest_id,
                 "data_version": self.data_version,
-                "cell": self.cell.tolist(),
-                "slot": self.slot.tolist(),
                 "calibrated": self.calibrated,
                 "display_unit": self.display_unit.value,
                 "interval_level": self.interval_level,
@@ -87,15 +95,21 @@ class Specification:
     def from_json(cls, text: str) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
+        grid = grid_from_facts(facts["grid"])
+        if "cell" in facts:
+            cell = np.array(facts["cell"], dtype=np.uint64)
+            slot = np.array(facts["slot"], dtype=np.int64)
+        else:
+            cell, slot = declared_bins(grid)
         return cls(
             release_id=facts["release_id"],
             created_at=datetime.fromisoformat(facts["created_at"]),
-            grid=grid_from_facts(facts["grid"]),
+            grid=grid,
             bound=bound_from_facts(facts["bound"]),
             ingest_id=facts["ingest_id"],
             data_version=facts["data_version"],
-            cell=np.array(facts["cell"], dtype=np.uint64),
-            slot=np.array(facts["slot"], dtype=np.int64),
+            cell=cell,
+            slot=slot,
             calibrated=facts["calibrated"],
             display_unit=SpeedUnit(facts["display_unit"]),
             interval_level=facts["interval_level"],

@@ -43,6 +43,7 @@ from trafficdp.release.examination import (
     differing,
     names_differing,
     noise_columns,
+    rows_are_of,
     run_checks,
 )
 from trafficdp.release.forgetting import forgotten_since
@@ -157,15 +158,11 @@ class _ExaminedRelease(Examined):
         contributions = self._contributions
         counts = contributions.counts
         published = pd.read_parquet(io.BytesIO(read_regular(self._folder / self.table)))
-        cells = self._specification.grid.read_spelled(published["h3"])
-        if not (
-            np.array_equal(cells, counts.cell)
-            and np.array_equal(published["slot"].to_numpy(dtype=np.int64), counts.slot)
-        ):
+        if not rows_are_of(published, self._specification.grid, counts):
             raise VerificationError("the published bins are not those of the data")
         columns = noise_columns(published)
         numbered = _has_number(columns)
-        chosen = counts.select(numbered)
+        chosen = counts.select(np.repeat(numbered, counts.bins // max(len(numbered), 1)))
         calibrated = calibrated_from_published(
             self._manifest()["noise"],
             {

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -139,12 +139,13 @@ def _fill(
     try:
         connection.begin()
         run(connection, script("tables/released"))
-        for unit in sorted(
-            {each.display_unit for each, *_ in releases}
-            | {each.release.display_unit for each in publications}
-        ):
+        shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
+        units = sorted({each.display_unit for each in shown})
+        for unit in units:
             run(connection, _in(unit, "tables/speeds"))
         run(connection, script("views/released"))
+        for unit in units:
+            run(connection, _in(unit, "views/speeds"))
         for release, epsilon, withdrawn in releases:
             _insert_release(connection, release, epsilon, withdrawn)
             if not withdrawn:
@@ -164,9 +165,9 @@ def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConn
         connection = _attached(path, "READ_WRITE")
         try:
             columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
-            tables = {"cells": _cells_table(release), "quantiles": _quantiles_table(release)}
+            tables = {"kept_cells": _cells_table(release), "quantiles": _quantiles_table(release)}
             needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
-            if not {"cells.publication", *needed} <= {name for (name,) in columns}:
+            if not {"kept_cells.publication", *needed} <= {name for (name,) in columns}:
                 raise _NotToBeExtended
             connection.begin()
             add(connection)
@@ -279,6 +280,8 @@ def _release_row(release: Release, epsilon: Decimal, withdrawn: bool) -> list[ob
 def _cells_table(release: Release) -> pa.Table:
     import pandas as pd
 
+    # painted slots are kept once a hexagon: a row a bin is what the view makes of it
+    release = replace(release, painted=False)
     published = published_frame(release)
     rows = pd.DataFrame(
         {
@@ -301,10 +304,31 @@ def _cells_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
+def _painted_slots(release: Release) -> pa.Table:
+    """What the slots are that repeat a row; no rows where none does."""
+    own = sorted(release.slots.items()) if release.painted else []
+    instants = [[_instant(each.start), _instant(each.end)] for _, each in own]
+    return pa.table(
+        {
+            "release_id": pa.array([release.id] * len(own), pa.string()),
+            "slot": pa.array([slot for slot, _ in own], pa.int64()),
+            "slot_label": pa.array([each.label for _, each in own], pa.string()),
+            "slot_start": pa.array([start for start, _ in instants], pa.timestamp("us", "UTC")),
+            "slot_end": pa.array([end for _, end in instants], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
 def _quantiles_table(release: Release) -> pa.Table:
     import pandas as pd
 
-    rows = quantiles_frame(release).rename(columns={"speed": f"speed_{release.display_unit.value}"})
+    # maps that are painted have none, and need no row a bin to say so
+    frame = quantiles_frame(replace(release, painted=False))
+    rows = frame.rename(columns={"speed": f"speed_{release.display_unit.value}"})
     rows.insert(0, "release_id", pd.Series([release.id] * len(rows), dtype="str"))
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
@@ -315,9 +339,11 @@ def _insert_cells(
     with registered(connection, "incoming_cells", _cells_table(release)):
         run(
             connection,
-            "INSERT INTO cells BY NAME SELECT *, $publication AS publication FROM incoming_cells",
+            "INSERT INTO kept_cells BY NAME SELECT *, $publication AS publication FROM incoming_cells",
             {"publication": publication},
         )
+    with registered(connection, "incoming_slots", _painted_slots(release)):
+        run(connection, "INSERT INTO painted_slots BY NAME FROM incoming_slots")
     with registered(connection, "incoming_quantiles", _quantiles_table(release)):
         run(connection, "INSERT INTO quantiles BY NAME FROM incoming_quantiles")
 
@@ -325,7 +351,7 @@ def _insert_cells(
 def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     """Return whether `released.duckdb` in ``folder`` says of the published ``release`` exactly what it is.
 
-    That is its row in releases, with the loss ``epsilon``, and its rows in cells and quantiles.
+    That is its row in releases, with the loss ``epsilon``, its rows in cells and quantiles, painted slots.
     """
     with store_failures("reading released.duckdb", RELEASED_NAME):
         connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
@@ -336,8 +362,10 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
                 [release.id],
             )
             stored = query(
-                connection, "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot", [release.id]
+                connection, "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot", [release.id]
             )
+            painted = "SELECT * FROM painted_slots WHERE release_id = ? ORDER BY slot"
+            slots = query(connection, painted, [release.id])
             listed = "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile"
             quantiles = query(connection, listed, [release.id])
         finally:
@@ -347,6 +375,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     return (
         [list(found) for found in about] == [row]
         and _holds(stored, _cells_table(release))
+        and _holds(slots, _painted_slots(release))
         and _holds(quantiles, _quantiles_table(release))
     )
 
@@ -377,7 +406,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
     stored = query(
         connection,
-        "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
+        "SELECT * FROM kept_cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
         [publication.release.id, publication.number],
     )
     return _holds(stored, _cells_table(publication.release))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import shapely
 
+from trafficdp.binning import declared
 from trafficdp.binning.cells import cells_of, cells_over
 from trafficdp.binning.declared import declared_bins, declared_slots
 from trafficdp.binning.selected import selected
@@ -73,6 +74,24 @@ def test_a_grid_that_cannot_be_listed_is_refused():
     far = Place("far", StudyArea.from_bbox(17, 48, 17.1, 48.1))
     with pytest.raises(UsageError, match="meets the conditions"):
         declared_bins(grid(BOX, selection=Selection(places=((far,),))))
+
+
+def test_far_from_the_equator_a_square_degree_has_fewer_hexagons(monkeypatch):
+    north, south = (StudyArea.from_bbox(16, low, 16.4, low + 0.2) for low in (65, -65.2))
+    found = [len(declared_bins(grid(area, resolution=8))[0]) for area in (north, south)]
+    # a third more than it has, where the equator has more than twice as many
+    monkeypatch.setattr(declared, "MOST_BINS", max(found) * 4 // 3)
+    declared._bins.cache_clear()
+    assert [len(declared_bins(grid(area, resolution=8))[0]) for area in (north, south)] == found
+
+
+def test_kept_bins_are_those_of_the_grid_and_cannot_be_changed():
+    one, other = grid(BOX), grid(StudyArea.from_bbox(16, 48, 16.1, 48.1))
+    cells = [declared_bins(each)[0] for each in (one, other, one)]
+    assert len(cells[1]) < len(cells[0])
+    np.testing.assert_array_equal(cells[0], cells[2])
+    with pytest.raises(ValueError, match="read-only"):
+        cells[0][0] = 0
 
 
 BOX = StudyArea.from_bbox(16, 48, 16.2, 48.2)

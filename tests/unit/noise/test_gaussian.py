@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.noise import parts
 from trafficdp.noise.gaussian import (
     discrete_gaussian,
     gaussian_absolute_error,
@@ -18,6 +19,15 @@ def law(sd):
     z = np.arange(-int(60 * sd + 40), int(60 * sd + 40) + 1)
     weight = np.exp(-(z**2) / (2 * sd**2))
     return z, weight / weight.sum()
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_parts_that_are_drawn_at_once_keep_their_places(name, monkeypatch):
+    monkeypatch.setattr(parts, "AT_ONCE", 7)
+    sums = np.arange(100) * 10**6
+    found = getattr(SecureNoise(), name)(sums, np.full(100, 20.0))
+    assert np.abs(found - sums).max() < 2000
+    assert len(np.unique(found - sums)) > 10
 
 
 @pytest.mark.parametrize("sd", SDS)

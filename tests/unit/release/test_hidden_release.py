@@ -1,10 +1,14 @@
 """A release under `add_or_remove_user`: one account, every declared hexagon, numbers anyone can recompute."""
 
+import io
 import json
 import shutil
 from dataclasses import replace
+from datetime import datetime
 from importlib import resources
 
+import geopandas
+import geopandas.testing
 import jsonschema
 import numpy as np
 import pandas as pd
@@ -20,6 +24,9 @@ from trafficdp.errors import (
     UsageError,
     VerificationError,
 )
+from trafficdp.export import write
+from trafficdp.export.files import tables
+from trafficdp.export.files.tables import geoparquet_bytes
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import judge
@@ -59,6 +66,44 @@ def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
     assert (whole == (frame["speed_mean_status"] == "uninformative")).all()
 
 
+def test_what_was_measured_has_one_row_a_hexagon(hidden):
+    measured = pd.read_parquet(hidden.released_map.folder / "measurements.parquet")
+    assert measured["h3"].tolist() == hidden.released_map.to_frame()["h3"].unique().tolist()
+    assert "slot" not in measured
+
+
+def test_painted_slots_are_the_same_in_every_table(hidden, monkeypatch):
+    release, frame = hidden.released_map.release, hidden.released_map.to_frame()
+    assert release.painted
+    assert len(release.cell) * release.slots_a_row == release.bins == len(frame)
+    whole = geopandas.read_parquet(io.BytesIO(geoparquet_bytes(release.every_bin)))
+    for rows in (1, 5 * release.slots_a_row, 10**6):
+        monkeypatch.setattr(tables, "PAINTED_AT_ONCE", rows)
+        painted = geopandas.read_parquet(io.BytesIO(geoparquet_bytes(release)))
+        geopandas.testing.assert_geodataframe_equal(painted, whole)
+    pd.testing.assert_frame_equal(pd.DataFrame(whole[frame.columns]), frame)
+    columns = ["h3", "slot", "slot_label", "status", "speed_mean_kmh", "speed_mean_kmh_low"]
+    names = f"{', '.join(columns)}, epoch_us(slot_start)"
+    asked = hidden.sql(f"SELECT {names} FROM cells ORDER BY cell, slot", database="released")
+    found = pd.DataFrame(asked, columns=[*columns, "start"])
+    starts = [None if pd.isna(text) else datetime.fromisoformat(text) for text in frame["slot_start"]]
+    instants = [None if start is None else int(start.timestamp()) * 10**6 for start in starts]
+    assert [None if pd.isna(each) else int(each) for each in found.pop("start")] == instants
+    pd.testing.assert_frame_equal(found, frame[columns], check_dtype=False)
+
+
+def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
+    release = hidden.released_map.release
+    monkeypatch.setattr(write, "MOST_BINS_OF_TEXT", release.bins - 1)
+    facts = write.write_release(release, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(facts)
+    assert set(facts) == {"cells.parquet", "measurements.parquet", "manifest.json"}
+    checks = verify_public(tmp_path)
+    assert all(check.passed for check in checks), checks
+    write.export(release, "csv", tmp_path / "on demand.csv")
+    assert len(pd.read_csv(tmp_path / "on demand.csv")) == release.bins
+
+
 def test_the_page_says_that_slots_are_painted(hidden):
     page = (hidden.released_map.folder / "map.html").read_text(encoding="utf-8")
     assert "show one number, that of the whole period" in page
@@ -82,7 +127,7 @@ def test_the_release_verifies_with_the_store_and_without(hidden, tmp_path):
         ("speed_mean_map_1", lambda values: values + 0.01, "asked about"),
         ("speed_variance_spread", lambda values: values * 3 + 2**30, "every number"),
         ("speed_mean_city_power", lambda values: values * 0 + 0.9, "asked about"),
-        ("slot", lambda values: values + 1, "hexagons and slots"),
+        ("h3", lambda values: values[::-1].to_numpy(), "hexagons and slots"),
     ],
 )
 def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, change, found):

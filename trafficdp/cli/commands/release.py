@@ -10,7 +10,6 @@ import typer
 from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
 from trafficdp.cli.words.output import shorten
 from trafficdp.errors import UsageError
-from trafficdp.privacy.estimate import BinStatus
 from trafficdp.release.outcomes import Plan
 
 
@@ -69,9 +68,8 @@ def release(
         )
     guarantee = done.release.disclosure.guarantee
     files = sorted(path.name for path in done.folder.iterdir())
-    published = done.release
-    numbers = int((published.status != BinStatus.WITHHELD.value).sum())
-    bins = f"{numbers} bins with numbers, {published.bins - numbers} withheld"
+    there = done.release.disclosure.coverage.bins
+    bins = f"{there.total - there.withheld} bins with numbers, {there.withheld} withheld"
     if done.earlier:
         settings.output.say(
             f"release {done.id} answers this question of this data already, so nothing was charged: {bins}"
@@ -83,9 +81,8 @@ def release(
         settings.output.say(
             f"  every vehicle on this map has at least {done.left.kind.quantity} {done.left} left"
         )
-    marked = int((published.status == BinStatus.UNINFORMATIVE.value).sum())
-    if marked:
-        settings.output.say(f"  {marked} of the numbers say too little and are marked so")
+    if there.uninformative:
+        settings.output.say(f"  {there.uninformative} of the numbers say too little and are marked so")
     for name in files:
         settings.output.say(f"  {shorten(done.folder / name)}")
     settings.output.result(

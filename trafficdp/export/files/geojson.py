@@ -36,6 +36,7 @@ _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 
 def geojson_bytes(release: Release) -> bytes:
     """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
+    release = release.every_bin
     polygons, position = unique_polygons(release)
     rounded = np.asarray(
         shapely.transform(polygons, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object

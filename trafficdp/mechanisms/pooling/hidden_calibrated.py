@@ -93,7 +93,7 @@ class CalibratedHidden(CalibratedWhole):
         found = super().calibrate(facts, loss, wanted)
         return replace(found, apart=wanted.apart, counts=wanted.counts, fleet=wanted.fleet)
 
-    @property
+    @cached_property
     def design(self) -> HiddenDesign:
         """What is asked; raises UsageError for a statistic that is not pooled, or for real counts."""
         counts, bound = self.public.both
@@ -102,72 +102,51 @@ class CalibratedHidden(CalibratedWhole):
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
             raise UsageError("a map of a declared grid has a mean, and no counts of vehicles")
         variance = Statistic.VARIANCE in self.statistics
-        apart = np.unique(counts.slot) if self.apart else np.zeros(0, dtype=np.int64)
-        cells = np.unique(counts.cell)
-        return HiddenDesign(cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
+        apart = counts.slots if self.apart else np.zeros(0, dtype=np.int64)
+        return HiddenDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the askings: what any possible vehicle loses by them is charged."""
         return self.design.steps()
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
-        """Ask, and return the map, every slot with its hexagon's numbers."""
+        """Ask, and return the map: one row a place that was asked about, be it a bin or a hexagon."""
         return self._published(asked(self.design, values.everything(), measure))
 
     def fed_back(self, columns: Columns) -> bool:
         """See Recomputable."""
-        return fed_back(self.design, self._answers(columns))
+        return fed_back(self.design, answers_of(columns))
 
     def recomputed(self, columns: Columns) -> dict[Statistic, Estimate]:
         """See Recomputable."""
-        return self._published(self._answers(columns))
-
-    def _place(self, design: HiddenDesign) -> IntArray:
-        """The place of every bin, shape (G,)."""
-        return design.where(self.public.counts.cell, self.public.counts.slot)[0]
-
-    def _answers(self, columns: Columns) -> Answers:
-        # a row of every place
-        first = np.unique(self._place(self.design), return_index=True)[1]
-        return answers_of(columns, first.astype(np.int64))
+        return self._published(answers_of(columns))
 
     def _published(self, answers: Answers) -> dict[Statistic, Estimate]:
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
-        place, bound = self._place(design), self.public.bound
+        bound = self.public.bound
         found = hidden_map(design, answers)
-        columns = {name: each[place] for name, each in columns_of(answers).items()}
+        columns = columns_of(answers)
         if answers.counts is not None:
             for name, numbers in counted(design, answers.counts, CALIBRATED_LEVEL).items():
                 both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
-                columns |= {f"{name}{end}": each[place] for end, each in both.items()}
+                columns |= {f"{name}{end}": each for end, each in both.items()}
         error = likely_error(design, answers) + rounding_bias(Statistic.MEAN, bound)
-        known = (found.high - found.low < design.upper * (1 - 1e-12))[place]
+        known = found.high - found.low < design.upper * (1 - 1e-12)
         status = np.where(known, BinStatus.RELEASED.value, BinStatus.UNINFORMATIVE.value).astype(object)
         estimates = {
-            Statistic.MEAN: self._estimate(
-                Statistic.MEAN, (found.mean, found.low, found.high, error), place, status, columns
+            Statistic.MEAN: estimate_without_scale(
+                Statistic.MEAN, (found.mean, found.low, found.high, error), status, columns
             )
         }
         if found.variance is not None:
             ends = np.zeros(design.size), np.full(design.size, design.upper**2 / 4)
             off = np.minimum(VARIANCE_ERROR * likely_variance(design, answers.city, found.mean), ends[1])
-            spread = {"spread": np.full(len(place), answers.spread[0])}
-            estimates[Statistic.VARIANCE] = self._estimate(
-                Statistic.VARIANCE, (found.variance, *ends, off), place, status, spread
+            spread = {"spread": np.full(design.size, answers.spread[0])}
+            estimates[Statistic.VARIANCE] = estimate_without_scale(
+                Statistic.VARIANCE, (found.variance, *ends, off), status.copy(), spread
             )
         return estimates
-
-    def _estimate(
-        self,
-        statistic: Statistic,
-        numbers: tuple[FloatArray, ...],
-        place: IntArray,
-        status: npt.NDArray[np.object_],
-        columns: Mapping[str, npt.NDArray[Any]],
-    ) -> Estimate:
-        value, low, high, error = (each[place] for each in numbers)
-        return estimate_without_scale(statistic, (value, low, high, error), status.copy(), columns)
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:
@@ -180,10 +159,10 @@ class CalibratedHidden(CalibratedWhole):
     def skill(self, fleet: int | None = None) -> Skill:
         """Return how much the means say beside one number for the city, in the reference city."""
         (counts, bound), design = self.public.both, self.design
-        slots = len(np.unique(counts.slot)) if self.apart else 1
+        slots = len(counts.slots) if self.apart else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.parts[: 2 + design.rounds])
-        place = Place.of(np.unique(counts.cell), slots)
+        place = Place.of(counts.cells, slots)
         return reference_skill(place, bound, self.loss_kind, means, self.pico, fleet or self.fleet)
 
     def count_errors(self) -> Mapping[str, float]:
@@ -242,8 +221,8 @@ def columns_of(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def answers_of(columns: Columns, first: IntArray) -> Answers:
-    """Return the answers that ``columns`` hold; ``first`` (H,) is a row of every place."""
+def answers_of(columns: Columns) -> Answers:
+    """Return the answers that ``columns`` hold, one row a place."""
     mean = columns[Statistic.MEAN]
     rounds = sum(name.startswith("residual_") for name in mean)
     spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]
@@ -253,16 +232,14 @@ def answers_of(columns: Columns, first: IntArray) -> Answers:
         counts = CountAnswers(
             lengths=np.array([mean[f"{name}_length"][0] for name in COUNTED], dtype=np.int64),
             reach=np.array([mean[f"{name}_reach"][0] for name in COUNTED], dtype=np.float64),
-            counted=np.stack([mean[f"{name}_answer"][first] for name in COUNTED]).astype(np.int64),
+            counted=np.stack([mean[f"{name}_answer"] for name in COUNTED]).astype(np.int64),
         )
     return Answers(
         fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
         city=City(*(float(mean[name][0]) for name in names)),
-        weight=np.asarray(mean["weight"][first], dtype=np.int64),
-        residual=np.stack([mean[f"residual_{each}"][first] for each in range(1, rounds + 1)]).astype(
-            np.int64
-        ),
-        maps=np.stack([mean[f"map_{each}"][first] for each in range(1, rounds + 1)]).astype(np.float64),
+        weight=np.asarray(mean["weight"], dtype=np.int64),
+        residual=np.stack([mean[f"residual_{each}"] for each in range(1, rounds + 1)]).astype(np.int64),
+        maps=np.stack([mean[f"map_{each}"] for each in range(1, rounds + 1)]).astype(np.float64),
         spread=np.asarray(spread, dtype=np.int64),
         counts=counts,
     )

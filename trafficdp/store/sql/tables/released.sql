@@ -51,7 +51,7 @@ COMMENT ON COLUMN publications.number IS '1, 2, ... in order.';
 COMMENT ON COLUMN publications.as_of IS 'End of the step that it closed: records up to then.';
 COMMENT ON COLUMN publications.ledger_sequence IS 'Its entry in the ledger.';
 
-CREATE TABLE cells (
+CREATE TABLE kept_cells (
     release_id                        VARCHAR NOT NULL,
     publication                       INTEGER,
     h3                                VARCHAR NOT NULL,
@@ -76,30 +76,21 @@ CREATE TABLE cells (
     speed_vehicle_mean_interval_kind  VARCHAR,
     speed_vehicle_mean_epsilon        DOUBLE
 );
-COMMENT ON TABLE cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Speeds have their unit in their names.';
-COMMENT ON COLUMN cells.release_id IS 'The release.';
-COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
-COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text; the number of a zone.';
-COMMENT ON COLUMN cells.place IS 'Where the hexagon lies, in words, by public layers alone.';
-COMMENT ON COLUMN cells.cell IS 'H3 cell as a number; that of a zone.';
-COMMENT ON COLUMN cells.resolution IS 'H3 resolution of the cell, (cell >> 52) & 15; null: a zone.';
-COMMENT ON COLUMN cells.slot IS 'Slot number; its meaning depends on slot_kind.';
-COMMENT ON COLUMN cells.slot_kind IS 'How time is cut in this row: that of the release, or in maps of several, a longer one.';
-COMMENT ON COLUMN cells.slot_label IS 'Slot in words.';
-COMMENT ON COLUMN cells.slot_start IS 'Start of the slot; null when it recurs.';
-COMMENT ON COLUMN cells.slot_end IS 'End of the slot; null when it recurs.';
-COMMENT ON COLUMN cells.status IS 'released, withheld (too few vehicles) or uninformative (forced out).';
-COMMENT ON COLUMN cells.vehicles IS 'Vehicles seen; null unless counts are published.';
-COMMENT ON COLUMN cells.records IS 'GPS records; null unless counts are published.';
-COMMENT ON COLUMN cells.speed_mean_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_variance_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_variance_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_variance_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_status IS 'released, constant, withheld or uninformative.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_interval_kind IS 'guaranteed (a theorem for every bin) or calibrated (on average, on other days); null where there is no interval.';
-COMMENT ON COLUMN cells.speed_vehicle_mean_epsilon IS 'What its mechanism was given in the bin; null where noise is priced jointly.';
+COMMENT ON TABLE kept_cells IS 'Ask cells instead. The same columns; where slots are painted one row a hexagon, its first slot.';
+
+CREATE TABLE painted_slots (
+    release_id VARCHAR NOT NULL,
+    slot       BIGINT  NOT NULL,
+    slot_label VARCHAR NOT NULL,
+    slot_start TIMESTAMPTZ,
+    slot_end   TIMESTAMPTZ
+);
+COMMENT ON TABLE painted_slots IS 'One row a slot of a release whose slots were not measured apart: all carry the numbers of their hexagon.';
+COMMENT ON COLUMN painted_slots.release_id IS 'The release.';
+COMMENT ON COLUMN painted_slots.slot IS 'Slot number.';
+COMMENT ON COLUMN painted_slots.slot_label IS 'Slot in words.';
+COMMENT ON COLUMN painted_slots.slot_start IS 'Start of the slot; null when it recurs.';
+COMMENT ON COLUMN painted_slots.slot_end IS 'End of the slot; null when it recurs.';
 
 CREATE TABLE quantiles (
     release_id VARCHAR NOT NULL,
