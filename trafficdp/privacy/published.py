@@ -95,6 +95,24 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
     )
 
 
+def slots_frame(release: Release) -> pd.DataFrame:
+    """Return the slots that every row of a painted ``release`` stands for; no rows where it is not painted.
+
+    Columns: ``slot``, ``slot_label``, and ``slot_start`` and ``slot_end`` as instants.
+    """
+    import pandas as pd
+
+    own = sorted(release.slots.items()) if release.painted else []
+    return pd.DataFrame(
+        {
+            "slot": np.array([slot for slot, _ in own], dtype=np.int64),
+            "slot_label": pd.Series([facts.label for _, facts in own], dtype="str"),
+            "slot_start": pd.to_datetime(pd.Series([facts.start for _, facts in own], dtype="str"), utc=True),
+            "slot_end": pd.to_datetime(pd.Series([facts.end for _, facts in own], dtype="str"), utc=True),
+        }
+    )
+
+
 def mechanism_frame(release: Release) -> pd.DataFrame:
     """Return how the noise of ``release`` was drawn, exactly: G rows as in ``published_frame``.
 

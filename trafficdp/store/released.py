@@ -23,7 +23,7 @@ from trafficdp._durable import require_regular, sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, SpeedUnit, as_json
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.published import published_frame, quantiles_frame
+from trafficdp.privacy.published import published_frame, quantiles_frame, slots_frame
 from trafficdp.privacy.release import Release
 from trafficdp.store.statements import connect, number, query, registered, run, script, store_failures
 
@@ -141,11 +141,9 @@ def _fill(
         run(connection, script("tables/released"))
         shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
         units = sorted({each.display_unit for each in shown})
-        for unit in units:
-            run(connection, _in(unit, "tables/speeds"))
-        run(connection, script("views/released"))
-        for unit in units:
-            run(connection, _in(unit, "views/speeds"))
+        tables, views = ([_in(unit, f"{what}/speeds") for unit in units] for what in ("tables", "views"))
+        for text in (*tables, script("views/released"), *views):
+            run(connection, text)
         for release, epsilon, withdrawn in releases:
             _insert_release(connection, release, epsilon, withdrawn)
             if not withdrawn:
@@ -304,31 +302,12 @@ def _cells_table(release: Release) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
 
-def _painted_slots(release: Release) -> pa.Table:
-    """What the slots are that repeat a row; no rows where none does."""
-    own = sorted(release.slots.items()) if release.painted else []
-    instants = [[_instant(each.start), _instant(each.end)] for _, each in own]
-    return pa.table(
-        {
-            "release_id": pa.array([release.id] * len(own), pa.string()),
-            "slot": pa.array([slot for slot, _ in own], pa.int64()),
-            "slot_label": pa.array([each.label for _, each in own], pa.string()),
-            "slot_start": pa.array([start for start, _ in instants], pa.timestamp("us", "UTC")),
-            "slot_end": pa.array([end for _, end in instants], pa.timestamp("us", "UTC")),
-        }
-    )
-
-
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
 def _quantiles_table(release: Release) -> pa.Table:
     import pandas as pd
 
-    # maps that are painted have none, and need no row a bin to say so
-    frame = quantiles_frame(replace(release, painted=False))
-    rows = frame.rename(columns={"speed": f"speed_{release.display_unit.value}"})
+    # maps that are painted have none
+    rows = quantiles_frame(replace(release, painted=False))
+    rows = rows.rename(columns={"speed": f"speed_{release.display_unit.value}"})
     rows.insert(0, "release_id", pd.Series([release.id] * len(rows), dtype="str"))
     return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
 
@@ -336,14 +315,12 @@ def _quantiles_table(release: Release) -> pa.Table:
 def _insert_cells(
     connection: duckdb.DuckDBPyConnection, release: Release, publication: int | None = None
 ) -> None:
+    cells = "INSERT INTO kept_cells BY NAME SELECT *, ? AS publication FROM incoming_cells"
     with registered(connection, "incoming_cells", _cells_table(release)):
-        run(
-            connection,
-            "INSERT INTO kept_cells BY NAME SELECT *, $publication AS publication FROM incoming_cells",
-            {"publication": publication},
-        )
-    with registered(connection, "incoming_slots", _painted_slots(release)):
-        run(connection, "INSERT INTO painted_slots BY NAME FROM incoming_slots")
+        run(connection, cells, [publication])
+    with registered(connection, "incoming_slots", pa.Table.from_pandas(slots_frame(release))):
+        kept = "INSERT INTO painted_slots BY NAME SELECT ? AS release_id, * FROM incoming_slots"
+        run(connection, kept, [release.id])
     with registered(connection, "incoming_quantiles", _quantiles_table(release)):
         run(connection, "INSERT INTO quantiles BY NAME FROM incoming_quantiles")
 
@@ -361,10 +338,9 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
                 "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
                 [release.id],
             )
-            stored = query(
-                connection, "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot", [release.id]
-            )
-            painted = "SELECT * FROM painted_slots WHERE release_id = ? ORDER BY slot"
+            kept = "SELECT * FROM kept_cells WHERE release_id = ? ORDER BY cell, slot"
+            stored = query(connection, kept, [release.id])
+            painted = "SELECT * EXCLUDE (release_id) FROM painted_slots WHERE release_id = ? ORDER BY slot"
             slots = query(connection, painted, [release.id])
             listed = "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile"
             quantiles = query(connection, listed, [release.id])
@@ -375,7 +351,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     return (
         [list(found) for found in about] == [row]
         and _holds(stored, _cells_table(release))
-        and _holds(slots, _painted_slots(release))
+        and _holds(slots, pa.Table.from_pandas(slots_frame(release)))
         and _holds(quantiles, _quantiles_table(release))
     )
 
