@@ -5,11 +5,11 @@ so far; under the fixed prior N(0, (s tau_c)^2) the cell moves by k_c y_c, k_c =
 Gaussian noise four rounds ask about the newest map each time, and their answers are averaged.
 
 **Interval.** After a level e(w)^2 = (1 - k A(w))^2 ((w s tau)^2 + e(w)^2 before it) + k^2 (noise + q), from
-0 on; reach(w)^2 = e(w)^2 + X' var(beta) X, and for slots that no level asks for (w s tau / 2)^2 +
-(s U/5)^2 / N more: the mean square error of this very estimator if cells differ w times as much as guessed,
-A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and 2.2 reach(4) upwards: rare
-cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on days that chose nothing),
-not a theorem: counts cannot bound what clipping and shrinking do.
+0 on; reach(w)^2 = e(w)^2 + X' var(beta) X, and for slots that no level asks for
+(w s max(tau, U/30) / 2)^2 + (s U/5)^2 / N more: the mean square error of this very estimator if cells differ
+w times as much as guessed, A(w) the share that clipping leaves. Published are 2.2 reach(1.5) downwards and
+2.2 reach(4) upwards: rare cells are fast roads. This is **calibrated** (at least 95 % of bins on average, on
+days that chose nothing), not a theorem: counts cannot bound what clipping and shrinking do.
 
 **Variance.** r_ug = mean of (x - estimate_g)^2 over a vehicle's records, in units of
 base_g = (U^2/30) lev clip(estimate_g / (lev U/5), 0.2, 3)^(1/4), lev the city's level over U/5. One number a
@@ -40,6 +40,8 @@ FloatArray = npt.NDArray[np.float64]
 WIDE = (1.5, 4.0)
 """How much more than guessed cells may differ, downwards and upwards; with REACH chosen on days of Austin."""
 REACH = 2.2
+LEAST_APART = 1 / 30
+"""Of U: slots of a cell differ by half of that at least, however many vehicles it has."""
 VARIANCE_UNIT = 1 / 30
 """Of U^2, at the level U/5: 30 (m/s)^2 at 6 m/s."""
 VARIANCE_SPREAD, VARIANCE_WIDE = 0.5, 2.5
@@ -255,8 +257,9 @@ def _reach(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
         found = (left**2)[level.place] * square + added[level.place]
     found = found + around
     if design.counts.bins > told[-1].level.size:
-        slots = (wide * unit / 2 * design.cells.cell_sd[design.cells.place]) ** 2
-        found = found + slots + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
+        apart = np.maximum(design.cells.cell_sd, LEAST_APART * design.upper)[design.cells.place] / 2
+        found = found + (wide * unit * apart) ** 2
+        found = found + (unit * RECORD_SD * design.upper) ** 2 / design.per_bin
     return np.asarray(np.sqrt(found))
 
 

@@ -325,6 +325,20 @@ def test_intervals_reach_as_far_as_was_foreseen_and_hold_in_simulated_cities(bou
         assert foreseen[each].max() < each.largest(bound.upper) / 2
 
 
+def test_intervals_hold_for_hours_of_a_large_fleet(bound_of):
+    """Hours differ however many vehicles a cell has, and cells alone are asked for."""
+    bound = bound_of(108, step="0.1")
+    counts = town(bound, users=1500, cells=20, slots=24).counts
+    calibrated = CalibratedPooling(PublicFacts(counts, bound), (MEAN,), LossKind.PURE, 3 * PICO)
+    assert len(calibrated.design.levels) == 1
+    held = []
+    for city in cities_of(counts, bound):
+        found = calibrated.run(city.values, SimulatedNoise(city.number), interval_level=0.95)[MEAN]
+        truth = true_statistic(city.values.contributions, MEAN)
+        held.append(np.mean((found.low <= truth) & (truth <= found.high)))
+    assert np.mean(held) > 0.95
+
+
 def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of, monkeypatch):
     bound = bound_of(60)
     data = town(bound)
