@@ -65,7 +65,8 @@ FORCED = (
 )
 TOO_MANY_TIMES = "There are too many times and areas to draw here: the interactive map, map.html, shows all."
 FULL_ACCOUNT = (
-    "The whole account of this release is in manifest.json, every number with its interval in cells.csv."
+    "The whole account of this release is in manifest.json, every number with its interval in cells.csv or "
+    "cells.parquet."
 )
 CHANGE_OF_RECORDS = (
     "A change is one of the records: it may also come from other vehicles, or other routes, being recorded."
