@@ -17,7 +17,6 @@ from trafficdp.cli.words.output import Output, plain
 from trafficdp.errors import UsageError
 from trafficdp.model import SlotKind
 from trafficdp.privacy.loss import ZCDP, Loss, PureDP
-from trafficdp.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.progress import Progress
