@@ -345,7 +345,7 @@ SAID_OF_HEXAGONS = (
     f"One release of means where nothing about a vehicle is public, in rho at delta 1e-6: {HIDDEN_VEHICLES} "
     f"simulated vehicles in a study area of so many hexagons of resolution {HIDDEN_RESOLUTION}, each with 24 "
     "painted hours. From the configuration to files and `released.duckdb`; most of the seconds are exact "
-    "draws of Gaussian noise, seven a hexagon. Clocks ran with several other jobs on the same processors."
+    "draws of Gaussian noise, seven a hexagon."
 )
 
 
