@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+# Compiled modules are kept, whatever the machine asks: tests start hundreds of processes that import them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo fast test prove spark check bench accuracy audit mutants accountings continual scale docs clean
 
