@@ -7,8 +7,10 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-SCHEMA = json.loads(
-    resources.files("trafficdp.cli").joinpath("schemas/plan.schema.json").read_text(encoding="utf-8")
+PLANS = jsonschema.Draft202012Validator(
+    json.loads(
+        resources.files("trafficdp.cli").joinpath("schemas/plan.schema.json").read_text(encoding="utf-8")
+    )
 )
 KMH = "km/h"
 
@@ -20,7 +22,7 @@ def plan(command):
     def plan(*arguments):
         result = command("--json", "plan", *arguments)
         assert result.code == 0, result.err
-        jsonschema.validate(result.json, SCHEMA)
+        PLANS.validate(result.json)
         return result.json
 
     return plan

@@ -24,13 +24,13 @@ def test_a_report_is_written_and_named(twice, command, tmp_path):
     assert not re.search("clearly (rose|fell)", page)
 
 
-def test_the_same_as_json(twice, command, tmp_path):
+def test_the_same_as_json(released, command, tmp_path):
     out = tmp_path / "page.html"
     facts = command("--json", "report", "r0001", str(out)).json
     assert facts == {"release": "r0001", "against": None, "file": str(out), "bytes": out.stat().st_size}
 
 
-def test_a_report_costs_nothing(twice, command, tmp_path):
+def test_a_report_costs_nothing(released, command, tmp_path):
     before = command("--json", "ledger").json
     command("report", "r0001", str(tmp_path / "page.html"))
     assert command("--json", "ledger").json == before
@@ -45,7 +45,7 @@ def test_a_report_costs_nothing(twice, command, tmp_path):
         (("r0001", "nowhere/page.html"), "folder that does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(twice, command, tmp_path, arguments, said):
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(released, command, tmp_path, arguments, said):
     name, *rest = arguments[1:]
     result = command("report", arguments[0], str(tmp_path / name), *rest)
     assert (result.code, result.out) == (2, "")

@@ -73,11 +73,11 @@ def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
     assert 0.74 < both.max() / 1e12 <= 0.75
 
 
+@pytest.mark.parametrize("runs", [300, pytest.param(1_500, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
-def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, values_of, bound_of):
+def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, runs, values_of, bound_of):
     values = values_of(SPEEDS, bound_of(65))
     samples = values.read_samples()
-    runs = 1_500
     bins = np.repeat(samples.counts.bin_index, samples.counts.count)
     truth = {
         MEAN: np.array([samples.value[bins == g].mean() for g in range(samples.counts.bins)]),
