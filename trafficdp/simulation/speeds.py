@@ -88,6 +88,8 @@ def simulated_truths(
     is the same however many there are. Cost: one draw a record, at most ``MOST_DRAWN`` a pair, for every
     city; some 2 million draws are held at a time.
 
+    It does not depend on how vehicles are numbered.
+
     Raises UsageError unless 1 <= ``cities`` <= 10,000 and 0 <= ``seed``.
     """
     integer_between(1, 10_000, cities=cities)
@@ -114,10 +116,12 @@ def simulated_records(
     For mechanisms that need more than sums: these are the records of the first of ``simulated_truths``.
     """
     moving = partial(_moving_speeds, counts, _Places.of(counts), model, hour)
-    found, end = np.empty(int(counts.count.sum()), dtype=np.int64), 0
+    found, start = np.empty(int(counts.count.sum()), dtype=np.int64), np.cumsum(counts.count) - counts.count
     for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, 0))):
-        start, end = end, end + int(counts.count[part].sum())
-        found[start:end] = np.repeat(value, times)
+        count = counts.count[part]
+        # the records of a pair lie one after another, wherever the pair does
+        away = start[part] - (np.cumsum(count) - count)
+        found[np.repeat(away, count) + np.arange(count.sum())] = np.repeat(value, times)
     return found
 
 
@@ -196,7 +200,7 @@ def _moving_speeds(
         of_bin = of_bin * mean_one(random.standard_normal(counts.bins), SLOT_SHARE * model.cell_spread)
     if hour is not None:
         of_bin = of_bin * model.by_hour(hour)
-    pace = mean_one(random.standard_normal(counts.users), model.vehicle_spread)
+    pace = mean_one(random.standard_normal(counts.users)[counts.order.rank], model.vehicle_spread)
     moving: FloatArray = of_bin[counts.bin_index] * pace[counts.user_index] / (1 - model.standing)
     return moving
 
@@ -216,10 +220,11 @@ def _drawn_pairs(
     bound: ContributionBound,
     model: CityModel,
     random: Generator,
-) -> Iterator[tuple[slice, IntArray, IntArray]]:
-    """Yield stretches of pairs, what is drawn of them, pair by pair, and for how many records each."""
-    moving = moving_speeds(random)
-    for part in stretches(np.minimum(counts.count, MOST_DRAWN), _AT_ONCE):
+) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray]]:
+    """Yield some pairs after others, what is drawn of them, pair by pair, and for how many records each."""
+    moving, pairs = moving_speeds(random), counts.order.pairs
+    for stretch in stretches(np.minimum(counts.count[pairs], MOST_DRAWN), _AT_ONCE):
+        part = pairs[stretch]
         count = counts.count[part]
         drawn = np.minimum(count, MOST_DRAWN)
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)

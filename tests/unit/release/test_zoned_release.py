@@ -125,7 +125,7 @@ def test_another_map_of_the_same_city_may_have_hexagons(opened):
     assert np.all(hexagons.plan().allocation.counts.cell > 2**58)
 
 
-def test_a_plan_that_is_refused_offers_no_coarser_hexagons(opened):
+def test_a_plan_that_is_refused_offers_no_coarser_hexagons(opened, few_runs):
     plan = opened.plan("0.05")
     assert plan.verdict.refused
     assert plan.suggestions.resolution is None

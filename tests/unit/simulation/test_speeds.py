@@ -1,5 +1,6 @@
 """Speeds on public counts: sums of whole records, the spreads that are asked, many cities at once."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -73,6 +74,26 @@ def test_a_city_depends_on_its_number_and_seed_alone():
     np.testing.assert_array_equal(many.total_of_squares[:2], few.total_of_squares)
     assert (many.total[0] != many.total[1]).any()
     assert (truths(cities=1, seed=2).total != few.total[:1]).any()
+
+
+@pytest.mark.parametrize("at_once", [1 << 21, 500])
+def test_a_city_does_not_depend_on_how_vehicles_are_numbered(at_once, monkeypatch):
+    monkeypatch.setattr(speeds, "_AT_ONCE", at_once)
+    number = np.random.default_rng(4).permutation(COUNTS.users)
+    pair = np.lexsort((number[COUNTS.user_index], COUNTS.bin_index))
+    others = replace(COUNTS, user_index=number[COUNTS.user_index][pair], count=COUNTS.count[pair])
+    assert (others.count != COUNTS.count).any()
+    one, other = truths(cities=2), truths(cities=2, counts=others)
+    np.testing.assert_array_equal(other.total, one.total[:, pair])
+    np.testing.assert_array_equal(other.total_of_squares, one.total_of_squares[:, pair])
+    records, of_others = (
+        np.split(
+            simulated_records(counts, BOUND, CityModel(), seed=1, hour=counts.slot), np.cumsum(counts.count)
+        )
+        for counts in (COUNTS, others)
+    )
+    for position, sent in enumerate(pair):
+        np.testing.assert_array_equal(of_others[position], records[sent])
 
 
 def test_the_level_is_the_mean_of_all_records():
