@@ -8,7 +8,6 @@ and are not a private release. Noise is simulated, with the same seeds for every
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 import tempfile
@@ -26,9 +25,8 @@ import numpy.typing as npt
 
 import trafficdp
 from accuracy import with_few_vehicles_withheld
-from capmetro import config_of, folder, samples_of
-from maps import CHECKING, CHOOSING, file_of
-from trafficdp.errors import TrafficdpError
+from capmetro import config_of, files_of, page, samples_of
+from maps import CHECKING, CHOOSING
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import level
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
@@ -96,12 +94,12 @@ def errors(samples: Samples, epsilon: int) -> dict[str, float]:
     return found
 
 
-def all_errors(days: tuple[str, ...], root: Path) -> Iterator[tuple[str, int, dict[str, float]]]:
+def all_errors(days: tuple[str, ...]) -> Iterator[tuple[str, int, dict[str, float]]]:
     """Yield grid, epsilon and errors of every map of ``days``."""
     with tempfile.TemporaryDirectory() as place:
         own = config_of(days, Path(place))
         city = trafficdp.open(own, store=Path(place) / "store", create=True)
-        city.ingest([file_of(root, day) for day in days])
+        city.ingest(files_of(days))
         for resolution, slot in itertools.product(RESOLUTIONS, SLOTS):
             here = city.with_map(resolution=resolution, slot_kind=slot)
             samples = with_few_vehicles_withheld(samples_of(here))
@@ -133,7 +131,7 @@ def worth(found: list[tuple[str, int, dict[str, float]]], name: str) -> list[str
     return [*cells, f"{len(ratios)} of {len(found)}"]
 
 
-def report(root: Path) -> Iterator[str]:
+def report() -> Iterator[str]:
     """Yield the lines of the report."""
     yield "# What every part of partial pooling is worth"
     yield ""
@@ -146,7 +144,7 @@ def report(root: Path) -> Iterator[str]:
     )
     yield ""
     for title, sets in (("Days that chose constants", CHOSEN), ("Days that chose nothing", CHECKING)):
-        found = [each for days in sets for each in all_errors(days, root)]
+        found = [each for days in sets for each in all_errors(days)]
         yield f"## {title}"
         yield ""
         yield f"| | {' | '.join(f'ε {epsilon}' for epsilon in EPSILONS)} | maps |"
@@ -162,17 +160,8 @@ def report(root: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Read the command line, measure, write; return the exit code that `trafficdp` would give."""
-    parser = argparse.ArgumentParser(description="What every part of partial pooling is worth.")
-    parser.add_argument("--into", type=Path, default=INTO, help="file to write")
-    into = parser.parse_args().into
-    try:
-        lines = list(report(folder().parent))
-    except TrafficdpError as error:
-        print(f"ablation: {error}", file=sys.stderr)
-        return error.exit_code
-    into.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
-    return 0
+    """Measure and write."""
+    return page("What every part of partial pooling is worth.", INTO, report)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ numbers the vehicles anew, so that a second run differs in the last digits.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of, samples_of
+from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from presence import DELTA, total_of
-from trafficdp.errors import TrafficdpError, UsageError
+from trafficdp.errors import UsageError
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
@@ -253,8 +251,17 @@ def section(city: trafficdp.Workspace, resolution: int, slot: SlotKind) -> Itera
     yield ""
 
 
-def report(city: trafficdp.Workspace) -> Iterator[str]:
+def report() -> Iterator[str]:
     """Yield the lines of the report."""
+    files = files_of(DAYS)
+    with tempfile.TemporaryDirectory() as folder:
+        city = trafficdp.open(CONFIG, store=Path(folder) / "store", create=True)
+        city.ingest(files)
+        yield from report_of(city)
+
+
+def report_of(city: trafficdp.Workspace) -> Iterator[str]:
+    """Yield them for a city that has its records."""
     yield "# Accuracy on Austin's buses"
     yield ""
     yield (
@@ -282,26 +289,8 @@ def _label(name: str, idealised: bool) -> str:
 
 
 def main() -> int:
-    """Read the command line, measure, print, write; return the exit code that `trafficdp` would give."""
-    parser = argparse.ArgumentParser(description="Accuracy of every mechanism on Austin's buses.")
-    parser.add_argument("--into", type=Path, default=PEERS.with_name("austin.md"), help="file to write")
-    into = parser.parse_args().into
-    begin = time.monotonic()
-    try:
-        files = files_of(DAYS)
-        with tempfile.TemporaryDirectory() as folder:
-            city = trafficdp.open(CONFIG, store=Path(folder) / "store", create=True)
-            city.ingest(files)
-            lines = []
-            for line in report(city):
-                print(line, flush=True)
-                lines.append(line)
-    except TrafficdpError as error:
-        print(f"accuracy: {error}", file=sys.stderr)
-        return error.exit_code
-    into.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"written to {into} after {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    return 0
+    """Measure and write."""
+    return page("Accuracy of every mechanism on Austin's buses.", PEERS.with_name("austin.md"), report)
 
 
 if __name__ == "__main__":

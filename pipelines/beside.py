@@ -35,7 +35,7 @@ from matplotlib.ticker import StrMethodFormatter
 from PIL import Image
 
 import trafficdp
-from capmetro import CONFIG, DAYS, config_of, files_of, folder, samples_of
+from capmetro import CONFIG, DAYS, config_of, files_of, samples_of
 from presence import total_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import TrafficdpError
@@ -224,8 +224,7 @@ def main() -> int:
             scratch = Path(temporary)
             beside(City.read(CONFIG, scratch / "four", files_of(DAYS)), peers, scratch)
             own = config_of((CHECK_DAY,), scratch)
-            day = folder().parent / "capmetro_check" / f"{CHECK_DAY}.csv.gz"
-            rows = [*by_epsilon(City.read(own, scratch / "day", [day])), *by_fleet(scratch)]
+            rows = [*by_epsilon(City.read(own, scratch / "day", files_of([CHECK_DAY]))), *by_fleet(scratch)]
     except TrafficdpError as error:
         print(f"beside: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,16 +1,19 @@
 """Where the real records of Austin's buses are: CapMetro open data, archived by scascketta/CapMetrics (MIT).
 
 The environment variable TRAFFICDP_REAL_DATA names the folder that holds ``capmetro/YYYY-MM-DD.csv.gz``.
+Pages of what was measured on them are written here too.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from trafficdp.engine.duckdb_samples import read_samples
-from trafficdp.errors import UsageError
+from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model import Grid
 from trafficdp.sensitive.values import Samples
 from trafficdp.store.vault_fixes import data_version
@@ -44,8 +47,17 @@ def config_of(days: Sequence[str], into: Path) -> Path:
 
 
 def files_of(days: Sequence[str]) -> list[Path]:
-    """Return the files of ``days``, YYYY-MM-DD."""
-    return [folder() / f"{day}.csv.gz" for day in days]
+    """Return the files of ``days``, YYYY-MM-DD, there or in a folder beside it.
+
+    Raises UsageError when one is missing.
+    """
+    return [_file_of(day) for day in days]
+
+
+def _file_of(day: str) -> Path:
+    for file in sorted(folder().parent.rglob(f"{day}.csv.gz")):
+        return file
+    raise UsageError(f"there is no {day}.csv.gz", got=folder().name, todo="get it from scascketta/CapMetrics")
 
 
 def samples_of(city: Workspace, grid: Grid | None = None) -> Samples:
@@ -56,3 +68,22 @@ def samples_of(city: Workspace, grid: Grid | None = None) -> Samples:
     with city._curator("evaluation") as curator:
         asked = (grid or city.config.grid, city.config.bound, data_version(curator.vault).ingest_id)
         return read_samples(curator.vault.connection, *asked)
+
+
+def page(about: str, default: Path, report: Callable[[], Iterable[str]]) -> int:
+    """Print the lines of ``report`` and write them to ``default``, or to the file that --into names.
+
+    Returns the exit code that `trafficdp` would give.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--into", type=Path, default=default, help="file to write")
+    into, lines = parser.parse_args().into, []
+    try:
+        for line in report():
+            print(line, flush=True)
+            lines.append(line)
+    except TrafficdpError as error:
+        print(f"{Path(parser.prog).stem}: {error}", file=sys.stderr)
+        return error.exit_code
+    into.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    return 0

@@ -8,7 +8,6 @@ at to know the truth: the figures evaluate maps and are not a private release. N
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 import tempfile
@@ -20,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trafficdp
-from capmetro import DAYS, config_of, folder, samples_of
-from trafficdp.errors import TrafficdpError, UsageError
+from capmetro import DAYS, config_of, files_of, page, samples_of
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
@@ -196,7 +194,7 @@ def in_short(found: list[Setting]) -> str:
     )
 
 
-def report(folder_of_days: Path) -> Iterator[str]:
+def report() -> Iterator[str]:
     """Yield the lines of the report."""
     yield "# What `auto` chooses, on days of Austin's buses"
     yield ""
@@ -215,7 +213,7 @@ def report(folder_of_days: Path) -> Iterator[str]:
         yield ""
         found = []
         for days in sets:
-            for each in settings(days, [file_of(folder_of_days, day) for day in days]):
+            for each in settings(days, files_of(days)):
                 print(each, file=sys.stderr, flush=True)
                 found.append(each)
         yield in_short(found)
@@ -231,26 +229,9 @@ def report(folder_of_days: Path) -> Iterator[str]:
         yield from intervals(found)
 
 
-def file_of(root: Path, day: str) -> Path:
-    """Return the file of ``day`` somewhere below ``root``; raises UsageError without."""
-    found = sorted(root.rglob(f"{day}.csv.gz"))
-    if not found:
-        raise UsageError(f"there is no {day}.csv.gz", got=root.name, todo="get it from scascketta/CapMetrics")
-    return found[0]
-
-
 def main() -> int:
-    """Read the command line, measure, write; return the exit code that `trafficdp` would give."""
-    parser = argparse.ArgumentParser(description="What auto chooses on Austin's buses.")
-    parser.add_argument("--into", type=Path, default=INTO, help="file to write")
-    into = parser.parse_args().into
-    try:
-        lines = list(report(folder().parent))
-    except TrafficdpError as error:
-        print(f"maps: {error}", file=sys.stderr)
-        return error.exit_code
-    into.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
-    return 0
+    """Measure and write."""
+    return page("What auto chooses on Austin's buses.", INTO, report)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ looked at to know the truth: this evaluates mechanisms and is no private release
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 import tempfile
@@ -22,9 +21,8 @@ from pathlib import Path
 import numpy as np
 
 import trafficdp
-from capmetro import CONFIG, DAYS, files_of, folder, samples_of
+from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.declared import declared_bins
-from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
@@ -116,12 +114,11 @@ def report() -> Iterator[str]:
     yield "|---|---:|---|---:|---:|---:|---:|---:|"
     own: dict[int, float] = {}
     slowest = 0.0
-    check = folder().parent / "capmetro_check"
     for resolution in (7, 6):
         for days in (
             read(f"four days, resolution {resolution}", DAYS, files_of(DAYS), resolution),
             *(
-                read(f"check {day}, resolution {resolution}", (day,), [check / f"{day}.csv.gz"], resolution)
+                read(f"check {day}, resolution {resolution}", (day,), files_of([day]), resolution)
                 for day in CHECK_DAYS
             ),
         ):
@@ -171,20 +168,8 @@ def beside_others(own: dict[int, float]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Read the command line, measure, print, write; return the exit code that `trafficdp` would give."""
-    parser = argparse.ArgumentParser(description="Accuracy where nothing about a vehicle is public.")
-    parser.add_argument("--into", type=Path, default=PEERS.with_name("presence.md"), help="file to write")
-    into = parser.parse_args().into
-    try:
-        lines = []
-        for line in report():
-            print(line, flush=True)
-            lines.append(line)
-    except TrafficdpError as error:
-        print(f"presence: {error}", file=sys.stderr)
-        return error.exit_code
-    into.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return 0
+    """Measure and write."""
+    return page("Accuracy where nothing about a vehicle is public.", PEERS.with_name("presence.md"), report)
 
 
 if __name__ == "__main__":
