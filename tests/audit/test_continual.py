@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
+from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
 from trafficdp.papers.george_2022.levels import paper_plan, prior_plan
 from trafficdp.papers.george_2022.naive import naive_scale
+from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.bank import SignedCounterBank
 from trafficdp.stream.tree import BINARY, Tree, TreeKind
 
@@ -113,11 +116,12 @@ def test_noise_that_is_drawn_again_at_a_publication_is_caught(forgetful):
     source, sums = SimulatedNoise(7), []
     for own in (0, STEPS):
         bank = SignedCounterBank(RUNS, 1, 7, 1, np.array(1.0 * STEPS))
-        bank.append(np.arange(RUNS), np.full((1, RUNS), own))
+        every = np.arange(RUNS)
+        of = Moments(Support(every, every, RUNS, RUNS), every * 0 + 1, STEPS, every < 0)
+        bank.append(every, of, np.stack([0 * every + own, 0 * every]), 0 * every, PureDP.of(1))
         published = []
         for _ in range(6):
-            bank.draw(source)
-            published.append(bank.sums()[:, 0])
+            published.append(bank.sums(source)[:, 0])
             if forgetful:
                 bank.drawn[:] = False
         sums.append(np.mean(published, axis=0))

@@ -199,7 +199,7 @@ class World:
         patch.setattr(os, "urandom", lambda size: hashlib.shake_256(b"%d" % next(numbers)).digest(size))
         patch.setattr("trafficdp.release.curator.SecureNoise", lambda: ChosenNoise(script))
         sums = SignedCounterBank.sums
-        patch.setattr(SignedCounterBank, "sums", lambda bank: script.follow(sums(bank)))
+        patch.setattr(SignedCounterBank, "sums", lambda bank, noise: script.follow(sums(bank, noise)))
         patch.setattr("trafficdp.live.streaming.SecureNoise", lambda: SimulatedNoise(12))
         patch.chdir(folder)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from trafficdp.measurement.ball import GRAINS
 from trafficdp.mechanisms.plan.plan import Plan, Scaling, scaling
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
@@ -78,7 +79,7 @@ def test_vectors_and_lengths_are_the_golden_ones_and_average_to_the_means(city):
     share = np.linalg.norm(golden, axis=1) / longest.max()
     np.testing.assert_allclose(known.ranked / 2.0**50, share, rtol=1e-9)
     # two vectors of a vehicle are at most B_l apart, and the noise is that of the furthest
-    grain = known.step.of.grain
+    grain = known.step.of.bound / GRAINS
     apart = city.counts.total_per_user((grain * (known.step.of.high - known.step.of.low)) ** 2.0)
     np.testing.assert_allclose(np.sqrt(apart), longest, rtol=1e-5)
     sd = longest.max() / np.sqrt(2 * 0.5 * 9 / 16)
@@ -95,4 +96,4 @@ def test_noise_goes_by_the_weights_and_by_twice_the_clipping_length(city):
     np.testing.assert_allclose(known.values, weight[city.counts.bin_index] * z, rtol=1e-9)
     clip = known.step.of.bound
     sd = 2 * clip / np.sqrt(2 * 0.5 * 9 / 16)
-    np.testing.assert_allclose(known.step.law.sd * known.step.of.grain, sd, rtol=1e-9)
+    np.testing.assert_allclose(known.step.law.sd * known.step.of.bound / GRAINS, sd, rtol=1e-9)

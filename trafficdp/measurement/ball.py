@@ -22,36 +22,26 @@ vehicle loses the same, and the price is one number, whoever is there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Gaussian, Laplace, Law
-from trafficdp.measurement.support import FloatArray, IntArray, Support
-from trafficdp.privacy.loss import loss_upper_bound, round_up, to_pico
+from trafficdp.measurement.support import FloatArray, IntArray, Support, Values
+from trafficdp.model import number_pairs
+from trafficdp.privacy.loss import loss_upper_bound, to_pico
 from trafficdp.sensitive.values import Entries
 
 GRAINS = 1 << 20
-"""Grains of the bound."""
+"""Of the bound: sums are counted in grains of bound / GRAINS."""
 LARGEST_ENTRIES = 1 << 20
 """Of a vehicle in a hidden ball, in order of coordinate: squares add up to 2^60. Others count as 0."""
 LARGEST_USERS = 1 << 40
 """More vehicles than this are no city: sums of a hidden ball stay below 2^60."""
 
 
-class _Grains:
-    bound: float
-
-    @property
-    def grain(self) -> float:
-        """The unit of the sums."""
-        return self.bound / GRAINS
-
-
 @dataclass(frozen=True)
-class Ball(_Grains):
+class Ball:
     """``norm`` is 1 or 2, ``bound`` C; ``low`` <= 0 <= ``high`` (E,) bound entries, in grains.
 
     ``support`` has the entries, which are public. Raises UsageError when these do not fit together.
@@ -65,27 +55,21 @@ class Ball(_Grains):
 
     def __post_init__(self) -> None:
         fits = self.low.shape == self.high.shape == self.support.user.shape and self.norm in (1, 2)
-        inside = int(self.low.max(initial=0)) <= 0 <= int(self.high.min(initial=0))
-        inside &= int(self.high.max(initial=0)) <= GRAINS and int(self.low.min(initial=0)) >= -GRAINS
-        if not (fits and inside and 0 < self.bound < np.inf):
+        fits = fits and bool(np.all((self.low >= -GRAINS) & (self.low <= 0)))
+        fits = fits and bool(np.all((self.high <= GRAINS) & (self.high >= 0)))
+        if not (fits and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, intervals around 0")
         self.support.require_room(self.high - self.low)
 
-    @property
-    def size(self) -> int:
-        """How many sums there are, C."""
-        return self.support.coordinates
-
-    def sums(self, values: npt.NDArray[Any]) -> IntArray:
+    def sums(self, values: Values) -> IntArray:
         """Return the sums (C,) in grains of ``values`` (E,), each vehicle's vector in the ball."""
         return self.support.sums(self.inside(values))
 
-    def inside(self, values: npt.NDArray[Any]) -> IntArray:
+    def inside(self, values: Values) -> IntArray:
         """Return the whole numbers (E,) that ``values`` become."""
         user, users = self.support.user, self.support.users
-        real = np.zeros(len(user))
-        flat = np.ravel(values)[: len(user)].astype(np.float64)
-        real[: len(flat)] = np.where(np.isfinite(flat), flat, 0.0)
+        real, flat = np.zeros(len(user)), np.ravel(values)[: len(user)]
+        real[: len(flat)] = flat
         whole = np.clip(_scaled(real, user, users, self.norm, self.bound), self.low, self.high)
         return _shrunk(whole, user, users, self.norm)
 
@@ -101,7 +85,7 @@ class Ball(_Grains):
 
 
 @dataclass(frozen=True)
-class HiddenBall(_Grains):
+class HiddenBall:
     """A ball over ``coordinates`` of which nothing is public: not who has entries, nor where, nor how many.
 
     ``norm`` is 1 or 2, ``bound`` C. Raises UsageError when these are out of range.
@@ -114,11 +98,6 @@ class HiddenBall(_Grains):
     def __post_init__(self) -> None:
         if not (self.norm in (1, 2) and self.coordinates >= 1 and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, coordinates, norm 1 or 2")
-
-    @property
-    def size(self) -> int:
-        """How many sums there are, C."""
-        return self.coordinates
 
     def sums(self, values: Entries) -> IntArray:
         """Return the sums (C,) in grains of ``values``, each vehicle's vector in the ball."""
@@ -133,21 +112,15 @@ class HiddenBall(_Grains):
         Each vehicle's follow from its own entries alone.
         """
         there = (values.coordinate >= 0) & (values.coordinate < self.coordinates)
-        user, place = values.user[there], values.coordinate[there]
-        real = np.where(np.isfinite(values.value[there]), values.value[there], 0.0)
-        step = np.diff(user)
-        if not bool(np.all((step > 0) | ((step == 0) & (np.diff(place) > 0)))):
-            order = np.lexsort((place, user))
-            user, place, real = user[order], place[order], real[order]
-            first = _changes(user) | _changes(place)
-            with np.errstate(over="ignore", invalid="ignore"):
-                real = np.bincount(np.cumsum(first) - 1, real)
-            user, place, real = user[first], place[first], np.where(np.isfinite(real), real, 0.0)
-        start, row = np.flatnonzero(_changes(user)), np.cumsum(_changes(user)) - 1
-        kept = np.arange(len(user)) - start[row] < LARGEST_ENTRIES
-        user, place, real, row = user[kept], place[kept], real[kept], row[kept]
-        whole = _scaled(real, row, len(start), self.norm, self.bound)
-        return user, place, _shrunk(whole, row, len(start), self.norm)
+        users, user = np.unique(values.user[there], return_inverse=True)
+        many = max(len(users), 1)
+        user, place, entry = number_pairs(user, values.coordinate[there], many, self.coordinates)
+        with np.errstate(over="ignore", invalid="ignore"):
+            real = np.bincount(entry, _finite(values.value[there]), len(user)).astype(np.float64)
+        kept = np.arange(len(user)) - np.searchsorted(user, user) < LARGEST_ENTRIES
+        user, place, real = user[kept], place[kept], real[kept]
+        whole = _scaled(real, user, many, self.norm, self.bound)
+        return users[user], place, _shrunk(whole, user, many, self.norm)
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (C,)."""
@@ -158,13 +131,13 @@ class HiddenBall(_Grains):
         return _price(np.array([GRAINS**self.norm]), self.norm, law)
 
 
-def _changes(key: IntArray) -> npt.NDArray[np.bool_]:
-    """Which entries have another key than the one before them; the first has."""
-    return np.append(True, key[1:] != key[:-1])[: len(key)]
+def _finite(real: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(real), real, 0.0)
 
 
 def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: float) -> IntArray:
-    """``real`` (E,), finite, each vehicle's vector clipped to ``bound``, in grains, cut off toward zero."""
+    """``real`` (E,), each vehicle's vector clipped to ``bound``, in grains, cut off toward zero."""
+    real = _finite(real)
     # the longest entry first, so that no square leaves the floats
     largest = np.zeros(users)
     np.maximum.at(largest, user, np.abs(real))
@@ -172,8 +145,7 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         length = largest * np.bincount(user, np.abs(share) ** norm, users) ** (1 / norm)
         scaled = real * np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user] / (bound / GRAINS)
-    whole = np.trunc(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -GRAINS, GRAINS))
-    return np.asarray(whole, dtype=np.int64)
+    return np.trunc(np.clip(_finite(scaled), -GRAINS, GRAINS)).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
@@ -188,20 +160,15 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
 
 
 def _price(far: IntArray, norm: int, law: Law) -> IntArray:
-    """What moves of length ``far``, to the power of the norm, cost, whole 10^-12."""
-    many = len(far)
+    """What moves of length ``far``, to the power of the norm, cost by the least noise, whole 10^-12."""
+    move = far.astype(np.float64)
     if norm == 1 and isinstance(law, Laplace):
-        return to_pico(loss_upper_bound(far.astype(np.float64), np.full(many, _only(law.scale))))
+        return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
     if norm == 2 and isinstance(law, Gaussian):
-        ratio = loss_upper_bound(far.astype(np.float64), np.full(many, _only(law.sd)))
-        return to_pico(np.where(far > 0, round_up(ratio / (2 * _only(law.sd))), 0.0))
+        least = np.asarray(law.sd.min(initial=np.inf))
+        return to_pico(loss_upper_bound(loss_upper_bound(move, least), 2 * least))
     raise UsageError(
         "no theorem prices a ball under this noise",
         got=f"l{norm}, {type(law).__name__}",
         expected="l1 with Laplace noise, or l2 with Gaussian noise",
     )
-
-
-def _only(scales: npt.NDArray[np.float64]) -> float:
-    """The least of ``scales``: what all coordinates are priced by."""
-    return float(scales.min(initial=np.inf))

@@ -10,14 +10,12 @@ equality for some r.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.laws import Block, Law
-from trafficdp.measurement.support import IntArray, Support, as_integers, shifted_move
+from trafficdp.measurement.laws import Law
+from trafficdp.measurement.support import IntArray, Support, Values, as_integers, shifted_move
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,7 @@ class Box:
             raise UsageError("a box has no such sides", expected="a whole number of at least 0 an entry")
         self.support.require_room(self.high)
 
-    @property
-    def size(self) -> int:
-        """How many sums there are, C."""
-        return self.support.coordinates
-
-    def sums(self, values: npt.NDArray[Any]) -> IntArray:
+    def sums(self, values: Values) -> IntArray:
         """Return the sums (C,) of ``values`` (E,), each brought into the box first."""
         return self.support.sums(np.clip(as_integers(values, len(self.high)), 0, self.high))
 
@@ -47,9 +40,8 @@ class Box:
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,), when sums are multiplied by 2^``shift`` (C,)."""
-        return law.loss(self.support, shifted_move(self.high, shift[self.support.coordinate]))
+        return law.loss(self.support, self.moves(shift))
 
-    def units(self, law: Block, shift: IntArray) -> IntArray:
-        """Return what every vehicle pays in units of 1/s, shape (users,): ``loss`` before s is known."""
-        move = shifted_move(self.high, shift[self.support.coordinate])
-        return law.largest(self.support, law.units(self.support, move))
+    def moves(self, shift: IntArray) -> IntArray:
+        """Return how far every entry moves its sum then, shape (E,)."""
+        return shifted_move(self.high, shift[self.support.coordinate])

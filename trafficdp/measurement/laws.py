@@ -25,15 +25,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.support import FloatArray, IntArray, Support
 from trafficdp.model import number_pairs
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.privacy.loss import (
-    LARGEST_LOSS,
-    PICO,
-    LossKind,
-    loss_upper_bound,
-    round_up,
-    sum_per_user,
-    to_pico,
-)
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, LossKind, loss_upper_bound, round_up
 
 _AT_ONCE = 1 << 21
 """Entries that are sorted in memory together."""
@@ -49,8 +41,7 @@ class Laplace:
 
     def loss(self, support: Support, move: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,), whose entries move by at most ``move`` (E,)."""
-        entry = to_pico(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
-        return sum_per_user(entry, support.user, support.users)
+        return support.losses(loss_upper_bound(move.astype(np.float64), self.scale[support.coordinate]))
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
         """Return ``sums`` (C,) with one draw each."""
@@ -68,8 +59,7 @@ class Gaussian:
     def loss(self, support: Support, move: IntArray) -> IntArray:
         """Return what every vehicle loses, in 10^-12 rho, shape (users,)."""
         ratio = loss_upper_bound(move.astype(np.float64), self.sd[support.coordinate])
-        entry = to_pico(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
-        return sum_per_user(entry, support.user, support.users)
+        return support.losses(np.where(ratio > 0, round_up(ratio * ratio / 2), 0.0))
 
     def add(self, sums: IntArray, source: NoiseSource) -> IntArray:
         """Return ``sums`` (C,) with one draw each."""

@@ -16,12 +16,10 @@ Metered losses depend on sets, scales and earlier noisy numbers only; so does an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.ball import Ball, HiddenBall
@@ -29,7 +27,7 @@ from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Law
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, shifted_sum
+from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, Values, shifted_sum
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Entries, Handed
@@ -40,10 +38,6 @@ ENFORCED = (Box, Moments, Ball, HiddenBall)
 
 class Set(Protocol):
     """What a step sums."""
-
-    @property
-    def size(self) -> int:
-        """How many sums there are, C."""
 
     def sums(self, values: Any) -> IntArray:  # noqa: ANN401
         """Return the sums (C,) of ``values``, brought into the set first."""
@@ -67,12 +61,9 @@ class Step:
     shift: IntArray
 
     def __post_init__(self) -> None:
-        fits = self.shift.shape == (self.of.size,) and int(np.abs(self.shift).max(initial=0)) <= 62
-        fits &= isinstance(self.of, Box | Moments) or not bool(np.any(self.shift))
-        if fits:
-            largest = np.ldexp(self.of.largest().astype(np.float64), self.shift).max(initial=0.0)
-            fits = float(largest) < LARGEST_SUM
-        if not fits:
+        largest, farthest = self.of.largest(), 62 if isinstance(self.of, Box | Moments) else 0
+        fits = self.shift.shape == largest.shape and int(np.abs(self.shift).max(initial=0)) <= farthest
+        if not fits or float(np.ldexp(largest.astype(np.float64), self.shift).max(initial=0)) >= LARGEST_SUM:
             raise UsageError("sums and their noise do not fit", todo="choose a larger speed_step")
 
     @property
@@ -97,7 +88,7 @@ class Step:
 
 def plain(of: Set, law: Law) -> Step:
     """Return the step without multiples."""
-    return Step(of, law, np.zeros(of.size, dtype=np.int64))
+    return Step(of, law, np.zeros_like(of.largest()))
 
 
 class Claim(Protocol):
@@ -123,14 +114,6 @@ class Scores(Claim, Protocol):
         """One a coordinate."""
 
 
-class Floats(Claim, Protocol):
-    """Noise without an exact sampler: idealised."""
-
-    @property
-    def sampler(self) -> Callable[[int, Callable[[IntArray], IntArray]], FloatArray]:
-        """What turns a number of draws and a source of uniform numbers (``uniform_below``) into draws."""
-
-
 Priced = Step | Ranks | Claim
 
 
@@ -140,14 +123,14 @@ class Measure(Protocol):
     def measure(self, step: Step, values: Handed) -> IntArray:
         """Return the noisy sums of ``step``, shape (C,), over ``values``, brought into its set first."""
 
-    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+    def select(self, ranks: Ranks, values: Values) -> IntArray:
         """Return a private quantile of every coordinate, shape (C,)."""
 
     def select_claimed(self, scores: Scores, cost: IntArray, weight: IntArray, start: IntArray) -> IntArray:
         """Return the chosen position of every coordinate, shape (C,); unenforced. See ``noise.choice``."""
 
-    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
-        """Return ``size`` draws of a noise that has no exact sampler; unenforced."""
+    def pay_claimed(self, noise: Claim) -> None:
+        """Meter noise without an exact sampler, which is made of ``uniform_below``; unenforced."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return independent uniform whole numbers in 0..``count`` - 1, free: they depend on no value."""
@@ -170,7 +153,7 @@ class Metered:
         self._meter(step)
         return step.draw(self._source, values)
 
-    def select(self, ranks: Ranks, values: npt.NDArray[Any]) -> IntArray:
+    def select(self, ranks: Ranks, values: Values) -> IntArray:
         """Meter, then select."""
         self._meter(ranks)
         return ranks.draw(self._source, values)
@@ -180,10 +163,9 @@ class Metered:
         self._meter(scores)
         return np.asarray(self._source.choose(cost, weight, start, scores.scale)[0])
 
-    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
-        """Meter what is claimed, then draw."""
+    def pay_claimed(self, noise: Claim) -> None:
+        """Meter what is claimed."""
         self._meter(noise)
-        return noise.sampler(size, self._source.uniform_below)
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Draw; there is nothing to meter."""

@@ -27,16 +27,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Block, Laplace, Law
-from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers, shifted_move
+from trafficdp.measurement.support import BoolArray, FloatArray, IntArray, Support, Values, as_integers
 from trafficdp.model import largest_two, number_pairs
-from trafficdp.privacy.loss import loss_upper_bound, round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import loss_upper_bound, round_up
 
 
 @dataclass(frozen=True)
@@ -50,54 +49,43 @@ class Moments:
     support: Support
     count: IntArray
     steps: int
-    second: npt.NDArray[np.bool_]
+    second: BoolArray
 
     def __post_init__(self) -> None:
         if self.count.shape != self.support.user.shape or int(self.count.min(initial=1)) < 1:
             raise UsageError("pairs of sums have no such counts", expected="at least 1 record an entry")
         if float(self.count.max(initial=0)) * self.steps**2 >= 2.0**61:
             raise UsageError("sums of squares could leave 64 bits", todo="choose a larger speed_step")
-        self._both.require_room(self._most)
-
-    @property
-    def size(self) -> int:
-        """How many sums there are, 2 B."""
-        return 2 * self.support.coordinates
+        # refuses sums beyond 64 bits
+        self.largest()
 
     @cached_property
-    def _both(self) -> Support:
-        """The entries of S in all bins, then those of W."""
-        at, user = self.support.coordinate, self.support.user
-        bins = self.support.coordinates
-        return Support(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
+    def around(self) -> Box:
+        """The box of S of all entries, then of W: 0 where it is not measured, else m floor(K^2 / 4)."""
+        at, user, bins = self.support.coordinate, self.support.user, self.support.coordinates
+        both = Support(np.tile(user, 2), np.concatenate([at, at + bins]), self.support.users, 2 * bins)
+        most = self.count * (self.steps**2 // 4)
+        return Box(both, np.concatenate([self.count * self.steps, np.where(self.second[at], most, 0)]))
 
-    @cached_property
-    def _most(self) -> IntArray:
-        """The largest S and W of every entry, shape (2 E,); W is 0 where it is not measured."""
-        products = self.count * (self.steps // 2) * (self.steps - self.steps // 2)
-        has_second = self.second[self.support.coordinate]
-        return np.concatenate([self.count * self.steps, np.where(has_second, products, 0)])
-
-    def sums(self, values: npt.NDArray[Any]) -> IntArray:
+    def sums(self, values: Values) -> IntArray:
         """Return the sums (2 B,) of ``values`` (2, E): S and W of every entry, brought into the set first."""
-        entries, m, top = len(self.count), self.count, self.steps
-        both = as_integers(values, 2 * entries).reshape(2, entries)
-        first = np.clip(both[0], 0, m * top)
+        m, top = self.count, self.steps
+        first, second = as_integers(values, 2 * len(m)).reshape(2, len(m))
+        first = np.clip(first, 0, m * top)
         low, more = first // m, first % m
         largest = (m - more) * low * (top - low) + more * (low + 1) * (top - low - 1)
-        second = np.clip(both[1], 0, np.where(self.second[self.support.coordinate], largest, 0))
-        return self._both.sums(np.concatenate([first, second]))
+        return self.around.sums(np.concatenate([first, np.minimum(second, largest)]))
 
     def largest(self) -> IntArray:
         """Return what no sum exceeds, shape (2 B,)."""
-        return self._both.sums(self._most)
+        return self.around.largest()
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what every vehicle loses, shape (users,); raises UsageError for a law without theorem."""
         if isinstance(law, Laplace):
-            return sum_per_user(to_pico(self._price(law.scale, shift)), self.support.user, self.support.users)
+            return self.support.losses(self._price(law.scale, shift))
         if isinstance(law, Block):
-            return law.loss_of_units(self.units(law, shift))
+            return law.loss_of_units(law.largest(self.support, self._units(law, shift)))
         raise UsageError(
             "no theorem prices pairs of sums under this noise", got=type(law).__name__, expected="Laplace"
         )
@@ -116,28 +104,26 @@ class Moments:
                 pair = np.where(more > 0, round_up(pair + more), pair)
         return pair
 
-    def units(self, law: Block, shift: IntArray) -> IntArray:
-        """Return what every vehicle pays in units of 1/s, the theorem's added over blocks, shape (users,).
+    def _units(self, law: Block, shift: IntArray) -> IntArray:
+        """The theorem's most of every bin g over all h of its block, shape (E,), in units of 1/s.
 
         Raises UsageError when the sums W of a block are not those of the bins of one block of sums S.
         """
         support, bins = self.support, self.support.coordinates
-        has_second = self.second[support.coordinate]
         one, two = law.block[:bins], law.block[bins:]
-        if bool(np.any(one < 0)) or bool(np.any((two >= 0) != self.second)):
-            raise UsageError("the blocks are not those of the bins", expected="one for each that can vary")
-        _require_same(one[self.second], two[self.second])
-        move = shifted_move(self._most, shift[self._both.coordinate])
-        alone, other = law.units(self._both, move).reshape(2, len(self.count))
+        pairs = set(zip(one[self.second].tolist(), two[self.second].tolist(), strict=True))
+        same = len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs})
+        if not same or bool(np.any(one < 0)) or bool(np.any((two >= 0) != self.second)):
+            raise UsageError("sums of products are not in the blocks of their means", expected="one to one")
+        alone, other = law.units(self.around.support, self.around.moves(shift)).reshape(2, len(self.count))
         joint = self._price(np.maximum(law.half_width, 1).astype(np.float64), shift)
-        if float(joint.max(initial=0.0)) >= 2.0**60:
-            raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
-        both = np.where(has_second, np.ceil(joint).astype(np.int64) + 1, alone)
-        block = one[support.coordinate]
-        _, user, which = number_pairs(block, support.user, max(law.blocks, 1), support.users)
-        total = np.zeros(support.users, dtype=np.int64)
-        np.add.at(total, user, _dearest(both, alone, other, which, len(user)))
-        return total
+        # what is more than 2^62 is more than both alone, which fit 64 bits
+        both = np.ceil(np.minimum(joint, 2.0**62)).astype(np.int64) + 1
+        blocks = max(law.blocks, 1)
+        _, _, which = number_pairs(one[support.coordinate], support.user, blocks, support.users)
+        top, at, next_top = largest_two(other, which, int(which.max(initial=-1)) + 1)
+        elsewhere = np.where(at[which] == np.arange(len(which)), next_top[which], top[which])
+        return np.asarray(alone + np.maximum(np.minimum(both - alone, other), elsewhere))
 
 
 def record_price(steps: int, first: FloatArray, second: FloatArray) -> FloatArray:
@@ -156,21 +142,3 @@ def record_price(steps: int, first: FloatArray, second: FloatArray) -> FloatArra
     # five roundings of relative size 2^-53 at most
     bound = round_up(best * (1 + 2.0**-50))
     return np.where((first > 0) & (second > 0) & ~np.isnan(best), bound, np.inf)
-
-
-def _dearest(both: IntArray, alone: IntArray, other: IntArray, which: IntArray, groups: int) -> IntArray:
-    """The theorem's largest over bins g and h of each (vehicle, block), shape (groups,)."""
-    most = np.zeros(groups, dtype=np.int64)
-    np.maximum.at(most, which, np.minimum(both, alone + other))
-    top, at, next_top = largest_two(alone, which, groups)
-    own, own_at, next_own = largest_two(other, which, groups)
-    apart = np.where(at != own_at, top + own, np.maximum(top + next_own, next_top + own))
-    single = np.bincount(which, minlength=groups) == 1
-    return np.where(single, most, np.maximum(most, apart))
-
-
-def _require_same(one: IntArray, two: IntArray) -> None:
-    """Raise UsageError unless both numberings of blocks say the same partition."""
-    pairs = len(np.unique(np.stack([one, two]), axis=1).T)
-    if not pairs == len(np.unique(one)) == len(np.unique(two)):
-        raise UsageError("sums of products are not drawn in the blocks of their means")

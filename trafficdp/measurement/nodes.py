@@ -14,23 +14,21 @@ m p(B, C) (``moments``; B and C the scales of this bank; without a second level 
 it loses the sum of m touched(t) p: its *touches* times p. The elements must not depend on what was published
 before: nodes whose last elements are yet to come cancel.
 
-The account of touches is kept with the stream: ``append`` brings every vehicle's pair into its set, adds it,
-and ends the stream before anything is drawn if a vehicle's touches cost more, at the scales that this bank
-draws with, than it was charged.
+The account of touches is kept with the stream: ``Nodes.append`` ends it before anything is added or drawn if
+a vehicle's touches cost more, at the scales that this bank draws with, than it was charged; else it brings
+every vehicle's pair into its set, and adds it.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp._validate import integer_between
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import FloatArray, IntArray
+from trafficdp.measurement.support import BoolArray, FloatArray, IntArray, Values
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
 
@@ -40,38 +38,6 @@ def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArr
     before = np.asarray(position, dtype=np.int64)[..., None] - 1
     child = before // np.power(np.int64(arity), np.arange(heights)) % arity
     return np.asarray((child != (arity - 1) // 2).sum(axis=-1), dtype=np.int64)
-
-
-def append(
-    nodes: Nodes,
-    bins: IntArray,
-    of: Moments,
-    values: npt.NDArray[Any],
-    touches: IntArray,
-    charge: PureDP,
-) -> IntArray:
-    """Append one element to each of ``bins`` (B,), rising: the sums over vehicles of ``values`` in ``of``.
-
-    ``values`` (2, E) are S and W of its entries, whose coordinates are places in ``bins``; a bank of one
-    level takes S alone. ``touches`` (users,) is what every vehicle has touched so far. Returns the new
-    touches; raises AllocationError where they cost more than ``charge``, from counts and scales alone, and
-    then nothing was appended.
-    """
-    position = nodes.count.reshape(nodes.bins, nodes.levels)[bins, 0] + 1
-    per_record = signed_nodes_touched(position, nodes.arity, nodes.heights)
-    touches = touches.copy()
-    np.add.at(touches, of.support.user, of.count * per_record[of.support.coordinate])
-    scales = np.unique(nodes.scale.reshape(nodes.bins, nodes.levels)[bins], axis=0)
-    price = max(
-        (exact_price(of.steps, *map(Fraction, pair)) for pair in scales.tolist()), default=Fraction(0)
-    )
-    if int(touches.max(initial=0)) * price > charge.epsilon:
-        raise AllocationError(
-            "a stream's records would cost a vehicle more than it was charged",
-            todo="report it: the stream's account and the noise of its nodes disagree",
-        )
-    nodes.append(bins, of.sums(values).reshape(2, len(bins))[: nodes.levels])
-    return touches
 
 
 def exact_price(steps: int, first: Fraction, second: Fraction | None = None) -> Fraction:
@@ -95,7 +61,7 @@ class Nodes:
 
     def __init__(self, bins: int, levels: int, arity: int, heights: int, scale: FloatArray) -> None:
         integer_between(0, 2**40, bins=bins)
-        self.levels = integer_between(1, 64, levels=levels)
+        self.levels = integer_between(1, 2, levels=levels)
         self.arity = integer_between(3, 101, arity=arity)
         self.heights = integer_between(1, 40, heights=heights)
         if arity % 2 == 0 or arity**heights >= 2**62:
@@ -120,46 +86,53 @@ class Nodes:
         """How many elements a stream can take: (k^H - 1)/2."""
         return int((self.arity**self.heights - 1) // 2)
 
-    def append(self, bins: IntArray, sums: IntArray) -> None:
-        """Append one element to each of ``bins`` (B,), rising: ``sums`` (levels, B). No noise.
+    def append(
+        self, bins: IntArray, of: Moments, values: Values, touches: IntArray, charge: PureDP
+    ) -> IntArray:
+        """Append one element to each of ``bins`` (B,), rising: the sums of ``values`` in ``of``.
 
-        Raises UsageError, changing nothing, for bins out of range, or a stream that would be full.
+        ``values`` (2, E) are S and W of its entries, whose coordinates are places in ``bins``; a bank of one
+        level takes S alone. ``touches`` (users,) is what every vehicle has touched so far. Returns the new
+        touches. Raises, from counts and scales alone, and then nothing was appended: UsageError for bins out
+        of range, or a stream that would be full; AllocationError where touches cost more than ``charge``.
         """
-        ends = np.concatenate([[-1], bins, [self.bins]])
-        if bool(np.any(np.diff(ends) <= 0)):
+        if bool(np.any(np.diff(np.concatenate([[-1], bins, [self.bins]])) <= 0)):
             raise UsageError("an element is in no stream", expected=f"rising bins below {self.bins}")
         rows = bins[:, None] * self.levels + np.arange(self.levels)
-        if int(self.count[rows].max(initial=0)) >= self.length:
+        position = self.count[rows[:, 0]] + 1
+        if int(position.max(initial=0)) > self.length:
             raise UsageError(
                 "a stream is full", got=f"{self.length} elements", todo="declare a longer stream"
             )
-        self.total[rows] += sums.T
+        per_record = signed_nodes_touched(position, self.arity, self.heights)
+        touches = touches.copy()
+        np.add.at(touches, of.support.user, of.count * per_record[of.support.coordinate])
+        scales = np.unique(self.scale[rows], axis=0).tolist()
+        price = max((exact_price(of.steps, *map(Fraction, each)) for each in scales), default=Fraction(0))
+        if int(touches.max(initial=0)) * price > charge.epsilon:
+            raise AllocationError(
+                "a stream's records would cost a vehicle more than it was charged",
+                todo="report it: the stream's account and the noise of its nodes disagree",
+            )
+        self.total[rows] += of.sums(values).reshape(2, len(bins))[: self.levels].T
         self.count[rows] += 1
+        return touches
 
-    def draw(self, source: NoiseSource) -> IntArray:
-        """Draw noise for every node that ``sums`` needs and has none; return the rows that changed."""
-        parent, needed, _ = self._needed()
-        moved = parent != self.parent
-        self.drawn &= ~moved[:, :, None]
-        self.parent = parent
-        row, height, slot = np.nonzero(needed & ~self.drawn)
-        if len(row):
-            self.noise[row, height, slot] = source.discrete_laplace(self.scale[row])
-            self.drawn[row, height, slot] = True
-        return np.unique(np.concatenate([row, np.flatnonzero(moved.any(axis=1))])).astype(np.int64)
+    def sums(self, source: NoiseSource) -> IntArray:
+        """Return the noisy running sums, shape (bins, levels), 0 for an empty stream.
 
-    def sums(self) -> IntArray:
-        """Return the noisy running sums, shape (bins, levels); 0 for an empty stream.
-
-        Raises UsageError when a needed node has no noise: ``draw`` comes first.
+        Noise is drawn for the nodes that they need and that have none; that of the others is kept.
         """
         parent, needed, sign = self._needed()
-        if not bool(np.all((parent == self.parent)[:, :, None] & self.drawn | ~needed)):
-            raise UsageError("a running sum has no noise yet", todo="call draw before sums")
+        self.drawn &= (parent == self.parent)[:, :, None]
+        self.parent = parent
+        row, height, slot = np.nonzero(needed & ~self.drawn)
+        self.noise[row, height, slot] = source.discrete_laplace(self.scale[row])
+        self.drawn |= needed
         noise = (np.where(needed, self.noise, 0).sum(axis=2) * sign).sum(axis=1)
         return np.asarray((self.total + noise).reshape(self.bins, self.levels), dtype=np.int64)
 
-    def _needed(self) -> tuple[IntArray, npt.NDArray[np.bool_], IntArray]:
+    def _needed(self) -> tuple[IntArray, BoolArray, IntArray]:
         """q_(j+1) (S, H); which slots the sums need (S, H, k - 1); the sign of their noise (S, H)."""
         half = (self.arity - 1) // 2
         quotient, parents, digits = self.count, [], []

@@ -17,15 +17,13 @@ Rogers 2021).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
+from trafficdp.measurement.support import FloatArray, IntArray, Support, Values, as_integers
 from trafficdp.noise.protocol import NoiseSource
-from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up, sum_per_user, to_pico
+from trafficdp.privacy.loss import LossKind, loss_upper_bound, round_up
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class Ranks:
         """Return what every vehicle loses, in whole 10^-12, shape (users,)."""
         return choice_loss(self.support, np.ones(len(self.scale)), self.scale, self.kind)
 
-    def draw(self, source: NoiseSource, values: npt.NDArray[Any]) -> IntArray:
+    def draw(self, source: NoiseSource, values: Values) -> IntArray:
         """Return one number a coordinate, shape (C,), for ``values`` (E,), brought into the set first."""
         begin, cost, weight, start = self.cells(values)
         cell = source.choose(cost, weight, start, self.scale)[0]
         return np.asarray(begin[cell] + source.uniform_below(weight[cell]))
 
-    def cells(self, values: npt.NDArray[Any]) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def cells(self, values: Values) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the candidates in cells of one cost: their first number, cost, and how many they are.
 
         Those of coordinate c are ``start[c]:start[c + 1]``, in order; the last of the four is ``start``.
@@ -84,4 +82,4 @@ def choice_loss(support: Support, change: FloatArray, scale: FloatArray, kind: L
     loss = loss_upper_bound(2.0 * change, scale)
     if kind is LossKind.ZCDP:
         loss = np.where(loss > 0, round_up(round_up(loss * loss) / 8), 0.0)
-    return sum_per_user(to_pico(loss)[support.coordinate], support.user, support.users)
+    return support.losses(loss[support.coordinate])

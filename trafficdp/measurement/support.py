@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.privacy.loss import sum_per_user, to_pico
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Values = npt.NDArray[Any]
 LARGEST_SUM = 1 << 61
 """No public bound of a sum is above this: sums and their multiples stay in 64 bits."""
 
@@ -47,13 +50,17 @@ class Support:
         np.add.at(total, self.coordinate, values)
         return total
 
+    def losses(self, entry: FloatArray) -> IntArray:
+        """Return what every vehicle loses, whole 10^-12, shape (users,), by ``entry`` (E,) or less."""
+        return sum_per_user(to_pico(entry), self.user, self.users)
+
     def require_room(self, largest: IntArray) -> None:
         """Raise UsageError when sums of up to ``largest`` (E,) an entry could leave 64 bits."""
         if float(np.bincount(self.coordinate, largest, self.coordinates).max(initial=0.0)) >= LARGEST_SUM:
             raise UsageError("sums could leave 64 bits", todo="choose a larger speed_step")
 
 
-def as_integers(values: npt.NDArray[Any], size: int) -> IntArray:
+def as_integers(values: Values, size: int) -> IntArray:
     """Return ``values`` as ``size`` whole numbers, whatever they are: no error tells of a value.
 
     What is not finite is 0, fractions are cut off, what is missing is 0 and what is too much is left out.
@@ -67,10 +74,10 @@ def as_integers(values: npt.NDArray[Any], size: int) -> IntArray:
 
 
 def shifted_move(move: IntArray, shift: IntArray) -> IntArray:
-    """Return how far ``move`` carries a sum that is multiplied by 2^``shift``, or floored, elementwise."""
-    far = int(np.abs(shift).max(initial=0)) > 62
-    if far or float(np.ldexp(move.astype(np.float64), shift).max(initial=0.0)) >= LARGEST_SUM:
-        raise UsageError("a change does not fit 64 bits", todo="choose a larger speed_step")
+    """Return how far ``move`` carries a sum that is multiplied by 2^``shift``, or floored, elementwise.
+
+    Both are those of a step, which made sure that they fit 64 bits.
+    """
     # rounded up: right shifts of negative numbers floor
     down = -np.right_shift(-move, np.maximum(-shift, 0))
     return np.where(shift < 0, down, np.left_shift(move, np.maximum(shift, 0))).astype(np.int64)

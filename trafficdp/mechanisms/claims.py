@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.measurement.laws import Law
+from trafficdp.measurement.measure import Measure
 from trafficdp.measurement.ranks import choice_loss
 from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
-from trafficdp.privacy.loss import LossKind, sum_per_user, to_pico
+from trafficdp.privacy.loss import LossKind
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,6 @@ class ClaimedSums:
     support: Support
     move: IntArray
     theorem: str
-
-    @property
-    def size(self) -> int:
-        """How many sums there are, C."""
-        return self.support.coordinates
 
     def sums(self, values: npt.NDArray[Any]) -> IntArray:
         """Return ``values`` (C,): they are sums already."""
@@ -77,4 +73,9 @@ class ClaimedNoise:
 
     def loss(self) -> IntArray:
         """Return what every vehicle loses if the claim is true, in whole 10^-12, shape (users,)."""
-        return sum_per_user(to_pico(self.loss_per_entry), self.support.user, self.support.users)
+        return self.support.losses(self.loss_per_entry)
+
+    def draw(self, size: int, measure: Measure) -> FloatArray:
+        """Return ``size`` draws, of uniform numbers; paid first."""
+        measure.pay_claimed(self)
+        return self.sampler(size, measure.uniform_below)

@@ -76,14 +76,14 @@ def noisy_sum(
     dearest: bool = False,
 ) -> NoisySum:
     """Return the sum of ``of`` with the noise of ``epsilon``, (G,); ``dearest`` as in ``dearest_scale``."""
-    begin, most = np.zeros(of.size) if start is None else start, largest_move(of)
+    begin, most = np.zeros(of.support.coordinates) if start is None else start, largest_move(of)
     drawn = laplace_scale(most, epsilon)
     return NoisySum(of, dearest_scale(most, epsilon) if dearest else drawn, drawn, unit, bias, begin)
 
 
 def largest_move(of: Box | ClaimedSums) -> IntArray:
     """Return the most that one vehicle moves every sum, shape (C,)."""
-    largest = np.zeros(of.size, dtype=np.int64)
+    largest = np.zeros(of.support.coordinates, dtype=np.int64)
     np.maximum.at(largest, of.support.coordinate, of.high if isinstance(of, Box) else of.move)
     return largest
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -75,14 +74,6 @@ class _Scores(Protocol):
         """One a coordinate."""
 
 
-class _Floats(Protocol):
-    """A claimed noise of the waist."""
-
-    @property
-    def sampler(self) -> Callable[[int, Callable[[IntArray], IntArray]], FloatArray]:
-        """What makes draws of uniform numbers."""
-
-
 class SimulatedNoise:
     """Seeded NumPy noise: fast, repeatable, never for a release.
 
@@ -104,9 +95,8 @@ class SimulatedNoise:
         """Return chosen positions."""
         return np.asarray(self.choose(cost, weight, start, scores.scale)[0])
 
-    def draw_claimed(self, noise: _Floats, size: int) -> FloatArray:
-        """Return draws of a noise without an exact sampler."""
-        return noise.sampler(size, self.uniform_below)
+    def pay_claimed(self, noise: object) -> None:
+        """Meter nothing."""
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
         """Add ``discrete_laplace``."""

@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.nodes import append
 from trafficdp.measurement.support import Support
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.stream.allowance import Allowance
@@ -181,8 +180,7 @@ class Stream:
         squares = np.full(len(bins), self.allowance.squares)
         of = Moments(entries, rows["count"], self.allowance.value_steps, squares)
         values = np.stack([rows["total"], rows["squares"]])
-        self.touches = append(self.bank, bins, of, values, self.touches, self.allowance.epsilon)
-        self.bank.draw(noise)
+        self.touches = self.bank.append(bins, of, values, self.touches, self.allowance.epsilon)
         np.add.at(self.records, rows["bin"], rows["count"])
         self._count_vehicles(rows["bin"], rows["vehicle"])
         cell_number, slot_number = unpack(self.bins.keys)
@@ -202,7 +200,7 @@ class Stream:
             slot=slot[known],
             records=self.records[known],
             vehicles=self.visitors[known],
-            sums=self.bank.sums()[known],
+            sums=self.bank.sums(noise)[known],
             terms=self.bank.terms()[known, MEAN],
         )
 

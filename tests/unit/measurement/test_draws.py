@@ -11,7 +11,7 @@ from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import LossKind
+from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.stream.bank import SignedCounterBank
 
 
@@ -109,13 +109,17 @@ def test_noise_of_floats_comes_from_the_sampler_that_is_priced():
     noise = ClaimedNoise(
         PLACES, np.ones(3), LossKind.PURE, "a theorem", lambda size, below: np.full(size, 0.25)
     )
-    assert metered(Heard(), LossKind.PURE).draw_claimed(noise, 3).tolist() == [0.25] * 3
+    measure = metered(Heard(), LossKind.PURE)
+    assert noise.draw(3, measure).tolist() == [0.25] * 3
+    assert measure.spent.tolist() == noise.loss().tolist()
+    assert measure.spent[1] > 2 * PICO
 
 
 def test_nodes_of_a_stream_are_drawn_at_the_scales_of_the_bank():
     heard, bank = Heard(), SignedCounterBank(2, 2, 3, 2, np.array([[4.0, 90.0], [5.0, 80.0]]))
-    bank.append(numbers(0, 1), np.array([[10, 30], [20, 40]]))
-    bank.draw(heard)
+    of = Moments(Support(numbers(0, 0), numbers(0, 1), 1, 2), numbers(5, 5), 6, np.array([True, True]))
+    bank.append(numbers(0, 1), of, np.array([[10, 30], [20, 0]]), numbers(0), PureDP(10**15))
+    sums = bank.sums(heard)
     # one element a stream: one node each, whose noise stands before its sum with the sign of its digit
     assert heard.scales == [4.0, 90.0, 5.0, 80.0]
-    assert bank.sums().tolist() == [[11, 21], [31, 41]]
+    assert sums.tolist() == [[11, 21], [31, 1]]

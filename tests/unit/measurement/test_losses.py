@@ -123,7 +123,7 @@ def test_pairs_whose_sums_are_floored_pay_for_one_multiple_more(shift, count):
 
 def test_a_sum_that_is_not_measured_costs_nothing_in_blocks():
     of = Moments(support((0, 0), users=1, coordinates=1), numbers(2), 4, np.array([False]))
-    assert of.units(Block(numbers(3, 0), numbers(0, -1), 1.0), numbers(0, 0)).tolist() == [3]
+    assert plain(of, Block(numbers(3, 0), numbers(0, -1), 1.0)).loss().tolist() == [3 * PICO]
     assert of.largest().tolist() == [8, 0]
 
 
@@ -291,8 +291,9 @@ def test_the_price_of_a_record_is_never_below_the_exact_one_and_hardly_above(ste
 def test_vehicles_in_one_bin_of_a_block_do_not_pay_for_two():
     places = support((0, 0), (0, 1), (1, 1), users=2, coordinates=2)
     of = Moments(places, numbers(2, 1, 1), 4, np.array([True, False]))
-    law = Block(numbers(64, 64, 256, 0), numbers(0, 0, 1, -1), 1.0)
-    alone, everywhere = of.units(law, numbers(10, 10, 10, 0)).tolist()
+    # whole units, as a scale of 10^12 counts them
+    law = Block(numbers(64, 64, 256, 0), numbers(0, 0, 1, -1), float(PICO))
+    alone, everywhere = Step(of, law, numbers(10, 10, 10, 0)).loss().tolist()
     # c = 1: both sums of one bin cost no more than the first
     assert alone - 2 * 4 * 2**10 // 64 in (1, 2)
     assert everywhere == 4 * 2**10 // 64 + 4 * 2**10 // 256

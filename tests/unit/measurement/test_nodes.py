@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.nodes import append, exact_price, signed_nodes_touched
+from trafficdp.measurement.nodes import exact_price, signed_nodes_touched
 from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PureDP
@@ -28,6 +28,14 @@ class Numbered:
         return np.arange(self.drawn - len(scale), self.drawn) * 10**5 + 1
 
 
+def append(bank, bins, sums):
+    """One vehicle sends ``sums`` (2, B), and may lose what it likes."""
+    bins = np.array(bins)
+    entries = Support(np.zeros_like(bins), np.arange(len(bins)), 1, len(bins))
+    of = Moments(entries, np.full(len(bins), 1000), 1000, np.ones(len(bins), dtype=bool))
+    bank.append(bins, of, np.array(sums), np.zeros(1, dtype=np.int64), PureDP(10**30))
+
+
 @pytest.mark.parametrize(("arity", "heights"), [(3, 3), (5, 2), (7, 2)])
 def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(arity, heights):
     noise = Numbered()
@@ -35,8 +43,8 @@ def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(
     tree = Tree(arity, TreeKind.SIGNED)
     known = {}
     for t in range(1, bank.length + 1):
-        bank.append(ZERO, np.array([[t]]))
-        bank.draw(noise)
+        append(bank, ZERO, [[t], [0]])
+        sums = bank.sums(noise)
         ends, starts = tree.edges(np.array(t), bank.length)
         expected = t * (t + 1) // 2
         for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
@@ -45,14 +53,13 @@ def test_every_published_sum_carries_the_noises_of_its_nodes_which_never_change(
                 draw = known.setdefault((j, node), bank.noise[0, j, slot])
                 assert draw == bank.noise[0, j, slot]
                 expected += int(np.sign(end - start)) * draw
-        assert bank.sums()[0, 0] == expected
+        assert sums[0, 0] == bank.sums(noise)[0, 0] == expected
         assert bank.terms()[0, 0] == tree.variance(np.array(t), bank.length)
-        assert bank.draw(noise).size == 0
     assert noise.drawn == len(known) == len(set(known.values()))
     assert bank.counts()[0, 0] == bank.length
     before = bank.state()
     with pytest.raises(UsageError, match="stream is full"):
-        bank.append(ZERO, ZERO[None])
+        append(bank, ZERO, [[1], [0]])
     assert all((before[name] == bank.state()[name]).all() for name in before)
 
 
@@ -71,46 +78,44 @@ def test_prices_are_those_of_the_tree(arity, heights):
 
 def test_batches_streams_and_restarts_do_not_change_a_sum():
     random = np.random.default_rng(4)
-    bank = SignedCounterBank(5, 3, 9, 3, np.array(4.0))
-    exact, noise = np.zeros((5, 3), dtype=int), SimulatedNoise(5)
-    bank.append(np.arange(5), exact.T)
-    with pytest.raises(UsageError, match="no noise yet"):
-        bank.sums()
+    bank = SignedCounterBank(5, 2, 9, 3, np.array(4.0))
+    exact, noise, nobody = np.zeros((5, 2), dtype=int), SimulatedNoise(5), Numbered()
     for _ in range(60):
         bins = np.flatnonzero(random.integers(0, 2, 5))
-        value, before = random.integers(0, 100, (3, len(bins))), bank.counts()
-        bank.append(bins, value)
+        value, before = random.integers(100, 200, (2, len(bins))), bank.counts()
+        append(bank, bins, value)
         exact[bins] += value.T
         before[bins] += 1
         np.testing.assert_array_equal(bank.counts(), before)
-        bank.draw(noise)
-        again = SignedCounterBank.from_state(bank.state())
-        np.testing.assert_array_equal(again.sums(), bank.sums())
-        bank = again
+        sums = bank.sums(noise)
+        bank = SignedCounterBank.from_state(bank.state())
+        np.testing.assert_array_equal(bank.sums(nobody), sums)
+    assert nobody.drawn == 0
     silent = bank.state()
     silent["noise"] = silent["noise"] * 0
-    np.testing.assert_array_equal(SignedCounterBank.from_state(silent).sums(), exact)
+    np.testing.assert_array_equal(SignedCounterBank.from_state(silent).sums(nobody), exact)
     bank.grow(6, np.array(9.0))
-    assert bank.sums()[5].tolist() == [0, 0, 0]
+    assert bank.sums(nobody)[5].tolist() == [0, 0]
     assert bank.scale[-1] == 9.0
 
 
 def test_a_release_draws_exact_noise():
     bank = SignedCounterBank(3, 2, 5, 4, np.array(10.0))
-    bank.append(np.array([0, 2]), np.array([[5, 6], [7, 8]]))
-    assert bank.draw(SecureNoise()).tolist() == [0, 1, 4, 5]
-    assert bank.sums().shape == (3, 2)
+    append(bank, [0, 2], [[5, 6], [7, 8]])
+    assert bank.sums(SecureNoise()).shape == (3, 2)
+    assert bank.drawn.any(axis=(1, 2)).tolist() == [True, True, False, False, True, True]
 
 
 @pytest.mark.parametrize(
     "make",
     [
         lambda: SignedCounterBank(1, 1, 4, 2, np.array(1.0)),
+        lambda: SignedCounterBank(1, 3, 5, 2, np.array(1.0)),
         lambda: SignedCounterBank(1, 1, 101, 40, np.array(1.0)),
         lambda: SignedCounterBank(1, 1, 5, 2, np.array(-1.0)),
-        lambda: SignedCounterBank(1, 1, 5, 2, np.array(1.0)).append(np.array([1]), ZERO[None]),
-        lambda: SignedCounterBank(2, 1, 5, 2, np.array(1.0)).append(np.array([1, 0]), np.array([[1, 1]])),
-        lambda: SignedCounterBank(2, 1, 5, 2, np.array(1.0)).append(np.array([-1]), ZERO[None]),
+        lambda: append(SignedCounterBank(1, 1, 5, 2, np.array(1.0)), [1], [[0], [0]]),
+        lambda: append(SignedCounterBank(2, 1, 5, 2, np.array(1.0)), [1, 0], [[1, 1], [0, 0]]),
+        lambda: append(SignedCounterBank(2, 1, 5, 2, np.array(1.0)), [-1], [[0], [0]]),
         lambda: SignedCounterBank.from_state(
             {**SignedCounterBank(2, 2, 5, 2, np.array(1.0)).state(), "total": np.zeros(3)}
         ),
@@ -131,13 +136,14 @@ def test_what_is_appended_is_clamped_and_paid_at_the_scales_of_the_bank():
     bank = SignedCounterBank(2, 2, 3, 2, np.array([30.0, 300.0]))
     of = town([2, 1, 1])
     values = np.array([[10**9, -5, 7], [10**9, 3, 10**9]])
-    touches = append(bank, np.array([0, 1]), of, values, np.zeros(2, dtype=np.int64), PureDP.of("1.9"))
+    both = np.array([0, 1])
+    touches = bank.append(both, of, values, np.zeros(2, dtype=np.int64), PureDP.of("1.9"))
     # a first element lies in both of its heights' nodes
     assert touches.tolist() == [4, 4]
     assert bank.total.reshape(2, 2).tolist() == [[20 + 0, 0], [7, 21]]
     # records cost 10/30 a node: four touches are 4/3, and the second element's two more are 2
     with pytest.raises(AllocationError, match="than it was charged"):
-        append(bank, np.array([0, 1]), of, values, touches, PureDP.of("1.9"))
+        bank.append(both, of, values, touches, PureDP.of("1.9"))
     assert bank.counts().tolist() == [[1, 1], [1, 1]]
 
 
@@ -147,7 +153,7 @@ def test_a_bank_with_less_noise_than_the_account_says_draws_nothing(scales):
     nothing = np.zeros(2, dtype=np.int64)
     charge = PureDP.of(Fraction(4, 3))
     with pytest.raises(AllocationError):
-        append(bank, np.array([0, 1]), town([2, 1, 1]), np.zeros((2, 3)), nothing, charge)
+        bank.append(np.array([0, 1]), town([2, 1, 1]), np.zeros((2, 3)), nothing, charge)
 
 
 @pytest.mark.parametrize(("steps", "first", "second"), [(10, 30, 300), (10, 30, 40), (7, 3, 5), (1, 2, 9)])

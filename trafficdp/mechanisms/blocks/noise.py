@@ -78,7 +78,8 @@ def fitted(of: Box | Moments, block: IntArray, width: FloatArray, epsilon: Loss)
     target = whole_steps(epsilon)
     start = min(UNITS * 2.0 ** max(0, math.ceil(-math.log2(target / PICO))), LARGEST_START)
     noise = _rounded(block, width, start)
-    most = int(of.units(Block(noise.half_width, block, start), noise.shift).max(initial=0))
+    # at a scale of 10^12 a unit is what losses are counted in
+    most = int(replace(noise, scale=float(PICO)).step(of).loss().max(initial=0))
     exact = Fraction(most * PICO, target)
     scale = float(exact)
     while Fraction(scale) < exact:

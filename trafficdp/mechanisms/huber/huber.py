@@ -141,7 +141,7 @@ class Huber(Means):
         """See Mechanism."""
         counts, bound, total = samples.counts, samples.bound, samples.contributions().total
         plan = self.plan(counts, bound, statistic, epsilon)
-        drawn = measure.draw_claimed(self._noise(plan, counts, epsilon), int(plan.huber.sum()))
+        drawn = self._noise(plan, counts, epsilon).draw(int(plan.huber.sum()), measure)
         result = plan.laplace.means(plan.weighted.values(total), measure, bound)
         if plan.huber.any():
             shape = plan.shape.select(plan.huber)

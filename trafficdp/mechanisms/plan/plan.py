@@ -195,7 +195,7 @@ def _clipped_sums(
     apart = min(2 * GRAINS, float(np.sqrt(counts.total_per_user((low + high).astype(np.float64) ** 2)).max()))
     # a hair more than the dearest step has, so that rounding never makes it dearer
     sd = np.full(counts.bins, apart / _root(parts.noise) * (1 + 2.0**-39))
-    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y) * ball.grain, dtype=np.float64)
+    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y) * (ball.bound / GRAINS), dtype=np.float64)
 
 
 def scaling(spread: FloatArray, power: int) -> FloatArray:

@@ -205,7 +205,7 @@ def _variance_of(step: Step) -> FloatArray:
     """The variance of the noise of every sum."""
     if isinstance(step.law, Laplace):
         return np.asarray(2 * step.law.scale**2)
-    return np.asarray(step.law.sd**2) if isinstance(step.law, Gaussian) else np.full(step.of.size, np.inf)
+    return np.asarray(step.law.sd**2) if isinstance(step.law, Gaussian) else np.full(len(step.shift), np.inf)
 
 
 def _drawn_to(found: float, noise: float, level: float, spread: float) -> float:

@@ -70,7 +70,7 @@ def noisy_sum(
     whole = np.full(y.size, GRAINS, dtype=np.int64)
     ball = Ball(entries(y), 2, length, -whole, whole)
     sd = np.full(y.shape[1], factor * GRAINS / np.sqrt(2 * rho) * (1 + 2.0**-40))
-    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y.T.ravel()) * ball.grain)
+    return np.asarray(measure.measure(plain(ball, Gaussian(sd)), y.T.ravel()) * (ball.bound / GRAINS))
 
 
 def clip_to_length(y: FloatArray, length: float) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import VerificationError
 from trafficdp.measurement.laws import Law
-from trafficdp.measurement.measure import Floats, Measure, Scores, Step
+from trafficdp.measurement.measure import Claim, Measure, Scores, Step
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.measurement.support import FloatArray, IntArray
 from trafficdp.sensitive.values import Handed
@@ -49,9 +49,9 @@ class Recorded:
         """Choose, and keep it."""
         return self._kept(self._measure.select_claimed(scores, cost, weight, start))
 
-    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
-        """Draw, and keep it."""
-        return self._kept(self._measure.draw_claimed(noise, size))
+    def pay_claimed(self, noise: Claim) -> None:
+        """Meter; what it is made of is kept as uniform numbers."""
+        self._measure.pay_claimed(noise)
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Draw, and keep it."""
@@ -100,7 +100,7 @@ class Replayed:
 
     def measure(self, step: Step, values: Handed) -> IntArray:
         """Return what was measured."""
-        answer = self._next(step.of.size)
+        answer = self._next(len(step.shift))
         self.noise.append((step.law, answer - step.exact(values)))
         return answer
 
@@ -126,9 +126,8 @@ class Replayed:
         self.chosen.append(Chosen(cost, weight, start, scores.scale, answer, low, span))
         return answer
 
-    def draw_claimed(self, noise: Floats, size: int) -> FloatArray:
-        """Return what was drawn."""
-        return self._next(size)
+    def pay_claimed(self, noise: Claim) -> None:
+        """Nothing: what was drawn are uniform numbers."""
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return what was drawn."""

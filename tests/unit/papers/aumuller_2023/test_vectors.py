@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.ball import GRAINS
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.aumuller_2023.binary import plan_binary_mean
 from trafficdp.papers.aumuller_2023.iome import hadamard, iome_mean, rotate, rotate_back
@@ -30,7 +31,9 @@ def test_clipped_vectors_are_never_too_long_for_their_noise(factor):
         ends.append(noisy_sum(y, length, rho, noise, factor=factor))
         y = y.copy()
         y[0] = np.eye(6)[1] * 9 if factor < 2 else -y[0]
-    assert np.linalg.norm(ends[1] - ends[0]) / noise.step.of.grain <= noise.step.law.sd[0] * np.sqrt(2 * rho)
+    assert np.linalg.norm(ends[1] - ends[0]) * GRAINS / noise.step.of.bound <= noise.step.law.sd[0] * np.sqrt(
+        2 * rho
+    )
     np.testing.assert_allclose(np.linalg.norm(clip_to_length(y, 1e-3), axis=1), 1e-3)
     assert noisy_sum(y, 0.0, rho, noise).tolist() == [0] * 6
 

@@ -38,7 +38,7 @@ def asked(measure):
         measure.measure(STEP, VALUES).tolist(),
         measure.select(ranks, VALUES).tolist(),
         measure.select_claimed(scores, numbers(0, 1, 2), numbers(1, 1, 1), numbers(0, 3)).tolist(),
-        measure.draw_claimed(noise, 3).tolist(),
+        noise.draw(3, measure).tolist(),
         measure.uniform_below(np.full((2, 2), 1000)).tolist(),
         measure.measure(STEP, VALUES).tolist(),
     ]
