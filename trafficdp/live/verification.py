@@ -10,28 +10,40 @@ import hashlib
 import io
 import json
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp._durable import read_regular
 from trafficdp.bounding.rank import rank_in_sorted
-from trafficdp.errors import VerificationError
+from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
 from trafficdp.live.specification import StreamSpecification
 from trafficdp.live.streaming import next_digest
+from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Statistic
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
-from trafficdp.release.examination import Check, Examined, NamedChecks, differing, names_differing, run_checks
+from trafficdp.release.drawn.residuals import found_with, in_words, plausible
+from trafficdp.release.examination import (
+    UNREADABLE,
+    Check,
+    Examined,
+    NamedChecks,
+    differing,
+    names_differing,
+    run_checks,
+)
 from trafficdp.release.forgetting import forgotten_since
 from trafficdp.release.publication import published
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
+from trafficdp.stream.service import Stream
 
 IntArray = npt.NDArray[np.int64]
 
@@ -77,6 +89,7 @@ class _ExaminedStream(Examined):
         yield "every file says what was committed", self._files
         yield "the published scales cost no vehicle more than epsilon", self._losses
         yield "the state's accounts are not below the recomputed ones", self._state_accounts
+        yield f"the noise of the nodes has the law that was charged ({self._power()})", self._law
         yield "released.duckdb holds the same publications", self._released
 
     def _specification_is_charged(self) -> str | None:
@@ -205,14 +218,37 @@ class _ExaminedStream(Examined):
         return None
 
     def _state_accounts(self) -> str | None:
-        _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
-        if not parts:
+        stream = self._stream
+        if stream is None:
             return self._or_forgotten("no state")
-        stream = self._specification.stream_from(parts)
         vehicle, touched = self._touched()
         place = stream.vehicles.find(vehicle)
         low = int(np.count_nonzero((place < 0) | (stream.touches[place] < touched)))
         return f"{low} accounts say too little" if low else None
+
+    @cached_property
+    def _stream(self) -> Stream | None:
+        """The state, where there is one."""
+        _, parts = vault_stream.load_parts(self._curator.vault, self._stored.release_id)
+        return self._specification.stream_from(parts) if parts else None
+
+    def _power(self) -> str:
+        """What the test of the law can find in so few, or so many, nodes."""
+        try:
+            nodes = int(self._stream.bank.drawn.sum()) if self._stream else 0
+        except (TrafficdpError, *UNREADABLE):
+            # the check itself says so
+            nodes = 0
+        return f"half of it is found with probability {in_words(found_with(nodes, 0.5))}"
+
+    def _law(self) -> str | None:
+        if self._stream is None:
+            return self._or_forgotten("no state")
+        bank, allowance = self._stream.bank, self._specification.allowance
+        charged = np.array([allowance.mean_scale, allowance.square_scale], dtype=np.float64)
+        law = Laplace(charged[np.nonzero(bank.drawn)[0] % bank.levels])
+        # no more than this is said: the draws tell the exact sums
+        return None if plausible([(law, bank.noise[bank.drawn])]) else "other noise"
 
     def _released(self) -> str | None:
         same = publications_match(self._curator.store, [published(each) for each in self._publications])

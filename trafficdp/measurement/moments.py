@@ -113,7 +113,7 @@ class Moments:
         one, two = law.block[:bins], law.block[bins:]
         pairs = set(zip(one[self.second].tolist(), two[self.second].tolist(), strict=True))
         same = len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs})
-        if not same or bool(np.any(one < 0)) or bool(np.any((two >= 0) != self.second)):
+        if not same:
             raise UsageError("sums of products are not in the blocks of their means", expected="one to one")
         alone, other = law.units(self.around.support, self.around.moves(shift)).reshape(2, len(self.count))
         joint = self._price(np.maximum(law.half_width, 1).astype(np.float64), shift)

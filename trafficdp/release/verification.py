@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -33,7 +32,14 @@ from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import encode, same_arrays
 from trafficdp.release.assembly import carry_out
 from trafficdp.release.curator import Curator
-from trafficdp.release.drawn.residuals import choices_of, draws_of, found_with, plausible
+from trafficdp.release.drawn.residuals import (
+    choices_of,
+    draws_of,
+    found_with,
+    half_found_with,
+    in_words,
+    plausible,
+)
 from trafficdp.release.drawn.transcript import Replayed
 from trafficdp.release.examination import (
     UNREADABLE,
@@ -223,9 +229,12 @@ class _ExaminedRelease(Examined):
             # the check itself says so
             again = None
         draws, choices = (draws_of(again.noise), choices_of(again.chosen)) if again else (0, 0)
-        half = [math.floor(100 * found_with(many, 0.5)) / 100 for many in (draws, choices)]
-        close = f", of choices among many close numbers with {half[1]:.2f}" if choices else ""
-        return f"half of it is found with probability {half[0]:.2f}{close}"
+        numbers = sum(len(number) for _, number in again.uniform) if again else 0
+        found = [found_with(draws, 0.5), found_with(choices, 0.5), half_found_with(numbers)]
+        said = [in_words(each) for each in found]
+        close = f", of choices among many close numbers with {said[1]}" if choices else ""
+        idle = f", of uniform numbers with {said[2]}" if numbers else ""
+        return f"half of it is found with probability {said[0]}{close}{idle}"
 
     def _follows(self) -> str | None:
         forgotten = self._forgotten()
@@ -244,7 +253,8 @@ class _ExaminedRelease(Examined):
             return forgotten
         # no more than this is said: the draws tell the exact sums
         again, _ = self._replayed
-        return None if plausible(again.noise, again.chosen) else "other noise, other choices, or other sums"
+        right = plausible(again.noise, again.chosen, again.uniform)
+        return None if right else "other noise, other choices, or other sums"
 
     def _released(self) -> str | None:
         release = self._curator.load(self._stored.release_id)

@@ -160,7 +160,7 @@ def test_analysts_see_every_publication_and_one_epsilon(played):
 
 def test_every_check_of_a_stream_passes(played):
     checks = played.open().verify("s0001")
-    assert len(checks) == 11
+    assert len(checks) == 12
     assert [check for check in checks if not check.passed] == []
 
 
@@ -194,6 +194,16 @@ def test_a_tampered_vault_does_not_verify(played, statement):
     failed = {check.name for check in played.open().verify("s0001") if not check.passed}
     assert TAMPERED[statement] <= failed
     assert bool(failed) == bool(TAMPERED[statement])
+
+
+def test_noise_of_nodes_that_is_not_what_was_charged_does_not_verify(live_city, monkeypatch):
+    monkeypatch.setattr(streaming.LiveStream, "_noise", lambda self: NoNoise())
+    play(live_city)
+    checks = live_city.open().verify("s0001")
+    # few nodes are kept, enough to find that there is no noise at all
+    assert [check.name for check in checks if not check.passed] == [
+        "the noise of the nodes has the law that was charged (half of it is found with probability 0.09)"
+    ]
 
 
 def test_a_tampered_file_and_less_noise_do_not_verify(played):

@@ -266,6 +266,10 @@ def test_what_cannot_be_priced_is_refused():
         plain(Moments(entries, numbers(2), 3, np.array([True])), Gaussian(np.ones(2))).loss()
     with pytest.raises(UsageError):
         plain(Box(entries, numbers(3)), Laplace(np.zeros(1))).loss()
+    with pytest.raises(UsageError, match="lattices in 64 bits"):
+        quantiles(THREE, 2**60, 1, 2, 1.0)
+    with pytest.raises(UsageError, match="choice is out of range"):
+        quantiles(THREE, 4, 1, 2, -1.0)
     with pytest.raises(UsageError, match="no noise"):
         plain(Box(entries, numbers(3)), Block(numbers(1), numbers(-1), 1.0)).loss()
     with pytest.raises(UsageError, match="64 bits"):
@@ -315,3 +319,16 @@ def test_pairs_whose_sums_could_leave_64_bits_are_refused():
     for count, steps in ((2**41, 2**10), (2**20, 2**21), (2**59, 2)):
         with pytest.raises(UsageError, match="64 bits"):
             Moments(Support(one, one, 1, 1), numbers(count), steps, np.array([True]))
+
+
+def test_pairs_without_any_entry_cost_nobody_anything():
+    nobody = Support(numbers(), numbers(), 2, 1)
+    of = Moments(nobody, numbers(), 4, np.array([True]))
+    assert plain(of, Block(numbers(3, 3), numbers(0, 1), 1.0)).loss().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("ends", [(-GRAINS - 1, 0), (1, 2), (0, GRAINS + 1), (-2, -1)], ids=str)
+def test_a_ball_whose_intervals_are_not_around_0_or_beyond_the_bound_is_refused(ends):
+    low, high = numbers(ends[0]), numbers(ends[1])
+    with pytest.raises(UsageError, match="a ball is out of range"):
+        Ball(support((0, 0), users=1, coordinates=1), 1, 1.0, low, high)

@@ -81,7 +81,8 @@ class Chosen:
 class Replayed:
     """The verbs again, with the answers of ``kept``. ``noise`` are the law and the draws of every step.
 
-    ``chosen`` are the choices of every selection, claimed ones too.
+    ``chosen`` are the choices of every selection, claimed ones too; ``uniform`` are uniform numbers, and
+    below what each was drawn.
 
     Raises VerificationError where the mechanism asks for what was not kept.
     """
@@ -92,6 +93,7 @@ class Replayed:
         self._answers.reverse()
         self.noise: list[tuple[Law, IntArray]] = []
         self.chosen: list[Chosen] = []
+        self.uniform: list[tuple[IntArray, IntArray]] = []
 
     @property
     def over(self) -> bool:
@@ -131,7 +133,9 @@ class Replayed:
 
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return what was drawn."""
-        return np.asarray(self._next(count.size).reshape(count.shape))
+        answer = self._next(count.size)
+        self.uniform.append((np.ravel(count), np.ravel(answer)))
+        return answer.reshape(count.shape)
 
     def _next(self, size: int) -> npt.NDArray[Any]:
         if not self._answers or self._answers[-1].size != size:

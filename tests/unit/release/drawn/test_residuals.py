@@ -10,7 +10,15 @@ from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import LossKind
-from trafficdp.release.drawn.residuals import FALSE_ALARM, choices_of, draws_of, found_with, plausible
+from trafficdp.release.drawn.residuals import (
+    FALSE_ALARM,
+    choices_of,
+    draws_of,
+    found_with,
+    half_found_with,
+    in_words,
+    plausible,
+)
 from trafficdp.release.drawn.transcript import Recorded, Replayed
 
 
@@ -110,6 +118,7 @@ def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
     assert found_with(half, factor) >= 0.5 > found_with(half - 1, factor)
     assert found_with(nearly_always, factor) >= 0.99 > found_with(nearly_always - 1, factor)
     assert found_with(0, factor) == 0
+    assert [in_words(each) for each in (0.999, 0.5, 0.0)] == ["0.99", "0.50", "0.00"]
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "block"])
@@ -202,3 +211,41 @@ def test_choices_without_a_scale_are_those_of_least_cost():
         again.select_claimed(scores, numbers([4, 0, 5]), numbers([1, 1, 1]), numbers([0, 3]))
         assert plausible([], again.chosen) is right
         assert choices_of(again.chosen) == (scale > 0)
+
+
+def uniform(below, number):
+    return [(numbers(below), numbers(number))]
+
+
+@pytest.mark.parametrize("below", [2, 1000, 2**53])
+def test_uniform_numbers_are_plausible_and_a_half_of_them_is_not(below):
+    range_ = np.full(300, below)
+    right = SecureNoise().uniform_below(range_)
+    assert plausible([], [], uniform(range_, right))
+    half = SecureNoise().uniform_below(range_ // 2)
+    assert not plausible([], [], uniform(range_, half))
+    assert not plausible([], [], uniform(range_, below - 1 - half))
+    law = Laplace(np.full(300, 9.0))
+    assert not plausible([(law, drawn(law, SecureNoise()))], [], uniform(range_, half))
+
+
+def test_uniform_numbers_out_of_range_are_found_and_the_ends_are_not():
+    assert plausible([], [], uniform([9, 9, 1], [0, 8, 0]))
+    # both happen, once in 10^15
+    assert not plausible([], [], uniform([2**53], [0]))
+    assert not plausible([], [], uniform([2**53], [2**53 - 1]))
+    assert not plausible([], [], uniform([9], [9]))
+    assert not plausible([], [], uniform([9], [-1]))
+
+
+def test_the_power_of_uniform_numbers_is_what_is_said(pages):
+    half, nearly_always = 126, 196
+    assert f"found with probability 0.5 in {half} numbers and 0.99 in {nearly_always}" in pages.guide("store")
+    assert half_found_with(half) >= 0.5 > half_found_with(half - 1)
+    assert half_found_with(nearly_always) >= 0.99 > half_found_with(nearly_always - 1)
+    assert half_found_with(0) == 0 < half_found_with(9) < 1e-6
+    said, range_ = half_found_with(140), np.full(140, 2**53)
+    found = sum(
+        not plausible([], [], uniform(range_, SecureNoise().uniform_below(range_ // 2))) for _ in range(200)
+    )
+    assert found >= 200 * said - 6 * (200 * said * (1 - said)) ** 0.5

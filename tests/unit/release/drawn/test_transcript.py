@@ -51,6 +51,11 @@ def test_every_answer_is_given_again_and_the_noise_is_what_lies_above_the_exact_
     assert not again.over
     assert asked(again) == first
     assert again.over
+    # of claimed noise, and by itself
+    below, number = zip(*again.uniform, strict=True)
+    assert [each.tolist() for each in below] == [[9] * 3, [1000] * 4]
+    assert (number[0] / 7).tolist() == first[3]
+    assert number[1].tolist() == [each for row in first[4] for each in row]
     # 7, and 50 clipped to 9
     assert [(law, z.tolist()) for law, z in again.noise] == [
         (STEP.law, [first[0][0] - 16]),
