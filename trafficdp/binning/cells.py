@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 import antimeridian
@@ -31,6 +32,7 @@ CellArray = npt.NDArray[np.uint64]
 FloatArray = npt.NDArray[np.float64]
 
 _POSITIONS_A_THREAD = 25_000
+_RINGS_AT_ONCE = 1 << 14
 _KILOMETRES_A_DEGREE = 111.195
 # bits of an H3 index: resolution in 52..55; the digit of resolution r in 3 bits from 3 * (15 - r)
 _RESOLUTION_SHIFT, _RESOLUTION_MASK = np.uint64(52), np.uint64(15)
@@ -112,21 +114,40 @@ class Boundaries:
 def boundary_of(cells: CellArray) -> Boundaries:
     """Return the boundaries of ``cells``, exactly as h3-py gives them, not cut at the antimeridian.
 
+    Those that were asked for last are kept: a map is named and drawn by the same ones. Arrays are read-only.
     Raises DataError for a number that is no cell.
     """
+    return _boundary_of(cells.astype(np.uint64, copy=False).tobytes())
+
+
+@lru_cache(maxsize=1)
+def _boundary_of(different: bytes) -> Boundaries:
+    cells = np.frombuffer(different, dtype=np.uint64)
+    parts = [
+        _rings_of(cells[start : start + _RINGS_AT_ONCE]) for start in range(0, len(cells), _RINGS_AT_ONCE)
+    ]
+    lengths = np.concatenate([np.empty(0, dtype=np.int64), *(each for each, _ in parts)])
+    vertices = np.concatenate([np.empty((0, 2)), *(each for _, each in parts)])
+    found = Boundaries(
+        latitude=vertices[:, 0].copy(),
+        longitude=vertices[:, 1].copy(),
+        cell_index=np.repeat(np.arange(len(cells), dtype=np.int64), lengths),
+        cells=len(cells),
+    )
+    for each in (found.latitude, found.longitude, found.cell_index):
+        each.setflags(write=False)
+    return found
+
+
+def _rings_of(cells: CellArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """How many vertices each of ``cells`` has, and all of these: latitudes, longitudes."""
     try:
         rings = [h3.cell_to_boundary(cell) for cell in cells.tolist()]
     except H3BaseException:
         raise _not_cells() from None
     lengths = np.fromiter(map(len, rings), dtype=np.int64, count=len(rings))
     flat = chain.from_iterable(chain.from_iterable(rings))
-    vertices = np.fromiter(flat, dtype=np.float64, count=2 * int(lengths.sum())).reshape(-1, 2)
-    return Boundaries(
-        latitude=vertices[:, 0].copy(),
-        longitude=vertices[:, 1].copy(),
-        cell_index=np.repeat(np.arange(len(rings), dtype=np.int64), lengths),
-        cells=len(rings),
-    )
+    return lengths, np.fromiter(flat, dtype=np.float64, count=2 * int(lengths.sum())).reshape(-1, 2)
 
 
 def resolution_holding(area: StudyArea) -> int | None:

@@ -140,6 +140,19 @@ def test_boundaries_are_h3_pys_vertex_for_vertex(resolution: int) -> None:
         assert ring == h3.cell_to_boundary(cell)
 
 
+def test_boundaries_of_many_cells_are_those_of_each_and_cannot_be_changed() -> None:
+    cells = np.sort(np.asarray(h3.grid_disk(0x89283082803FFFF, 80), dtype=np.uint64))
+    assert len(cells) > 1 << 14
+    boundary = boundary_of(cells)
+    for index in (0, (1 << 14) - 1, 1 << 14, len(cells) - 1):
+        own = boundary.cell_index == index
+        alone = boundary_of(cells[index : index + 1])
+        assert boundary.latitude[own].tolist() == alone.latitude.tolist()
+        assert boundary.longitude[own].tolist() == alone.longitude.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        boundary.latitude[0] = 0
+
+
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_pentagons_have_their_five_or_ten_vertices(resolution: int) -> None:
     pentagons = np.asarray(h3.get_pentagons(resolution), dtype=np.uint64)
