@@ -19,6 +19,7 @@ from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
     Verdict,
+    bin_numbers,
     bounds_of,
     coverage_of,
     disclosure,
@@ -261,7 +262,7 @@ def release_of(
                 specification.place,
                 RELATION,
                 specification.min_vehicles,
-                status,
+                bin_numbers(status),
             ),
             data=Data(
                 sources=tuple(

@@ -101,17 +101,30 @@ def status_of(error: FloatArray, statistic: Statistic, bound: ContributionBound)
     USELESS of the range R and ``rounding_bias`` together, RELEASED else. So the bias of
     clipping counts like noise: a number is useless for how far it may be off, whichever of the two it is.
     """
-    status = np.full(error.shape, BinStatus.RELEASED.value, dtype=object)
-    most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
-    status[error > most] = BinStatus.UNINFORMATIVE.value
+    status = _unless(useless(error, statistic, bound))
     status[error == 0] = BinStatus.CONSTANT.value
     return status
 
 
+def useless(error: FloatArray, statistic: Statistic, bound: ContributionBound) -> npt.NDArray[np.bool_]:
+    """Return which numbers ``status_of`` calls UNINFORMATIVE, shape (G,)."""
+    most = USELESS * statistic.largest(bound.upper) + rounding_bias(statistic, bound)
+    return np.asarray(error > most)
+
+
+def rank_useless(spanned: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return the same by the share of vehicles that intervals of ranks span, shape (G,)."""
+    return np.asarray(spanned > MOST_SPANNED)
+
+
 def rank_status(spanned: FloatArray) -> StatusArray:
     """Return the BinStatus value of numbers by the share of vehicles that their intervals span, (G,)."""
-    status = np.full(spanned.shape, BinStatus.RELEASED.value, dtype=object)
-    status[spanned > MOST_SPANNED] = BinStatus.UNINFORMATIVE.value
+    return _unless(rank_useless(spanned))
+
+
+def _unless(useless: npt.NDArray[np.bool_]) -> StatusArray:
+    status = np.full(useless.shape, BinStatus.RELEASED.value, dtype=object)
+    status[useless] = BinStatus.UNINFORMATIVE.value
     return status
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.export.files.disclosure import (
     TUNING_DATA,
@@ -20,13 +19,14 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.mechanisms.calibrated import Statement
-from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, rank_status, status_of
+from trafficdp.mechanisms.publish import MOST_SPANNED, rank_useless, useless
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation
 from trafficdp.planner.refusal import judge
 from trafficdp.privacy.budget import BudgetPolicy
+from trafficdp.privacy.coverage import BinNumbers
 from trafficdp.privacy.disclosure import Data, SkillStated, Source
 from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.refusal_rule import RefusalRule
@@ -108,7 +108,7 @@ def specify(
                 occasion.place,
                 allocation.event.relation,
                 request.min_vehicles,
-                _foreseen_status(allocation),
+                _foreseen_bins(allocation),
             ),
             data=Data(sources=occasion.sources, data_version=occasion.data_version.name),
             bounds=bounds_of(
@@ -196,11 +196,16 @@ def _skill_stated(allocation: Allocation, statistic: Statistic, unit: SpeedUnit)
     return allocation.skill[statistic].stated(statistic.factor(allocation.request.bound.unit, unit))
 
 
-def _foreseen_status(allocation: Allocation) -> npt.NDArray[np.object_]:
-    """The status of every bin, which follows from counts and calibrated mechanism alone."""
-    request = allocation.request
+def _foreseen_bins(allocation: Allocation) -> BinNumbers:
+    """How many bins get which status, which follows from counts and calibrated mechanism alone."""
     if allocation.spanned:
-        return bin_status(allocation.keep, [rank_status(each) for each in allocation.spanned.values()])
-    errors = allocation.calibrated.expected_errors()
-    statuses = [status_of(errors[each], each, request.bound) for each in errors]
-    return bin_status(allocation.keep, statuses)
+        each_useless = [rank_useless(each) for each in allocation.spanned.values()]
+    else:
+        errors, bound = allocation.calibrated.expected_errors(), allocation.request.bound
+        each_useless = [useless(errors[each], each, bound) for each in errors]
+    kept = int(np.count_nonzero(allocation.keep))
+    marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
+    total = len(allocation.keep)
+    return BinNumbers(
+        total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
+    )

@@ -18,6 +18,7 @@ from trafficdp.export.files.disclosure import (
     Charge,
     Noise,
     Verdict,
+    bin_numbers,
     bounds_of,
     coverage_of,
     disclosure,
@@ -135,7 +136,7 @@ def release_of(
             created_at=rfc3339(created_at, period.time_zone),
             supersedes=None,
         ),
-        coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, status),
+        coverage=coverage_of(grid, BOUND, display_unit, place, RELATION, 5, bin_numbers(status)),
         data=Data(
             sources=(
                 Source(

@@ -174,6 +174,13 @@ def test_noise_that_shrinks_on_its_way_into_the_order_is_refused_before_the_char
     assert filled.dump() == before
 
 
+def test_statuses_that_are_foreseen_are_those_of_the_release(released):
+    bins = json.loads(released.kept("allocation"))["disclosure"]["coverage"]["bins"]
+    manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
+    assert bins == manifest["coverage"]["bins"]
+    assert bins["released"]
+
+
 def test_a_manifest_carries_number_and_hash_of_its_charge(released):
     manifest = json.loads((released.store / "releases/r0001/manifest.json").read_text(encoding="utf-8"))
     rows = released.sql("SELECT sequence, head_hash FROM ledger ORDER BY sequence")

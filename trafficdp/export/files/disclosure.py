@@ -200,9 +200,9 @@ def coverage_of(
     place: str,
     relation: NeighbouringRelation,
     min_vehicles: int,
-    status: npt.NDArray[np.object_],
+    bins: BinNumbers,
 ) -> Coverage:
-    """Return where and when; ``status`` is the BinStatus of every bin, shape (G,), as ``Release.status``."""
+    """Return where and when, and how many ``bins`` get which status."""
     kinds = (grid.slot_kind, *(() if grid.mosaic is None else grid.mosaic.longer))
     parts = grid.day_parts if SlotKind.DAY_PART in kinds else ()
     return Coverage(
@@ -223,7 +223,7 @@ def coverage_of(
         selection=None if grid.selection.everything else _selection(grid.selection),
         bin_list=BIN_LIST[relation],
         min_vehicles=min_vehicles,
-        bins=bin_numbers(status),
+        bins=bins,
         zones=None
         if grid.zones is None
         else CityZones(file=grid.zones.file, sha256=grid.zones.sha256, zones=len(grid.zones.names)),
