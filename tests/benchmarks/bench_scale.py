@@ -36,12 +36,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import shapely
 from duckdb.func import ARROW
 from h3ronpy.vector import coordinates_to_cells
 from table import keep
 
-from trafficdp.binning.cells import area_km2
+from trafficdp.binning.cells import cells_of, polygons_of
 
 VEHICLES, RESOLUTION, SEED = 20_000, 8, 1
 ROWS_A_VEHICLE = 112
@@ -70,7 +72,6 @@ COPY (
 ) TO '{}' (FORMAT parquet)
 """
 HIDDEN_VEHICLES, HIDDEN_RESOLUTION = 300, 9
-KILOMETRES_A_DEGREE = 111.195
 HIDDEN = {
     'relation = "replace_user_values"': 'relation = "add_or_remove_user"\ndelta = 1e-6',
     "epsilon_per_vehicle = 1000": "epsilon = 1000",
@@ -110,8 +111,11 @@ def declared(folder: Path, hexagons: int) -> None:
     text = made.config.read_text(encoding="utf-8")
     west, south, east, north = (box_of(text)[name] for name in ("west", "south", "east", "north"))
     middle = (south + north) / 2
-    half = (hexagons * area_km2(HIDDEN_RESOLUTION)) ** 0.5 / 2 / KILOMETRES_A_DEGREE
-    wide = half / math.cos(math.radians(middle))
+    narrow = math.cos(math.radians(middle))
+    one = cells_of(np.array([middle]), np.array([(west + east) / 2]), HIDDEN_RESOLUTION)
+    # hexagons are not of one size: by that in the middle
+    half = (hexagons * float(shapely.area(polygons_of(one))[0]) * narrow) ** 0.5 / 2
+    wide = half / narrow
     sides = (west + east) / 2 - wide, middle - half, (west + east) / 2 + wide, middle + half
     box = ", ".join(f"{side:.6f}" for side in sides)
     text = re.sub(r"bbox = \[[^]]*\]", f"bbox = [{box}]", text)

@@ -65,11 +65,16 @@ class Counts:
     @cached_property
     def samples_per_bin(self) -> IntArray:
         """N_g: records in each bin, shape (G,)."""
+        if self.pairs == self.bins:
+            # one vehicle a bin
+            return self.count
         return np.bincount(self.bin_index, weights=self.count, minlength=self.bins).astype(np.int64)
 
     @cached_property
     def users_per_bin(self) -> IntArray:
         """L_g: vehicles seen in each bin, shape (G,)."""
+        if self.pairs == self.bins:
+            return np.ones_like(self.count)
         return np.bincount(self.bin_index, minlength=self.bins).astype(np.int64)
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.model import QUANTILES, SpeedUnit, Statistic, kinds_of, resolution_of
+from trafficdp.model import QUANTILES, Grid, SpeedUnit, Statistic, kinds_of, resolution_of
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.release import Release
 
@@ -40,7 +40,7 @@ def published_frame(release: Release) -> pd.DataFrame:
     slots, slot = np.unique(release.slot, return_inverse=True)
     labels = [release.slots[int(each)] for each in slots]
     columns: dict[str, object] = {
-        "h3": _spelled(release),
+        "h3": _spelled(release.grid, release.cell),
         "place": _repeating(release.place),
         "resolution": _resolutions(release),
         "slot": release.slot,
@@ -72,17 +72,19 @@ def quantiles_frame(release: Release) -> pd.DataFrame:
 
     release = release.every_bin
     own = sorted((each for each in QUANTILES if each in release.estimates), key=lambda each: QUANTILES[each])
-    table, many = published_frame(release), len(own)
-    row = np.repeat(np.arange(release.bins), many)
+    row = np.repeat(np.arange(release.bins), len(own))
+    table: dict[str, object] = {}
+    for each in own:
+        table |= statistic_columns(release.estimates[each], release.bound.unit, release.display_unit)
 
     def beside(part: str, of: str, dtype: str) -> pd.Series:
         names = [f"{each.stem if of == 'stem' else each.column(release.display_unit)}{part}" for each in own]
-        return pd.Series(table[names].to_numpy(dtype=object).ravel(), dtype=dtype)
+        return pd.Series(pd.DataFrame(table)[names].to_numpy(dtype=object).ravel(), dtype=dtype)
 
     given = [release.estimates[each].noise.get("epsilon", np.full(release.bins, np.nan)) for each in own]
     return pd.DataFrame(
         {
-            "h3": table["h3"].take(row).reset_index(drop=True),
+            "h3": _spelled(release.grid, release.cell[row]),
             "cell": release.cell[row],
             "slot": release.slot[row],
             "quantile": np.tile([float(QUANTILES[each]) for each in own], release.bins),
@@ -124,7 +126,7 @@ def mechanism_frame(release: Release) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, object] = {
-        "h3": _spelled(release),
+        "h3": _spelled(release.grid, release.cell),
         **({} if release.painted else {"slot": release.slot}),
     }
     for statistic in Statistic:
@@ -160,9 +162,9 @@ def _repeating(texts: npt.NDArray[np.object_]) -> pd.Series:
     return _texts(different.tolist(), place)
 
 
-def _spelled(release: Release) -> pd.Series:
-    cells, place = np.unique(release.cell, return_inverse=True)
-    return _texts(release.grid.spelled(cells), place)
+def _spelled(grid: Grid, cell: npt.NDArray[np.uint64]) -> pd.Series:
+    cells, place = np.unique(cell, return_inverse=True)
+    return _texts(grid.spelled(cells), place)
 
 
 def _slot_kinds(release: Release) -> pd.Series:

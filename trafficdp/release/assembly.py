@@ -72,10 +72,13 @@ def assemble(
     # where nothing about a vehicle is public, statuses follow from what was drawn
     bins = bin_numbers(status, len(slots) if painted else 1)
     coverage = replace(specification.disclosure.coverage, bins=bins)
-    vehicles, records = counts.users_per_bin[rows], counts.samples_per_bin[rows]
-    noise = next(iter(spread.values())).noise
-    if "vehicles_answer" in noise:
-        vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
+    vehicles = records = None
+    if specification.publish_counts:
+        noise = next(iter(spread.values())).noise
+        if "vehicles_answer" in noise:
+            vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
+        else:
+            vehicles, records = counts.users_per_bin[rows], counts.samples_per_bin[rows]
     return Release(
         id=specification.release_id,
         created_at=specification.created_at,
@@ -88,8 +91,8 @@ def assemble(
         slot=counts.slot[rows],
         status=status,
         place=place_names(counts.cell[rows], specification.grid.context, specification.grid.zones),
-        vehicles=vehicles if specification.publish_counts else None,
-        records=records if specification.publish_counts else None,
+        vehicles=vehicles,
+        records=records,
         estimates=spread,
         slots=slot_facts_of(specification.grid, slots),
         ledger=ledger,

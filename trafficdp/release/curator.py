@@ -55,7 +55,7 @@ from trafficdp.release.publication import (
     remove_files,
     sweep,
 )
-from trafficdp.release.rehearsal import none_there, unread
+from trafficdp.release.rehearsal import none_there, silenced
 from trafficdp.release.specification import Specification
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store import (
@@ -359,7 +359,7 @@ class Curator:
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]
     ) -> None:
         """Raise before the charge what would fail after it: the specification on speeds that are all 0."""
-        silent = Values(contributions, unread).silenced()
+        silent = silenced(contributions, self.relation)
         if is_imported(self.vault.connection):
             silent = replace(silent, read_samples=none_there)
         measure = self._metered(loss, RehearsedNoise())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.parquet as pq
 
 from trafficdp._durable import read_regular
 from trafficdp.binning.declared import declared_bins
@@ -61,6 +63,9 @@ if TYPE_CHECKING:
 CELLS = "cells.parquet"
 CLOSE = 0.001 + 1e-9
 """How far a published number may lie from the recomputed one, in the display unit: the last digit."""
+COUNTED = ("vehicles", "records")
+ROWS_AT_ONCE = 1 << 20
+"""Rows of the published table that are compared together."""
 
 
 def verify_public(folder: Path) -> list[Check]:
@@ -108,16 +113,20 @@ class _Published:
 
     @cached_property
     def _measurements(self) -> pd.DataFrame:
-        return self._table(MEASUREMENTS)
-
-    @cached_property
-    def _cells(self) -> pd.DataFrame:
-        return self._table(CELLS)
-
-    def _table(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.read_parquet(io.BytesIO(read_regular(self._folder / name)))
+        return pd.read_parquet(io.BytesIO(read_regular(self._folder / MEASUREMENTS)))
+
+    @cached_property
+    def _cells(self) -> pq.ParquetFile:
+        return pq.ParquetFile(io.BytesIO(read_regular(self._folder / CELLS)))
+
+    def _parts(self, *columns: str) -> Iterator[tuple[slice, pd.DataFrame]]:
+        """The published table, never all of it in memory: which rows a part has, and ``columns`` of it."""
+        start = 0
+        for batch in self._cells.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
+            yield slice(start, start + batch.num_rows), batch.to_pandas()
+            start += batch.num_rows
 
     @cached_property
     def _grid(self) -> Grid:
@@ -158,9 +167,10 @@ class _Published:
     def _columns(self) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
         return noise_columns(self._measurements)
 
-    def _painted(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``numbers`` of what was measured, in every bin that carries them."""
-        return np.repeat(numbers, len(self._cells) // max(len(numbers), 1))
+    def _painted(self, numbers: npt.NDArray[Any], rows: slice) -> npt.NDArray[Any]:
+        """``numbers`` of what was measured, in those ``rows`` of all bins."""
+        every = self._cells.metadata.num_rows // max(len(numbers), 1)
+        return np.asarray(numbers[np.arange(rows.start, rows.stop) // max(every, 1)])
 
     def _files(self) -> str | None:
         listed = {each.name: each.sha256 for each in self._manifest.files}
@@ -169,13 +179,16 @@ class _Published:
         return names_differing(differing(listed, found))
 
     def _bins(self) -> str | None:
-        tables = {MEASUREMENTS: self._measurements, CELLS: self._cells}
-        wrong = {
-            name for name, table in tables.items() if not rows_are_of(table, self._grid, self._public.counts)
-        }
-        if "slot" not in self._cells:
+        counts = self._public.counts
+        wrong = set() if rows_are_of(self._measurements, self._grid, counts) else {MEASUREMENTS}
+        listed = self._cells.metadata.num_rows == counts.bins and "slot" in self._cells.schema_arrow.names
+        if not listed or not all(self._are_of(rows, part) for rows, part in self._parts("h3", "slot")):
             wrong.add(CELLS)
         return f"other rows in {', '.join(sorted(wrong))}" if wrong else None
+
+    def _are_of(self, rows: slice, part: pd.DataFrame) -> bool:
+        counts, cells = self._public.counts, self._grid.read_spelled(part["h3"])
+        return np.array_equal(cells, counts.cell[rows]) and np.array_equal(part["slot"], counts.slot[rows])
 
     def _cost(self) -> str | None:
         lost, stated = self._calibrated.event().loss, self._manifest.guarantee.loss
@@ -191,18 +204,25 @@ class _Published:
             for unit in SpeedUnit
             if self._manifest.mechanisms[0].statistic == self._calibrated.statistics[0].column(unit)
         )
-        published, wrong = self._cells, set()
         found = self._recomputable.recomputed(self._columns)
         noise = found[Statistic.MEAN].noise
-        for name in noise.keys() & {"vehicles", "records"}:
-            likely = self._painted(np.rint(noise[name]))
-            wrong |= set() if np.allclose(published[name].to_numpy(np.float64), likely, atol=1) else {name}
+        likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         for estimate in found.values():
-            for name, values in statistic_columns(estimate, self._bound.unit, display).items():
-                there, values = published[name].to_numpy(), self._painted(np.asarray(values))
-                if name.endswith("_status"):
-                    same = np.array_equal(there.astype(str), values.astype(str))
-                else:
-                    same = np.allclose(there, values, rtol=1e-9, atol=CLOSE, equal_nan=True)
-                wrong |= set() if same else {name}
+            columns = statistic_columns(estimate, self._bound.unit, display)
+            likely |= {name: np.asarray(values) for name, values in columns.items()}
+        wrong = {
+            name
+            for rows, part in self._parts(*likely)
+            for name, values in likely.items()
+            if not _same(name, part[name], self._painted(values, rows))
+        }
         return f"other numbers in {', '.join(sorted(wrong))}" if wrong else None
+
+
+def _same(name: str, there: pd.Series, likely: npt.NDArray[Any]) -> bool:
+    """Whether what is published in column ``name`` is ``likely``, but for last digits."""
+    if name in COUNTED:
+        return np.allclose(there.to_numpy(np.float64), likely, atol=1)
+    if name.endswith("_status"):
+        return np.array_equal(there.to_numpy().astype(str), likely.astype(str))
+    return np.allclose(there.to_numpy(), likely, rtol=1e-9, atol=CLOSE, equal_nan=True)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from trafficdp.errors import UsageError
-from trafficdp.sensitive.values import Samples
+from trafficdp.model import NeighbouringRelation
+from trafficdp.sensitive.values import Contributions, Samples, Values
+
+
+def silenced(contributions: Contributions, relation: NeighbouringRelation) -> Values:
+    """Return speeds of 0 for the same counts.
+
+    Where nothing about a vehicle is public, who was where is not read either: one record stands for all.
+    Steps, noise and map are as large as they will be, for these are public.
+    """
+    silent = Values(contributions, unread).silenced()
+    if not relation.hides_presence:
+        return silent
+    counts = contributions.counts
+    one = Contributions.of_anyone(counts.cell[:1], counts.slot[:1], contributions.bound)
+    return replace(silent, recorded=lambda: one)
 
 
 def none_there() -> Samples:

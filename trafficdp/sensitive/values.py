@@ -80,6 +80,8 @@ class Contributions:
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Contributions:
         """Return the contributions to the bins where ``keep`` (shape (G,)) is true."""
+        if keep.all():
+            return self
         pairs = keep[self.counts.bin_index]
         return Contributions(
             counts=self.counts.select(keep),

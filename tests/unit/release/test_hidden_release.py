@@ -18,6 +18,7 @@ import trafficdp
 from trafficdp.binning.declared import declared_bins
 from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.errors import (
+    AllocationError,
     ConfigError,
     InsufficientBudgetError,
     UninformativeReleaseError,
@@ -27,9 +28,11 @@ from trafficdp.errors import (
 from trafficdp.export import write
 from trafficdp.export.files import tables
 from trafficdp.export.files.tables import geoparquet_bytes
+from trafficdp.mechanisms.pooling import hidden_asking, hidden_calibrated
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import judge
+from trafficdp.release import recomputation
 from trafficdp.release.recomputation import verify_public
 
 SCHEMA = json.loads(
@@ -104,6 +107,23 @@ def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
     assert len(pd.read_csv(tmp_path / "on demand.csv")) == release.bins
 
 
+def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, monkeypatch):
+    rehearsed = []
+
+    def twice(design, contributions, measure):
+        rehearsed.append((design.size, contributions.counts.pairs))
+        hidden_asking.asked_fleet(design, contributions, measure)
+        return hidden_asking.asked(design, contributions, measure)
+
+    monkeypatch.setattr(hidden_calibrated, "asked", twice)
+    before = hidden.dump()
+    with pytest.raises(AllocationError, match="cost a vehicle more than it was charged"):
+        hidden.workspace.release(again=True, force=True)
+    assert hidden.dump() == before
+    # of all places, and of nobody's records
+    assert rehearsed == [(len(hidden.released_map.release.cell), 1)]
+
+
 def test_the_page_says_that_slots_are_painted(hidden):
     page = (hidden.released_map.folder / "map.html").read_text(encoding="utf-8")
     assert "show one number, that of the whole period" in page
@@ -139,6 +159,23 @@ def test_other_measurements_are_noticed_by_anyone(hidden, tmp_path, column, chan
     failed = [check.name for check in verify_public(away) if not check.passed]
     assert "every file is the one that the manifest lists" in failed
     assert any(found in name for name in failed), failed
+
+
+def test_the_published_table_is_compared_part_by_part(hidden, tmp_path, monkeypatch):
+    monkeypatch.setattr(recomputation, "ROWS_AT_ONCE", 7)
+    away = tmp_path / "away"
+    shutil.copytree(hidden.released_map.folder, away)
+    assert all(check.passed for check in verify_public(away))
+    table = pd.read_parquet(away / "cells.parquet")
+    low = next(name for name in table if name.endswith("_low"))
+    changed = table.copy()
+    changed.loc[len(table) - 1, low] -= 1
+    for other, found in (
+        (changed, f"other numbers in {low}"),
+        (table.iloc[:-1], "other rows in cells.parquet"),
+    ):
+        other.to_parquet(away / "cells.parquet", index=False)
+        assert found in [check.found for check in verify_public(away)]
 
 
 def test_a_cheaper_claim_is_noticed_by_anyone(hidden, tmp_path):

@@ -63,7 +63,7 @@ FORCED = (
     "Released in spite of a warning: the expected errors are so large that this release would have been "
     "refused. Its numbers say little."
 )
-TOO_MANY_TIMES = "There are too many times and areas to draw here: the interactive map, map.html, shows all."
+TOO_MANY_TIMES = "Too many times and areas to draw: see the interactive map (map.html or `trafficdp export`)."
 FULL_ACCOUNT = (
     "The whole account of this release is in manifest.json, every number with its interval in cells.csv or "
     "cells.parquet."

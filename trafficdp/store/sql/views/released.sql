@@ -10,7 +10,7 @@ SELECT kept.* REPLACE (
     CASE WHEN painted.slot IS NULL THEN kept.slot_end ELSE painted.slot_end END     AS slot_end
 )
 FROM kept_cells AS kept LEFT JOIN painted_slots AS painted ON painted.release_id = kept.release_id;
-COMMENT ON VIEW cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that any vehicle visited. Speeds have their unit in their names.';
+COMMENT ON VIEW cells IS 'One row a (release, bin), for a stream a (release, publication, bin): every bin that it lists, in no order of their own (ORDER BY cell, slot). Speeds have their unit in their names.';
 COMMENT ON COLUMN cells.release_id IS 'The release.';
 COMMENT ON COLUMN cells.publication IS 'Of a stream: publications.number; null for a release that is made once.';
 COMMENT ON COLUMN cells.h3 IS 'H3 cell as hexadecimal text; the number of a zone.';
