@@ -52,9 +52,9 @@ ERRORS = {"ENOSPC": 28, "EFBIG": 27, "EROFS": 30}
 @pytest.mark.parametrize(
     ("step", "name", "stride"),
     [
-        ("replace", "ENOSPC", 2),
-        ("fsync", "EFBIG", 5),
-        ("open", "EROFS", 4),
+        ("replace", "ENOSPC", 5),
+        ("fsync", "EFBIG", 9),
+        ("open", "EROFS", 8),
         *(
             pytest.param(step, name, 1, marks=pytest.mark.prove)
             for step, name in (("replace", "ENOSPC"), ("fsync", "EFBIG"), ("open", "EROFS"))

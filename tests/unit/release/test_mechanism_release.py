@@ -95,7 +95,7 @@ def test_a_mechanism_named_in_the_configuration_is_released_verified_and_read(fi
     assert 7.5 * PICO <= largest <= 8 * PICO
 
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
-    jsonschema.validate(document, manifest_schema())
+    jsonschema.Draft202012Validator(manifest_schema()).validate(document)
     assert document["noise"]["kind"] == "mechanism"
     assert set(document["noise"]["mechanisms"].values()) == {name}
     for settings in document["noise"]["settings"].values():
@@ -281,7 +281,7 @@ def test_the_switch_releases_an_idealised_mechanism_and_the_manifest_says_so(fil
     assert "--allow-idealised-noise" in stated.sampler
     assert failed(filled) == {}
     document = json.loads(manifest_of(filled).read_text(encoding="utf-8"))
-    jsonschema.validate(document, manifest_schema())
+    jsonschema.Draft202012Validator(manifest_schema()).validate(document)
 
 
 def test_the_curator_itself_refuses_idealised_noise_that_nobody_allowed(filled, monkeypatch):
