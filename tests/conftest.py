@@ -104,10 +104,9 @@ def few_runs(monkeypatch):
 
 
 @pytest.fixture
-def two_cities(monkeypatch):
+def two_cities(monkeypatch, small_city):
     """Every map is tried once, in two simulated cities, for claims that hold for any number of them."""
-    monkeypatch.setattr(cities, "MOST_DRAWS", 1)
-    monkeypatch.setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
+    small_city.try_maps_once(monkeypatch.setattr)
 
 
 def _beside(name):
@@ -147,7 +146,9 @@ def _filled(small_city, tmp_path_factory):
 @pytest.fixture(scope="session")
 def _released(small_city, tmp_path_factory, _filled):
     made = small_city.at(_copied(_filled, tmp_path_factory.mktemp("released") / "city"))
-    made.open().release(force=True)
+    with pytest.MonkeyPatch.context() as patched:
+        small_city.try_maps_once(patched.setattr)
+        made.open().release(force=True)
     return made.folder
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 
 import trafficdp
+from trafficdp.mechanisms.simulated import cities
 
 PLATES = [f"ka-{number:02d} Zx {7000 + 13 * number}" for number in range(1, 16)]
 """As a feed would spell them. Vehicles 1 to 10 drive on the first day, 6 to 15 on the second."""
@@ -61,6 +62,12 @@ DEFAULTS = {
     "accounting": "best",
     "unit": "km/h",
 }
+
+
+def try_maps_once(setattr=setattr):
+    """Try every map once, in two simulated cities: a plan then takes a sixth of the time."""
+    setattr(cities, "MOST_DRAWS", 1)
+    setattr(cities, "_numbers", lambda counts: range(0, 8, 4))
 
 
 def write_config(folder, **changes):

@@ -41,6 +41,7 @@ BUDGET_PICO = 40 * 10**12
 
 def prepare(folder):
     """Make the city that every trial starts from: the first day, and r0001 published."""
+    small_city.try_maps_once()
     city = small_city.City(folder / "template", budget=40)
     workspace = city.open()
     workspace.ingest([city.days[1]])

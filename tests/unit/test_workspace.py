@@ -17,6 +17,8 @@ from trafficdp.release.store_setup import key_path
 from trafficdp.store.statements import store_failures
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 
 def test_five_lines_from_files_to_a_map(city):
     workspace = trafficdp.open(city.config, create=True)

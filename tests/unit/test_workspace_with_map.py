@@ -9,6 +9,8 @@ import trafficdp
 from trafficdp.errors import UsageError
 from trafficdp.model import SlotKind
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 SAMPLE = Path(trafficdp.__file__).parents[1] / "data" / "sample"
 
 

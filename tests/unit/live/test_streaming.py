@@ -20,6 +20,8 @@ from trafficdp.live import streaming
 from trafficdp.live.feeds import follow_folder, follow_lines, replay_files
 from trafficdp.live.files import digest_of
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 STREAM = """
 [stream]
 epsilon = 8

@@ -258,7 +258,16 @@ def test_a_configuration_that_mixes_kinds_is_refused(concentrated, old, new, key
         workspace.open_workspace(concentrated.config)
 
 
-@pytest.mark.parametrize("boundary", curator.BOUNDARIES)
+@pytest.mark.parametrize(
+    "boundary",
+    # tests/crash dies at all of them under a pure loss
+    [
+        pytest.param(
+            name, marks=() if name in ("charged", "values drawn", "values committed") else pytest.mark.prove
+        )
+        for name in curator.BOUNDARIES
+    ],
+)
 def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, monkeypatch):
     here = workspace.open_workspace(concentrated.config)
 
@@ -276,12 +285,12 @@ def test_a_crash_costs_one_charge_and_never_draws_twice(concentrated, boundary, 
     assert failed(concentrated) == {}
 
 
-@pytest.mark.parametrize("format", ["geojson", "csv", "geoparquet", "gpkg", "html", "registry"])
-def test_every_export_takes_a_map_in_rho(concentrated, format, tmp_path):
+def test_every_export_takes_a_map_in_rho(concentrated, tmp_path):
     here = workspace.open_workspace(concentrated.config)
     here.release(again=True, force=True)
-    path = here.export("r0001", format, tmp_path / f"map.{format}")
-    assert path.stat().st_size > 0
+    for format in ("geojson", "csv", "geoparquet", "gpkg", "html", "registry"):
+        path = here.export("r0001", format, tmp_path / f"map.{format}")
+        assert path.stat().st_size > 0, format
     if format == "geojson":
         text = path.read_text(encoding="utf-8")
         assert '"rho"' in text

@@ -16,6 +16,8 @@ from trafficdp.store.contribution_cache import MOST_CACHED, cache_key, load
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 
 @pytest.fixture
 def door(filled):

@@ -16,6 +16,8 @@ from trafficdp.release.publication import epsilon_of
 from trafficdp.store import released as room
 from trafficdp.store.released import STORAGE_VERSION, build, released_matches
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 
 @pytest.fixture
 def release(released):

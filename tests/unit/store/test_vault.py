@@ -24,6 +24,8 @@ from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.release.store_setup import create_store
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 
 def test_a_store_is_not_made_over_another(filled):
     before = filled.dump()

@@ -10,6 +10,8 @@ from trafficdp.store import vault_ledger
 from trafficdp.store.head import Head
 from trafficdp.store.vault import Vault
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 ONE = "(SELECT max(vehicle_id) FROM vehicle_charges)"
 TAMPERED = {
     "an account is lowered": f"UPDATE vehicle_charges SET loss_pico = loss_pico - 1 WHERE vehicle_id = {ONE}",
