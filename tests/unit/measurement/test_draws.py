@@ -105,6 +105,24 @@ def test_choices_are_drawn_at_the_scale_that_they_state(kind):
     assert 0 <= chosen[0] < 2 <= chosen[1] < 4
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_every_number_of_a_lattice_has_the_cost_of_the_ranks_that_it_misses(seed):
+    random = np.random.default_rng(seed)
+    # some coordinates may have no entry
+    at, high = np.sort(random.integers(0, 4, 9)), random.integers(0, 6, 4)
+    value = random.integers(-1, 7, 9)
+    rank, above = random.integers(0, 3, 4), random.integers(0, 3, 4)
+    ranks = Ranks(Support(np.arange(9), at, 9, 4), high, rank, above, np.ones(4), LossKind.PURE)
+    begin, cost, weight, start = ranks.cells(value)
+    for place in range(4):
+        own, cells = np.clip(value[at == place], 0, high[place]), slice(start[place], start[place + 1])
+        told = np.repeat(cost[cells], weight[cells])
+        number = np.arange(high[place] + 1)[:, None]
+        below, upto = (own < number).sum(axis=1), (own <= number).sum(axis=1)
+        assert told.tolist() == np.maximum(np.maximum(below - rank[place], above[place] - upto), 0).tolist()
+        assert begin[cells][weight[cells] > 0].tolist() == sorted(set(begin[cells][weight[cells] > 0]))
+
+
 def test_noise_of_floats_comes_from_the_sampler_that_is_priced():
     noise = ClaimedNoise(
         PLACES, np.ones(3), LossKind.PURE, "a theorem", lambda size, below: np.full(size, 0.25)
