@@ -291,10 +291,10 @@ def test_every_export_takes_a_map_in_rho(concentrated, tmp_path):
     for format in ("geojson", "csv", "geoparquet", "gpkg", "html", "registry"):
         path = here.export("r0001", format, tmp_path / f"map.{format}")
         assert path.stat().st_size > 0, format
-    if format == "geojson":
-        text = path.read_text(encoding="utf-8")
-        assert '"rho"' in text
-        assert '"delta"' in text
+        if format == "geojson":
+            text = path.read_text(encoding="utf-8")
+            assert '"rho"' in text
+            assert '"delta"' in text
 
 
 def test_the_page_for_the_city_says_rho_and_never_adds_epsilons(concentrated, tmp_path):
