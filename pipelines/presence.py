@@ -24,13 +24,13 @@ import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from trafficdp.binning.declared import declared_bins
 from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
-from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Contributions
 
@@ -67,7 +67,7 @@ def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -
 def total_of(kind: LossKind, epsilon: int) -> int:
     """Return the loss of ``epsilon`` in 10^-12 of ``kind``, by DELTA where that is rho."""
     pico = PureDP.of(epsilon).pico
-    return pico if kind is LossKind.PURE else approx_to_zcdp_budget(ApproxDP(pico, Fraction(DELTA))).pico
+    return pico if kind is LossKind.PURE else approx_to_rho(ApproxDP(pico, Fraction(DELTA)), RELATION).pico
 
 
 def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:

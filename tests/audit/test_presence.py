@@ -18,7 +18,7 @@ from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import hidden_map
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind
 from trafficdp.sensitive.values import Contributions, Entries
 
@@ -46,7 +46,7 @@ def proved(with_it, without, noise, kind, draws=DRAWS):
 
 
 def claim(kind, part):
-    return part / PICO if kind is LossKind.PURE else float(zcdp_to_approx(ZCDP(part), DELTA).epsilon)
+    return part / PICO if kind is LossKind.PURE else float(gaussian_to_approx(ZCDP(part), DELTA).epsilon)
 
 
 def entries(*rows):

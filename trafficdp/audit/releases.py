@@ -30,7 +30,7 @@ from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.request import Request
-from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx
+from trafficdp.privacy.conversion import gaussian_to_approx, pure_to_zcdp, zcdp_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 from trafficdp.sensitive.values import Contributions, Handed, Samples, Values
 from trafficdp.stream.allowance import Allowance
@@ -133,7 +133,7 @@ def _of_anyone(name: str, bound: ContributionBound, loss: Loss, delta: float) ->
     declared = Contributions.of_anyone(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = WHOLE[HIDDEN_POOLED].calibrate(public, loss, wanted)
-    claim = float(zcdp_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
+    claim = float(gaussian_to_approx(loss, delta).epsilon) if isinstance(loss, ZCDP) else loss.pico / PICO
     draws = transcripts(calibrated, pairs, declared)
     return Executed(name, claim, draws, pairs, delta if isinstance(loss, ZCDP) else 0.0)
 

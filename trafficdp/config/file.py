@@ -38,7 +38,7 @@ from trafficdp.planner.request import FLEET_DECLARED, Request
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, LossKind, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]
@@ -97,7 +97,7 @@ class Privacy(t.Table):
         if self.delta is None:
             return epsilon
         with t.naming("privacy", "delta"):
-            return approx_to_zcdp_budget(ApproxDP(epsilon.pico, self.delta))
+            return approx_to_rho(ApproxDP(epsilon.pico, self.delta), self.relation)
 
 
 class Budget(t.Table):
@@ -116,7 +116,8 @@ class Budget(t.Table):
         if self.epsilon is None:
             raise t.Refused("budget", "epsilon", what=t.MISSING)
         total = privacy.counted(self.epsilon)
-        return BudgetPolicy(total, delta=None if privacy.delta is None else _decimal(privacy.delta))
+        delta = None if privacy.delta is None else _decimal(privacy.delta)
+        return BudgetPolicy(total, delta=delta, relation=privacy.relation)
 
     def policy(self, time_zone: str) -> BudgetPolicy:
         """Return the ceilings; raise Refused if one is missing, or never counts."""
@@ -325,7 +326,7 @@ class Config:
                 todo=f"set it in the configuration file, or give --{quantity}",
             )
         if isinstance(chosen, PureDP) and self.relation.hides_presence and self.policy.delta is not None:
-            chosen = approx_to_zcdp_budget(ApproxDP(chosen.pico, Fraction(self.policy.delta)))
+            chosen = approx_to_rho(ApproxDP(chosen.pico, Fraction(self.policy.delta)), self.relation)
         if chosen.kind is not self.kind:
             raise UsageError(
                 f"this store counts its budget in {quantity}",

@@ -14,9 +14,10 @@ interval that contains zero. QED.
 
 **Theorem (ADD_OR_REMOVE_USER, ``HiddenBall``).** A vehicle that is added or removed, with all its records,
 moves the sums by its own vector z, of at most 2^20 grains, wherever its entries are: 2^20/b in epsilon,
-2^40/(2 s^2) in rho. *Proof.* z follows from the vehicle's own entries alone, so no other vehicle's changes
-(Canonne, Kamath, Steinke 2020, Proposition 5, for the shift of a discrete Gaussian). QED. So every possible
-vehicle loses the same, and the price is one number, whoever is there.
+2^40/(2 s^2) in rho, for s >= LEAST_SD: with less, rho would not become (epsilon, delta) as it does there
+(``privacy.conversion.gaussian_to_approx``). *Proof.* z follows from the vehicle's own entries alone, so no
+other vehicle's changes (Canonne, Kamath, Steinke 2020, Proposition 5, for the shift of a discrete Gaussian).
+QED. So every possible vehicle loses the same, and the price is one number, whoever is there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Gaussian, Laplace, Law
 from trafficdp.measurement.support import FloatArray, IntArray, Support, Values
 from trafficdp.model import number_pairs
+from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import loss_upper_bound, to_pico
 from trafficdp.sensitive.values import Entries
 
@@ -128,7 +130,7 @@ class HiddenBall:
 
     def loss(self, law: Law, shift: IntArray) -> IntArray:
         """Return what any possible vehicle loses, shape (1,); raises UsageError for a law without theorem."""
-        return _price(np.array([GRAINS**self.norm]), self.norm, law)
+        return _price(np.array([GRAINS**self.norm]), self.norm, law, LEAST_SD)
 
 
 def _finite(real: FloatArray) -> FloatArray:
@@ -159,16 +161,15 @@ def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:
         whole = whole - np.where(long, np.sign(whole), 0)
 
 
-def _price(far: IntArray, norm: int, law: Law) -> IntArray:
+def _price(far: IntArray, norm: int, law: Law, least_sd: float = 0.0) -> IntArray:
     """What moves of length ``far``, to the power of the norm, cost by the least noise, whole 10^-12."""
     move = far.astype(np.float64)
     if norm == 1 and isinstance(law, Laplace):
         return to_pico(loss_upper_bound(move, np.asarray(law.scale.min(initial=np.inf))))
-    if norm == 2 and isinstance(law, Gaussian):
-        least = np.asarray(law.sd.min(initial=np.inf))
+    if norm == 2 and isinstance(law, Gaussian) and (least := law.sd.min(initial=np.inf)) >= least_sd:
         return to_pico(loss_upper_bound(loss_upper_bound(move, least), 2 * least))
     raise UsageError(
         "no theorem prices a ball under this noise",
         got=f"l{norm}, {type(law).__name__}",
-        expected="l1 with Laplace noise, or l2 with Gaussian noise",
+        expected=f"l1 with Laplace noise, or l2 with Gaussian noise of at least {least_sd:g} grains",
     )

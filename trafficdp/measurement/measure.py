@@ -7,6 +7,10 @@ its charge. *Proof.* Each step costs every vehicle at most its metered loss, giv
 the values; losses of one kind add up under adaptive composition (pure epsilon: Theorem A of
 ``privacy.loss.sum_per_user``; rho: Bun and Steinke 2016, Lemma 2.3). QED.
 
+Under ADD_OR_REMOVE_USER a step of anything but a ``HiddenBall`` is refused: nothing else has a theorem there.
+So all that such a store pays in rho is discrete Gaussian noise of sd >= LEAST_SD, which is what its rho
+becomes (epsilon, delta) by (``privacy.conversion.gaussian_to_approx``).
+
 Of what is no sum over vehicles, and no rank among them, a mechanism *claims* the cost (``Claim``, and any set
 that is not of ENFORCED). The theorem it names is taken at its word, and what is made of it is marked as
 unenforced wherever it is shown; all that is enforced is that noise is drawn and metered by the same claim.
@@ -139,13 +143,15 @@ class Measure(Protocol):
 class Metered:
     """A release's way to noise. ``charge`` (users,) is what each vehicle is charged, in whole 10^-12.
 
-    Under ADD_OR_REMOVE_USER it has one entry, for any possible vehicle.
+    ``hidden``, under ADD_OR_REMOVE_USER, it has one entry, for any possible vehicle.
 
     ``kind`` is what it is counted in; ``spent`` (users,) is what was metered so far.
     """
 
-    def __init__(self, source: NoiseSource, charge: IntArray, kind: LossKind) -> None:
-        self._source, self._charge, self._kind = source, charge, kind
+    def __init__(
+        self, source: NoiseSource, charge: IntArray, kind: LossKind, *, hidden: bool = False
+    ) -> None:
+        self._source, self._charge, self._kind, self._hidden = source, charge, kind, hidden
         self.spent = np.zeros_like(charge)
 
     def measure(self, step: Step, values: Handed) -> IntArray:
@@ -174,6 +180,9 @@ class Metered:
     def _meter(self, what: Priced) -> None:
         if what.kind is not self._kind:
             raise UsageError("losses of different kinds do not add up", got=what.kind, expected=self._kind)
+        of = what.of if isinstance(what, Step) else what
+        if self._hidden and not isinstance(of, HiddenBall):
+            raise UsageError("no theorem prices this where presence is hidden", got=type(of).__name__)
         self.spent = self.spent + what.loss()
         if bool(np.any(self.spent > self._charge)):
             raise AllocationError(

@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
-from trafficdp.model import zone_of
+from trafficdp.model import NeighbouringRelation, zone_of
 from trafficdp.privacy.approx_dp import delta_of
-from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 
 IntArray = npt.NDArray[np.int64]
@@ -56,7 +56,8 @@ class Window:
 class BudgetPolicy:
     """Ceilings on what one vehicle may lose, of one kind: see the module. ``time_zone`` is an IANA name.
 
-    ``delta``, as text, only where losses are rho: at which (epsilon, delta) is stated.
+    ``delta``, as text, only where losses are rho: at which (epsilon, delta) is stated, by the conversion of
+    the store's ``relation``.
     Raises UsageError unless 10^-300 <= delta < 1 there.
     """
 
@@ -65,6 +66,7 @@ class BudgetPolicy:
     a_month: Loss | None = None
     time_zone: str = "UTC"
     delta: str | None = None
+    relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
 
     def __post_init__(self) -> None:
         if self.delta is not None or self.kind is LossKind.ZCDP:
@@ -76,13 +78,13 @@ class BudgetPolicy:
         return self.total.kind
 
     def epsilon(self, loss: Loss) -> PureDP | None:
-        """Return the epsilon that ``loss`` implies at ``delta``, by the tight conversion, rounded up.
+        """Return the epsilon that ``loss`` implies at ``delta``, rounded up.
 
         None where losses are epsilon anyway.
         """
         if self.delta is None or not isinstance(loss, ZCDP):
             return None
-        return PureDP(zcdp_to_approx(loss, self.delta).pico)
+        return PureDP(rho_to_approx(loss, self.delta, self.relation).pico)
 
     @property
     def periodic(self) -> bool:

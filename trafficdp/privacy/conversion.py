@@ -1,5 +1,8 @@
 """The named conversions between kinds of privacy loss. Nothing else turns one kind into another.
 
+A total in rho becomes (epsilon, delta) by ``zcdp_to_approx`` where counts are public, and where nothing about
+a vehicle is by ``gaussian_to_approx``: all that is charged there is Gaussian (``measurement.measure``).
+
 Every result is rounded upward: arithmetic in 80-digit decimals, a margin far above their rounding, then
 up to a whole 10^-12. Each function converts the total of one user; convert once, after adding up.
 """
@@ -11,11 +14,15 @@ from fractions import Fraction
 from math import exp, log, log1p
 
 from trafficdp.errors import UsageError
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.approx_dp import ApproxDP, delta_of
 from trafficdp.privacy.loss import LARGEST_LOSS, PICO, ZCDP, PureDP
 from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
 
 _MARGIN = Decimal(10) ** -40
+LEAST_SD = 10**5
+"""Of discrete Gaussian noise that ``gaussian_to_approx`` speaks of: in steps of its whole numbers."""
+_WIDER, _DISCRETE = Decimal(10) ** -9, Decimal(10) ** -30
 
 
 def pure_to_zcdp(loss: PureDP) -> ZCDP:
@@ -57,51 +64,83 @@ def zcdp_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> Appro
 
 
 def gaussian_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> ApproxDP:
-    """Return the exact epsilon at ``delta`` when all of ``loss`` is continuous Gaussian noise.
+    """Return the epsilon at ``delta`` when all of ``loss`` is Gaussian noise, continuous or discrete.
 
-    A Gaussian (adaptively many of them too: their privacy loss is that of one) with sum of squared
-    sensitivity over variance mu^2 is (mu^2/2)-zCDP and
-        delta(eps) = Q(eps/mu - mu/2) - e^eps Q(eps/mu + mu/2)      (Balle, Wang 2018, Theorem 8),
-    decreasing in eps. With e^eps density(eps/mu + mu/2) = density(eps/mu - mu/2) nothing overflows.
-    NOT for discrete Gaussian noise, whose delta differs, nor for any other rho-zCDP mechanism.
-    Raises UsageError unless 10^-300 <= delta < 1.
+    **Theorem.** Every step k, chosen by what was drawn before it, adds independent discrete Gaussian noise of
+    sd s_k >= LEAST_SD to sums of whole numbers that one vehicle moves by z_k, |z_k|_2 <= D_k; or continuous
+    noise of any sd. If sum D_k^2/(2 s_k^2) <= rho whatever is drawn, and at most 10^40 numbers are, then
+    everything computed from them is (eps, delta)-private for delta = (1 + 10^-30) delta_mu(eps - 10^-30),
+        mu^2 = 2 rho (1 + 10^-9),    delta_mu(eps) = Q(eps/mu - mu/2) - e^eps Q(eps/mu + mu/2).
+    *Proof.* (a) Let R(x) be the whole number k with probability proportional to exp(-(k-x)^2/(2 r^2)), r = 3.
+    By Poisson summation these weights add up to r sqrt(2 pi) (1 + 2 sum_(j>=1) exp(-2 pi^2 r^2 j^2)
+    cos(2 pi j x)). So R(z + N(0, s^2 - r^2)) is k with the density of N(z, s^2) at k, but for a factor within
+    1 +- 2.1 exp(-2 pi^2 r^2); and so, by the same formula with s for r, is the discrete Gaussian around a
+    whole number z, but for a smaller one. The ratio of both probabilities is within 1 +- e, with
+    e = 4 exp(-2 pi^2 r^2) < 10^-76.
+    (b) So a step is, but for that factor, computed from continuous noise of variance s^2 - 9. In units of its
+    sd the sums move by m_k, |m_k|^2 <= (D_k^2/s_k^2)(1 + 10^-9), as 9/(s^2 - 9) < 10^-9.
+    (c) Add one last continuous step that makes sum |m_k|^2 = mu^2, whatever was drawn. Where the vehicle is
+    absent, the log of the ratio of both densities is S - mu^2/2, S = sum m_k.x_k, x_k standard normal given
+    the past, m_k fixed by it. E[exp(i t m_k.x_k + t^2 |m_k|^2/2) | past] = 1, so E exp(i t S) =
+    exp(-t^2 mu^2/2): S is N(0, mu^2), as for one Gaussian of sensitivity mu, and with the vehicle likewise.
+    Its delta is delta_mu (Balle, Wang 2018, Theorem 8). This is the composition of Gaussian differential
+    privacy (Dong, Roth, Su 2022), with losses chosen as one goes (Smith, Thakurta 2022).
+    (d) 10^40 factors of (a) are within 1 +- h, h < 10^-35: P(E) <= (1+h) (e^(eps') Q(E)/(1-h) +
+    delta_mu(eps')); take eps' = eps - 10^-30. QED
+
+    delta_mu falls in eps; with e^eps density(eps/mu + mu/2) = density(eps/mu - mu/2) nothing overflows.
+    NOT for any other rho-zCDP mechanism. Raises UsageError unless 10^-300 <= delta < 1.
     """
     exact = delta_of(delta)
+    if loss.pico == 0:
+        return ApproxDP(0, exact)
+    # true of discrete Gaussian noise anyway
     low, high = -1, zcdp_to_approx(loss, exact).pico
-    with localcontext(CONTEXT):
-        mu, target = (2 * _decimal(loss.rho)).sqrt(), _decimal(exact)
-        if loss.pico == 0:
-            return ApproxDP(0, exact)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if _gaussian_delta(mu, Decimal(middle) / PICO) * (1 + _MARGIN) <= target:
-                high = middle
-            else:
-                low = middle
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _keeps_to(loss, middle, exact) else (middle, high)
     return ApproxDP(high, exact)
 
 
-def approx_to_zcdp_budget(target: ApproxDP) -> ZCDP:
-    """Return the largest rho whose ``zcdp_to_approx`` at the target's delta stays within its epsilon.
+def rho_to_approx(
+    loss: ZCDP, delta: str | float | Decimal | Fraction, relation: NeighbouringRelation
+) -> ApproxDP:
+    """Return the (epsilon, delta) of a total of ``loss`` in a store of ``relation``: see the module."""
+    return (gaussian_to_approx if relation.hides_presence else zcdp_to_approx)(loss, delta)
+
+
+def approx_to_rho(target: ApproxDP, relation: NeighbouringRelation) -> ZCDP:
+    """Return the largest rho whose ``rho_to_approx`` at the target's delta stays within its epsilon.
 
     Raises UsageError when delta is 0 or no rho of at least 10^-12 fits.
     """
+
+    def fits(pico: int) -> bool:
+        if relation.hides_presence:
+            return _keeps_to(ZCDP(pico), target.pico, target.delta)
+        return zcdp_to_approx(ZCDP(pico), target.delta).pico <= target.pico
+
+    delta_of(target.delta)
     low, high = 0, LARGEST_LOSS
-    if zcdp_to_approx(ZCDP(1), target.delta).pico > target.pico:
+    if not fits(1):
         raise UsageError(
             "no zCDP budget fits", got=f"(epsilon, delta) = {target}", expected="a larger epsilon or delta"
         )
     while high - low > 1:
         middle = (low + high) // 2
-        if zcdp_to_approx(ZCDP(middle), target.delta).pico <= target.pico:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return ZCDP(low)
 
 
+def _keeps_to(loss: ZCDP, pico: int, delta: Fraction) -> bool:
+    """Whether ``loss``, all of it Gaussian, is within ``pico`` 10^-12 of epsilon at ``delta``."""
+    with localcontext(CONTEXT):
+        mu, epsilon = (2 * _decimal(loss.rho) * (1 + _WIDER)).sqrt(), Decimal(pico) / PICO - _DISCRETE
+        return _gaussian_delta(mu, epsilon) * (1 + _DISCRETE) <= _decimal(delta)
+
+
 def _gaussian_delta(mu: Decimal, epsilon: Decimal) -> Decimal:
-    """Upper bound of delta(eps)."""
+    """Upper bound of delta_mu(eps)."""
     with localcontext(CONTEXT):
         near = epsilon / mu - mu / 2
         return upper_tail(near)[1] - density(near) * mills_ratio(near + mu)[0] * (1 - _MARGIN)

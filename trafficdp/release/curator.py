@@ -353,7 +353,8 @@ class Curator:
 
     def _metered(self, charge: npt.NDArray[np.int64], source: NoiseSource) -> Metered:
         """Return the way to ``source`` of a release that every vehicle was charged ``charge`` for."""
-        return Metered(source, charge, loss_kind.kind_of(self.vault) or LossKind.PURE)
+        kind = loss_kind.kind_of(self.vault) or LossKind.PURE
+        return Metered(source, charge, kind, hidden=self.relation.hides_presence)
 
     def _rehearse(
         self, specification: Specification, contributions: Contributions, loss: npt.NDArray[np.int64]

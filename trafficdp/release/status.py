@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trafficdp.config.file import Config
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.loss import Loss
+from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.store import loss_kind, vault_analysts, vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.lock import store_lock
 from trafficdp.store.vault import Vault, require_vault
@@ -29,7 +29,7 @@ class Status:
     """What the store holds, for the curator. ``analysts`` are those that were ever charged.
 
     Its ``repr`` holds what any reader of the releases may know: no vehicle's count or loss.
-    ``delta`` only where losses are rho: at which epsilon is told.
+    ``delta`` only where losses are rho: at which ``epsilon_spent`` is told.
     ``windows`` are the ceilings of the present year and month, where the budget has any.
     """
 
@@ -47,6 +47,7 @@ class Status:
     analysts: tuple[AnalystSpending, ...] = ()
     windows: tuple[WindowSpending, ...] = ()
     delta: str | None = None
+    epsilon_spent: PureDP | None = None
 
     @property
     def quantity(self) -> str:
@@ -56,8 +57,7 @@ class Status:
     @property
     def in_epsilon(self) -> str | None:
         """What the busiest vehicle has spent as (epsilon, delta), None where losses are epsilon anyway."""
-        epsilon = BudgetPolicy(self.budget, delta=self.delta).epsilon(self.largest_spent)
-        return None if epsilon is None else f"epsilon {epsilon} at delta {self.delta}"
+        return None if self.delta is None else f"epsilon {self.epsilon_spent} at delta {self.delta}"
 
     def _facts(self) -> dict[str, str]:
         unfinished = f", {self.unfinished} unfinished" if self.unfinished else ""
@@ -108,6 +108,7 @@ def _status_of(vault: Vault, store: Path, policy: BudgetPolicy, at: datetime) ->
         sum_of_maxima=loss(spent.sum_of_maxima),
         budget=policy.total,
         delta=policy.delta,
+        epsilon_spent=policy.epsilon(loss(spent.largest)),
         analysts=tuple(vault_analysts.spending(vault)),
         windows=tuple(
             WindowSpending(window.name, window.ceiling, loss(vault_ledger.largest_spent_in(vault, window)))

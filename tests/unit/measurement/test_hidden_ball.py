@@ -9,9 +9,12 @@ import pytest
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement import ball
 from trafficdp.measurement.ball import GRAINS, HiddenBall
+from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Metered, plain
+from trafficdp.measurement.support import Support
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
+from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive.values import Entries
 
@@ -114,6 +117,31 @@ def test_one_account_is_metered_for_everyone_who_could_be_there():
     assert measure.spent.shape == (1,)
     with pytest.raises(AllocationError):
         measure.measure(step, vehicle([]))
+
+
+def test_noise_that_no_account_speaks_of_is_refused():
+    of = HiddenBall(2, 2, 1.0)
+    plain(of, Gaussian(np.full(2, float(LEAST_SD)))).loss()
+    for sd in ([LEAST_SD - 1.0] * 2, [1e9, 0.0], [np.nan] * 2):
+        with pytest.raises(UsageError, match="100000 grains"):
+            plain(of, Gaussian(np.array(sd))).loss()
+
+
+def test_nothing_but_hidden_balls_is_paid_where_presence_is_hidden():
+    of, one = HiddenBall(1, 2, 1.0), np.zeros(1, dtype=np.int64)
+    gaussian = Gaussian(np.array([2.0 * GRAINS]))
+    hidden = Metered(SecureNoise(), np.array([PICO]), LossKind.ZCDP, hidden=True)
+    hidden.measure(plain(of, gaussian), vehicle([1.0]))
+    box = Box(Support(one, one, 1, 1), one + GRAINS)
+    spent = int(hidden.spent[0])
+    for kind in LossKind:
+        law = gaussian if kind is LossKind.ZCDP else Laplace(gaussian.sd)
+        strict = Metered(SecureNoise(), np.array([10 * PICO]), kind, hidden=True)
+        with pytest.raises(UsageError, match="presence is hidden"):
+            strict.measure(plain(box, law), np.zeros(1))
+        assert not strict.spent.any()
+        Metered(SecureNoise(), np.array([10 * PICO]), kind).measure(plain(box, law), np.zeros(1))
+    assert int(hidden.spent[0]) == spent
 
 
 def test_what_does_not_fit_is_refused_before_a_value_is_read():

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from trafficdp.errors import UsageError
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy import conversion
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import (
-    approx_to_zcdp_budget,
+    approx_to_rho,
     gaussian_to_approx,
     pure_to_zcdp,
     zcdp_to_approx,
@@ -21,6 +22,7 @@ from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
 
 MILLIONTH = Fraction(1, 10**6)
+VALUES = NeighbouringRelation.REPLACE_USER_VALUES
 
 
 def test_pure_privacy_converts_exactly_and_upward():
@@ -67,7 +69,7 @@ def test_more_loss_or_less_delta_costs_more_epsilon(rho, delta):
 @pytest.mark.parametrize("delta", [MILLIONTH, Fraction(1, 10**12)])
 def test_the_budget_is_the_largest_that_fits(epsilon, delta):
     target = ApproxDP(PureDP.of(epsilon).pico, delta)
-    budget = approx_to_zcdp_budget(target)
+    budget = approx_to_rho(target, VALUES)
     assert zcdp_to_approx(budget, delta).pico <= target.pico
     assert zcdp_to_approx(ZCDP(budget.pico + max(1, budget.pico // 10**6)), delta).pico > target.pico
 
@@ -130,13 +132,14 @@ def test_extreme_losses_convert_without_overflow():
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-6, 2, "x", "1e-301", float("nan"), "1e999999999"])
 def test_deltas_outside_the_open_interval_are_rejected(delta):
-    with pytest.raises(UsageError, match="delta"):
-        zcdp_to_approx(ZCDP.of(1), delta)
+    for convert in (zcdp_to_approx, gaussian_to_approx):
+        with pytest.raises(UsageError, match="delta"):
+            convert(ZCDP.of(1), delta)
 
 
 def test_a_budget_that_nothing_fits_is_refused():
     with pytest.raises(UsageError, match="no zCDP budget"):
-        approx_to_zcdp_budget(ApproxDP(0, Fraction(1, 10**300)))
+        approx_to_rho(ApproxDP(0, Fraction(1, 10**300)), VALUES)
 
 
 @pytest.mark.parametrize("rho", [0, -1, "x", 1e-13, 1e7])

@@ -13,7 +13,7 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.query.explanation import Explanation
 from trafficdp.release.recomputation import verify_public
@@ -166,7 +166,8 @@ def test_an_analyst_has_a_share_in_epsilon_of_an_account_in_rho(small_city, tmp_
     workspace.ingest([city.days[1]])
     question = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, force = TRUE) AVG(speed) FROM fixes"
     share, asked = (
-        approx_to_zcdp_budget(ApproxDP(PureDP.of(each).pico, Fraction(1, 10**6))) for each in (2, 1.5)
+        approx_to_rho(ApproxDP(PureDP.of(each).pico, Fraction(1, 10**6)), workspace.config.relation)
+        for each in (2, 1.5)
     )
     assert workspace.ask(question.format(1.5), analyst="newsroom").charged == asked
     told = explained(workspace.ask("EXPLAIN " + question.format(1.5), analyst="newsroom"))

@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import datetime
+from fractions import Fraction
 from importlib import resources
 
 import geopandas
@@ -20,6 +21,7 @@ from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.errors import (
     AllocationError,
     ConfigError,
+    DataError,
     InsufficientBudgetError,
     UninformativeReleaseError,
     UsageError,
@@ -27,11 +29,14 @@ from trafficdp.errors import (
 )
 from trafficdp.export import write
 from trafficdp.export.files import tables
+from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import geoparquet_bytes
 from trafficdp.mechanisms.pooling import hidden_asking, hidden_calibrated
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.planner.refusal import judge
+from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
+from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation
 from trafficdp.release.recomputation import verify_public
 
@@ -208,6 +213,38 @@ def test_there_is_one_account_and_it_is_nobodys(hidden):
     assert "calibrated" in manifest["uncertainty"]["interval_kind"]
     assert all(source["speed"] == "mixed" for source in manifest["data"]["sources"])
     assert "not measured apart" in " ".join(manifest["post_processing"])
+
+
+def test_rho_is_told_with_the_delta_of_gaussian_noise_and_no_other_is_believed(hidden):
+    document = json.loads((hidden.released_map.folder / "manifest.json").read_text())
+    validate_manifest(document)
+    told = document["guarantee"]
+    if told.get("rho") is None:
+        assert told.get("conversion") is None
+        return
+    assert "Gaussian" in told["conversion"]
+    exact = gaussian_to_approx(ZCDP.of(told["rho"]), told["delta"])
+    assert Fraction(told["epsilon"]) == exact.epsilon
+    assert hidden.workspace.status().epsilon_spent == PureDP(exact.pico)
+    assert 3.99 < exact.epsilon <= 4
+    # of a store with public counts the same rho would say less
+    for name, wrong in (
+        ("epsilon", str(PureDP(zcdp_to_approx(ZCDP.of(told["rho"]), told["delta"]).pico))),
+        ("conversion", "Canonne, Kamath, Steinke 2020, Proposition 12"),
+    ):
+        with pytest.raises(DataError, match=r"contradicts itself at .*epsilon"):
+            validate_manifest({**document, "guarantee": {**told, name: wrong}})
+
+
+def test_an_epsilon_that_gaussian_noise_cannot_be_accounted_for_is_refused(small_city, tmp_path):
+    city = small_city.City(tmp_path / "huge")
+    small_city.write_hidden(city.folder, delta="delta = 1e-6\n", epsilon="4000")
+    city.config.write_text(city.config.read_text().replace("epsilon = 9", "epsilon = 9000"))
+    workspace = city.open()
+    workspace.ingest([city.days[1]])
+    with pytest.raises(UsageError, match="smaller epsilon"):
+        workspace.release(force=True)
+    assert workspace.status().largest_spent.pico == 0
 
 
 def test_plans_see_nothing_of_the_store(hidden, monkeypatch):

@@ -11,7 +11,7 @@ from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
 from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.release.outcomes import Plan
 
@@ -41,7 +41,7 @@ def ways_of(plan: Plan) -> tuple[Way, ...]:
     allocation, known = plan.allocation, plan.in_epsilon
     epsilon = PureDP((allocation.request.loss if known is None else known.epsilon).pico)
     delta = USUAL_DELTA if known is None else known.delta
-    rho = approx_to_zcdp_budget(ApproxDP(epsilon.pico, Fraction(delta)))
+    rho = approx_to_rho(ApproxDP(epsilon.pico, Fraction(delta)), allocation.request.relation)
     found = []
     for each, at in ((rho, delta), (epsilon, None)):
         made = allocate(allocation.counts, replace(allocation.request, loss=each), allocation.hour)

@@ -8,11 +8,16 @@ from trafficdp.errors import UsageError
 from trafficdp.export.files.words import guarantee_in_words, zcdp_in_words
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.conversion import zcdp_to_approx
+from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.disclosure import CONCENTRATED, PURE, Guarantee
 from trafficdp.privacy.loss import ZCDP, Loss, LossKind, decimal_text
 
-CONVERSION = "Canonne, Kamath, Steinke 2020, Proposition 12"
+CONVERSION = {
+    NeighbouringRelation.REPLACE_USER_VALUES: "Canonne, Kamath, Steinke 2020, Proposition 12",
+    NeighbouringRelation.ADD_OR_REMOVE_USER: "Gaussian noise alone: Balle, Wang 2018, Theorem 8, "
+    "at mu^2 = 2 rho (1 + 10^-9) and epsilon less 10^-30, because noise is drawn in whole numbers",
+}
+"""How rho becomes (epsilon, delta), by relation (``privacy.conversion``)."""
 
 
 def guarantee_group(
@@ -36,22 +41,22 @@ def guarantee_group(
         rho=str(loss),
         epsilon=str(epsilon),
         delta=delta,
-        conversion=CONVERSION,
+        conversion=CONVERSION[relation],
         epsilon_of_sum=str(budget.epsilon(type(loss)(after))),
         in_words=zcdp_in_words(relation, str(loss), str(epsilon), delta),
         **sums,
     )
 
 
-def conversion_holds(guarantee: Guarantee) -> bool:
-    """Return whether the guarantee is pure, or both epsilons are what the tight conversion gives for rho."""
+def conversion_holds(relation: NeighbouringRelation, guarantee: Guarantee) -> bool:
+    """Return whether the guarantee is pure, or both epsilons are what the relation's conversion gives."""
     stated = (guarantee.rho, guarantee.delta, guarantee.epsilon_of_sum, guarantee.conversion)
     if guarantee.definition == PURE:
         return stated == (None,) * 4
     rho, delta, of_sum, conversion = stated
-    if rho is None or delta is None or of_sum is None or conversion is None:
+    if rho is None or delta is None or of_sum is None or conversion != CONVERSION[relation]:
         return False
     return all(
-        zcdp_to_approx(ZCDP.at_least(Fraction(loss)), delta).epsilon == Fraction(epsilon)
+        rho_to_approx(ZCDP.at_least(Fraction(loss)), delta, relation).epsilon == Fraction(epsilon)
         for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
     )

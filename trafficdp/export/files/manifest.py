@@ -22,7 +22,7 @@ from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
-from trafficdp.model import Says, as_json, from_json
+from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
 from trafficdp.privacy.coverage import Counted, Sha256
 from trafficdp.privacy.disclosure import Accounting, Disclosure
 from trafficdp.privacy.release import Release
@@ -103,6 +103,7 @@ def validate_manifest(document: object) -> Manifest:
 
 def _check_sums(manifest: Manifest) -> None:
     guarantee, accounting, bins = manifest.guarantee, manifest.accounting, manifest.coverage.bins
+    relation = NeighbouringRelation(manifest.unit.neighbouring_relation)
     before, after = Decimal(accounting.sum_of_maxima_before), Decimal(accounting.sum_of_maxima_after)
     budget, left = Decimal(accounting.budget_per_vehicle), Decimal(accounting.left_for_every_vehicle)
     wrong = {
@@ -110,7 +111,7 @@ def _check_sums(manifest: Manifest) -> None:
         "$.accounting.left_for_every_vehicle": left != max(Decimal(0), budget - after),
         "$.guarantee.sum_of_maxima": Decimal(guarantee.sum_of_maxima) != after,
         "$.guarantee.budget_per_vehicle": Decimal(guarantee.budget_per_vehicle) != budget,
-        "$.guarantee.epsilon": not conversion_holds(guarantee),
+        "$.guarantee.epsilon": not conversion_holds(relation, guarantee),
         "$.coverage.bins.total": bins.total
         != bins.released + bins.constant + bins.withheld + bins.uninformative,
         "$.honesty.idealised_mechanisms": manifest.honesty.idealised_mechanisms

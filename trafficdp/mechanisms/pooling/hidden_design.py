@@ -34,11 +34,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import HiddenBall
+from trafficdp.measurement.ball import GRAINS, HiddenBall
 from trafficdp.measurement.measure import Step, plain
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model import ContributionBound, NeighbouringRelation
-from trafficdp.privacy.loss import LossKind
+from trafficdp.privacy.conversion import LEAST_SD
+from trafficdp.privacy.loss import PICO, LossKind
 
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
@@ -46,6 +47,8 @@ FLEET_SHARE, WEIGHT_SHARE, VARIANCE_SHARE = 5, 16, 20
 """Per cent: the first two of what means are given, the last of all but counts."""
 COUNTS_SHARES = 10, 45
 """Per cent of the share of counts: lengths, vehicles; records have the rest."""
+MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
+"""Rho: with more its noise would have less than LEAST_SD grains (``measurement.ball``)."""
 ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
 
@@ -128,7 +131,17 @@ class HiddenDesign(Asking):
         return noise_sd(self.kind, RELATION, self.parts[asking], bound)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return every asking, residuals in units of U: what they cost does not depend on C."""
+        """Return every asking, residuals in units of U: what they cost does not depend on C.
+
+        Raises UsageError for a total that is too large for Gaussian noise in whole numbers.
+        """
+        if not self.pure and max(self.parts) > MOST_AN_ASKING * PICO:
+            raise UsageError(
+                "so much is asked for at once that Gaussian noise would be too little to account for",
+                got=f"rho {max(self.parts) / PICO:.4g} for one asking",
+                expected=f"at most {MOST_AN_ASKING:.4g}",
+                todo="ask for a smaller epsilon",
+            )
         many = self.size
         found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
         found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]

@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.model import NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals
 from trafficdp.papers.george_2022.binned import BinnedFactor
@@ -27,7 +28,7 @@ from trafficdp.papers.george_2022.single import single_means, single_scale
 from trafficdp.papers.george_2022.unbounded import unbounded_means
 from trafficdp.papers.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
 from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.tree import best_tree
 
@@ -104,7 +105,9 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
     pure, approximate = f"{epsilon:g}", f"({epsilon:g}, {delta})"
     best = best_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
-    rho = approx_to_zcdp_budget(ApproxDP(PureDP.of(epsilon).pico, Fraction(delta)))
+    rho = approx_to_rho(
+        ApproxDP(PureDP.of(epsilon).pico, Fraction(delta)), NeighbouringRelation.REPLACE_USER_VALUES
+    )
 
     def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         return full_means(arrivals, best, source, runs, at)

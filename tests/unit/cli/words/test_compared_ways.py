@@ -7,14 +7,16 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from trafficdp.model import Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.planner.allocation import FLEETS
 from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_zcdp_budget
+from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import PureDP
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())
-RHO = approx_to_zcdp_budget(ApproxDP(PureDP.of(4).pico, Fraction("0.000001")))
+RHO = approx_to_rho(
+    ApproxDP(PureDP.of(4).pico, Fraction("0.000001")), NeighbouringRelation.ADD_OR_REMOVE_USER
+)
 
 
 @pytest.fixture(params=["", "delta = 1e-6\n"], ids=["pure", "by delta"])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import GRAINS
-from trafficdp.measurement.laws import Laplace
+from trafficdp.measurement.ball import GRAINS, HiddenBall
+from trafficdp.measurement.laws import Gaussian, Laplace
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.pooling import hidden_map as maps
 from trafficdp.mechanisms.pooling.hidden_asking import asked
@@ -16,6 +16,7 @@ from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import City, hidden_map, target_interval
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.pricing.steps import check_steps
+from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
 from trafficdp.sensitive.values import Contributions
 
@@ -357,6 +358,19 @@ def test_what_cannot_be_shared_out_is_refused(bound_of):
             HiddenDesign(places, bound, LossKind.PURE, PICO, False)
     with pytest.raises(UsageError, match="too small"):
         HiddenDesign(PLACES, bound, LossKind.PURE, 10, True)
+    with pytest.raises(UsageError, match=r"at most 54\.9\d"):
+        HiddenDesign(PLACES, bound, LossKind.ZCDP, 500 * PICO, False).steps()
+    assert len(HiddenDesign(PLACES, bound, LossKind.PURE, 500 * PICO, False).steps()) == 3
+
+
+@pytest.mark.parametrize("rho", [1, 300])
+def test_all_that_is_ever_asked_in_rho_is_gaussian_with_noise_enough_for_the_account(bound_of, rho):
+    design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, rho * PICO, True, counts=30)
+    assert len(design.steps()) == 2 + 6 + 1 + 3
+    for step in design.steps():
+        assert isinstance(step.of, HiddenBall)
+        assert isinstance(step.law, Gaussian)
+        assert step.law.sd.min() >= LEAST_SD
 
 
 def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
