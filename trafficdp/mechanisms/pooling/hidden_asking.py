@@ -15,8 +15,9 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     FIRST_GUESS,
     Answers,
     city_of,
+    lift_of,
+    lifted_weight,
     likely_variance,
-    likely_weight,
     map_of,
     next_map,
     told_by,
@@ -46,14 +47,14 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     many = design.size
     weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
 
-    likely, told = likely_weight(design, weight), np.zeros(many)
+    lift, lifted, told = lift_of(design, weight), lifted_weight(design, weight), np.zeros(many)
     newest, residual, maps = np.full(many, city.centre), [], []
     for each in range(design.rounds):
-        off = Entries(user, place, own_weight * (speed - newest[place]))
+        off = Entries(user, place, lift[place] * own_weight * (speed - newest[place]))
         residual.append(measure.measure(design.step(2 + each, many, city.reach), off))
         maps.append(newest)
-        told = told + told_by(city, likely, residual[-1], newest)
-        newest = next_map(design, city, likely, told, each + 1)
+        told = told + told_by(city, lifted, residual[-1], newest)
+        newest = next_map(design, city, lifted, told, each + 1)
     nothing = np.zeros(0, dtype=np.int64)
     answers = Answers(fleet, city, weight, np.stack(residual), np.stack(maps), nothing)
     if design.variance:

@@ -12,17 +12,18 @@ answers (``hidden_map``) is free. *Proof.* ``measurement.ball`` and ``measuremen
 0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1; the vector is ((1+t)/2, (1-t)/2), of l1
    length 1. The sum of both answers says how many vehicles there are, their difference how fast they are.
 1. *Weights.* w_uh = m_uh^p / |m_u^p|: one vector of length 1. W_h says how much is known of a place.
-2. *Residuals,* in rounds: w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector.
+2. *Residuals,* in rounds: G_h w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector. The
+   lift G is larger in places of little weight, and follows from the answers about weights (``hidden_map``).
 3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
 4. *Counts,* if asked for (``hidden_counts``): how long vehicles' vectors are, then these.
 
 A place is a hexagon, over all slots together, or, ``apart``, a hexagon in one slot.
-C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
-79 %; before that a variance takes 20 %, and before that counts what they are given. Six rounds in rho; one in
-pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of U where they are speeds, were
-chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16, 2017-03-21), unpaid: for these
-days nothing here is unbiased.
+C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 3, 16 and
+81 %, in pure epsilon 3, 26 and 71 %; before that a variance takes 20 %, and before that counts what they are
+given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of
+U where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
+2017-03-21), unpaid: for these days nothing here is unbiased.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ from trafficdp.privacy.loss import PICO, LossKind
 
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
-FLEET_SHARE, WEIGHT_SHARE, VARIANCE_SHARE = 5, 16, 20
-"""Per cent: the first two of what means are given, the last of all but counts."""
+FLEET_SHARE, VARIANCE_SHARE = 3, 20
+"""Per cent: of what means are given; of all but counts."""
+WEIGHT_SHARE = {LossKind.PURE: 26, LossKind.ZCDP: 16}
+"""Per cent of what means are given."""
 COUNTS_SHARES = 10, 45
 """Per cent of the share of counts: lengths, vehicles; records have the rest."""
 MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
@@ -102,7 +105,7 @@ class HiddenDesign(Asking):
         counted = self.total * self.counts // 100
         spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
         means = self.total - spread - counted
-        first = [means * share // 100 for share in (FLEET_SHARE, WEIGHT_SHARE)]
+        first = [means * share // 100 for share in (FLEET_SHARE, WEIGHT_SHARE[self.kind])]
         left = means - sum(first)
         rounds = [left // self.rounds] * (self.rounds - 1)
         more = [spread] if self.variance else []

@@ -1,19 +1,24 @@
 """From noisy answers to a map, its intervals and a variance: nothing here sees a value, everything is free.
 
-**Map.** W+ is the posterior mean of a place's weight under a flat prior on weights above 0. Round j+1 asks
-about K_(j+1) = clip(c + W+ sum_(i<=j) (Y_i + W+ (K_i - c)) / (j W+^2 + (s/tau)^2), 0, U): the posterior mean
-of all answers so far under N(c, tau^2), tau = U/10, s the noise of one round. The last one is the map. In
-pure epsilon, with one round, the weight is integrated out instead (``refined``).
+**Lift.** W+ is the posterior mean of a place's weight under a flat prior on weights above 0. All noise of a
+round is alike, so residuals where little weight is are made longer before it, and others shorter:
+G = a W+^-0.3, with a^2 = sum W+ / sum W+ W+^-0.6 over places where W is above half a noise sd, which keeps
+the usual length of a vehicle's vector; G = 1 where there is no such place. G is a function of the noisy W.
+
+**Map.** With V = G W+, round j+1 asks about K_(j+1) = clip(c + V sum_(i<=j) (Y_i + V (K_i - c)) /
+(j V^2 + (s/tau)^2), 0, U): the posterior mean of all answers so far under N(c, tau^2), tau = U/10, s the
+noise of one round. The last one is the map. In pure epsilon, with one round, the weight is integrated out
+instead (``refined``).
 
 **Interval.** Let y and k be the means over the rounds of answers and maps, W* the exact weight and mu* = k +
-(exact sums of the clipped residuals, averaged over rounds)/W*: the map that this mechanism would give
-without noise. **Theorem.** {mu : |y - (mu - k) W| <= q_Y + |mu - k| q_W} holds mu* with probability >= the
-level, for every place and store, if either noise is within its q with probability sqrt(level). *Proof.*
-y = (mu* - k) W* + N and W = W* + M, so y - (mu* - k) W = N - (mu* - k) M; N, a mean of independent draws with
-fixed weights, and M are independent, whatever the maps made of earlier answers. QED. That set is
-**guaranteed** for mu*. The mean of the clipped speeds lies near mu*, by how much is as secret as the speeds:
-widened by 1.96 U/20 in quadrature the interval is **calibrated** for it, at least 95 % of places on average
-on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is 0..U.
+(exact sums of the clipped residuals, averaged over rounds)/(G W*): the map that this mechanism would give
+without noise. **Theorem.** {mu : |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W} holds mu* with probability >=
+the level, for every place and store, if either noise is within its q with probability sqrt(level). *Proof.*
+y = G (mu* - k) W* + N and W = W* + M, so y/G - (mu* - k) W = N/G - (mu* - k) M; N, a mean of independent
+draws with fixed weights, and M are independent, whatever lift and maps made of earlier answers. QED. That set
+is **guaranteed** for mu*. The mean of the clipped speeds lies near mu*, by how much is as secret as the
+speeds: widened by 1.96 U/20 in quadrature the interval is **calibrated** for it, at least 95 % of places on
+average on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is 0..U.
 
 **Variance.** a times what the map's level makes likely, (U^2/30) (c/(U/5)) clip(K/c, 0.2, 3)^(1/4); a is one
 number for the city, the posterior mean under N(1, 1/4).
@@ -42,6 +47,8 @@ RECORD_SD = 1 / 33.5
 """Of a vehicle's residual about its place, for a weight of 1."""
 TARGET_SD = 1 / 20
 """Of the mean of speeds about the target of the theorem."""
+LIFT, LIFTED_FROM = 0.3, 1 / 2
+"""The power of 1/W+ in the lift; the noise sds of weight from which a place counts in its scale."""
 LEAST_FLEET = 20.0
 POINTS = 24
 CALIBRATED_LEVEL = 0.95
@@ -114,18 +121,33 @@ def likely_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
     return np.asarray(sd * z + sd * np.exp(-z * z / 2) / np.sqrt(2 * np.pi) / ndtr(z))
 
 
+def lift_of(design: HiddenDesign, weight: IntArray) -> FloatArray:
+    """Return G, shape (H,): what residuals are multiplied by before they are asked for."""
+    likely = likely_weight(design, weight)
+    there = weight > LIFTED_FROM * design.sd(1, 1.0) * GRAINS
+    if not there.any():
+        return np.ones(len(weight))
+    scale = np.sqrt(likely[there].sum() / (likely[there] ** (1 - 2 * LIFT)).sum())
+    return np.asarray(scale * likely**-LIFT)
+
+
+def lifted_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
+    """Return V = G W+, shape (H,)."""
+    return lift_of(design, weight) * likely_weight(design, weight)
+
+
 def next_map(
-    design: HiddenDesign, city: City, weight: FloatArray, told: FloatArray, rounds: int
+    design: HiddenDesign, city: City, lifted: FloatArray, told: FloatArray, rounds: int
 ) -> FloatArray:
-    """Return the map after ``rounds``; ``told`` (H,) is the sum of Y_i + W+ (K_i - c) over them."""
+    """Return the map after ``rounds``; ``told`` (H,) is the sum of Y_i + V (K_i - c) over them."""
     prior = (design.sd(2, city.reach) / (PLACE_SD * design.upper)) ** 2
-    found = city.centre + weight * told / (rounds * weight**2 + prior)
+    found = city.centre + lifted * told / (rounds * lifted**2 + prior)
     return np.asarray(np.clip(found, 0.0, design.upper))
 
 
-def told_by(city: City, weight: FloatArray, residual: IntArray, around: FloatArray) -> FloatArray:
-    """Return Y + W+ (K - c) of one round, shape (H,)."""
-    return np.asarray(residual * (city.reach / GRAINS) + weight * (around - city.centre))
+def told_by(city: City, lifted: FloatArray, residual: IntArray, around: FloatArray) -> FloatArray:
+    """Return Y + V (K - c) of one round, shape (H,)."""
+    return np.asarray(residual * (city.reach / GRAINS) + lifted * (around - city.centre))
 
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
@@ -134,7 +156,7 @@ def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     mean = map_of(design, answers)
     low, high = target_interval(design, answers, CALIBRATED_LEVEL)
     weight = answers.weight / GRAINS
-    residual = answers.residual.mean(axis=0) * (city.reach / GRAINS)
+    residual = answers.residual.mean(axis=0) * (city.reach / GRAINS) / lift_of(design, answers.weight)
     middle = np.clip(residual / np.maximum(weight, 1e-9) + answers.maps.mean(axis=0), low, high)
     wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
     known = weight > _quantiles(design, answers, CALIBRATED_LEVEL)[1]
@@ -157,12 +179,12 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     if answers.counts is not None:
         reach = reach_of(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
-    weight, told = likely_weight(design, answers.weight), np.zeros(len(answers.weight))
+    lifted, told = lifted_weight(design, answers.weight), np.zeros(len(answers.weight))
     newest = np.full(len(told), found.centre)
     for number, (residual, around) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
         same &= np.allclose(newest, around, rtol=1e-9)
-        told = told + told_by(found, weight, residual, around)
-        newest = next_map(design, found, weight, told, number)
+        told = told + told_by(found, lifted, residual, around)
+        newest = next_map(design, found, lifted, told, number)
     return bool(same)
 
 
@@ -170,21 +192,21 @@ def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the map of means, shape (H,)."""
     if design.pure:
         return refined(design, answers)
-    weight = likely_weight(design, answers.weight)
+    lifted = lifted_weight(design, answers.weight)
     rounds = zip(answers.residual, answers.maps, strict=True)
-    told = sum((told_by(answers.city, weight, *each) for each in rounds), np.zeros(len(weight)))
-    return next_map(design, answers.city, weight, told, len(answers.maps))
+    told = sum((told_by(answers.city, lifted, *each) for each in rounds), np.zeros(len(lifted)))
+    return next_map(design, answers.city, lifted, told, len(answers.maps))
 
 
 def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), for one round.
 
     theta ~ N(c, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
-    Given W, Y ~ N(W (theta - K), s^2 + (U/33.5)^2 W) is Gaussian in theta, and integrated in closed form.
+    Given W, Y ~ N(G W (theta - K), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
     city, upper, sd = answers.city, design.upper, design.sd(1, 1.0)
     noise, prior = design.sd(2, city.reach) ** 2, (PLACE_SD * upper) ** 2
-    found = np.empty(len(answers.weight))
+    found, lift = np.empty(len(answers.weight)), lift_of(design, answers.weight)
     for start in range(0, len(found), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         answer = answers.weight[part, None] / GRAINS
@@ -192,12 +214,13 @@ def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
         away = answers.maps[0, part, None] - city.centre
         low, high = np.maximum(answer - 4 * sd, 0.0), np.maximum(answer + 4 * sd, 2 * sd)
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
-        spread = noise + (RECORD_SD * upper) ** 2 * weight
-        precision = weight**2 / spread + 1 / prior
-        pull = weight * (own + weight * away) / spread
+        spread = noise + (RECORD_SD * upper * lift[part, None]) ** 2 * weight
+        lifted = lift[part, None] * weight
+        precision = lifted**2 / spread + 1 / prior
+        pull = lifted * (own + lifted * away) / spread
         off = np.abs(weight - answer) / sd
         log = -np.sqrt(2) * off if design.pure else -(off**2) / 2
-        log = log - np.log(weight + sd) - (own + weight * away) ** 2 / (2 * spread) - np.log(spread) / 2
+        log = log - np.log(weight + sd) - (own + lifted * away) ** 2 / (2 * spread) - np.log(spread) / 2
         log = log + pull**2 / (2 * precision) - np.log(precision) / 2
         share = np.exp(log - log.max(axis=1, keepdims=True))
         moved = (share * pull / precision).sum(axis=1) / share.sum(axis=1)
@@ -208,8 +231,9 @@ def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
 def target_interval(design: HiddenDesign, answers: Answers, level: float) -> tuple[FloatArray, FloatArray]:
     """Return both ends of the theorem's set, cut to 0..U, shape (H,) each."""
     upper, weight = design.upper, answers.weight / GRAINS
-    off, doubt = _quantiles(design, answers, level)
-    y = answers.residual.mean(axis=0) * (answers.city.reach / GRAINS)
+    noise, doubt = _quantiles(design, answers, level)
+    lift = lift_of(design, answers.weight)
+    y, off = answers.residual.mean(axis=0) * (answers.city.reach / GRAINS) / lift, noise / lift
     k = answers.maps.mean(axis=0)
     near, far = np.maximum(weight - doubt, 1e-300), np.maximum(weight + doubt, 1e-300)
     with np.errstate(over="ignore"):
@@ -232,8 +256,8 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
 
 def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
-    weight, prior = likely_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
-    told = len(answers.maps) * weight**2 / design.sd(2, answers.city.reach) ** 2
+    lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
+    told = len(answers.maps) * lifted**2 / design.sd(2, answers.city.reach) ** 2
     return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + told))
 
 

@@ -242,6 +242,39 @@ def test_the_likely_weight_is_the_posterior_mean_of_weights_above_zero(bound_of)
     assert np.all(maps.likely_weight(design, np.array([-(2**50)])) > 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_residuals_are_lifted_where_weight_is_little_and_keep_their_usual_length(bound_of, kind):
+    design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
+    sd = design.sd(1, 1.0)
+    noisy = np.array([-3.0, 0.49, 0.51, 4.0, 20.0, 300.0]) * sd
+    weight = np.rint(noisy * GRAINS).astype(np.int64)
+    found, likely = maps.lift_of(design, weight), maps.likely_weight(design, weight)
+    assert np.all(np.diff(found) < 0)
+    np.testing.assert_allclose(found / found[5], (likely / likely[5]) ** -0.3)
+    # the mean square of what a vehicle's entries are multiplied by, places as they are visited
+    assert np.average(found[2:] ** 2, weights=likely[2:]) == pytest.approx(1)
+    np.testing.assert_array_equal(maps.lifted_weight(design, weight), found * likely)
+    assert np.all(maps.lift_of(design, weight[[0, 1, 1]]) == 1)
+
+
+def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(bound_of):
+    """One vehicle alone, never clipped: the exact sums are G w (x - K)."""
+    bound = bound_of(30)
+    data = table([(7, 0, 0, 4, 4 * 8, 8 / 30), (9, 0, 0, 1, 9, 9 / 30)], bound)
+    design = HiddenDesign(PLACES, bound, LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
+    noted = Recorded(SimulatedNoise(3))
+    answers = asked(design, data, noted)
+    at, speed = np.array([0, 2]), np.array([8.0, 9.0])
+    own = np.array([4.0, 1.0]) ** answers.city.power
+    own /= np.linalg.norm(own)
+    lift = maps.lift_of(design, answers.weight)
+    assert lift.std() > 0.1
+    for exact, around in zip(noted.sums[2:], answers.maps, strict=True):
+        expected = lift[at] * own * (speed - around[at])
+        expected *= min(1, answers.city.reach / np.linalg.norm(expected))
+        np.testing.assert_allclose(exact[at] * answers.city.reach / GRAINS, expected, atol=1e-4)
+
+
 def test_the_refined_map_is_the_posterior_mean(bound_of):
     """By brute force over speeds and weights together."""
     design = HiddenDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
@@ -257,14 +290,15 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.zeros(0, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
-    theta = np.linspace(-30, 50, 8001)
+    theta, lift = np.linspace(-30, 50, 8001), maps.lift_of(design, answers.weight)
+    assert lift[0] > 1 > lift[2]
     for i in range(3):
         low, high = max(weight[i] - 4 * sd, 0), max(weight[i] + 4 * sd, 2 * sd)
         w = low + (np.arange(maps.POINTS) + 0.5) / maps.POINTS * (high - low)
-        spread = noise**2 + (30 / 33.5) ** 2 * w
+        spread = noise**2 + (30 / 33.5 * lift[i]) ** 2 * w
         law = np.exp(-np.sqrt(2) * np.abs(w - weight[i]) / sd) / (w + sd)
         law = law[:, None] * np.exp(-((theta - 8.0) ** 2) / (2 * 3.0**2))
-        off = residual[i] - w[:, None] * (theta - 9.0)
+        off = residual[i] - lift[i] * w[:, None] * (theta - 9.0)
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
         assert maps.refined(design, answers)[i] == pytest.approx(exact, abs=1e-3)
@@ -272,15 +306,18 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
-    """By looking at every speed: |y - (mu - k) W| <= q_Y + |mu - k| q_W."""
+    """By looking at every speed: |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W."""
     design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind] * 20, False)
     answers = answers_of(design, town(bound_of(30)), 5)
     low, high = target_interval(design, answers, 0.95)
     q_y, q_w = maps._quantiles(design, answers, 0.95)
-    y = answers.residual.mean(axis=0) * answers.city.reach / GRAINS
+    y, lift = (
+        answers.residual.mean(axis=0) * answers.city.reach / GRAINS,
+        maps.lift_of(design, answers.weight),
+    )
     k, weight = answers.maps.mean(axis=0), answers.weight / GRAINS
     mu = np.linspace(0, 30, 30_001)[:, None]
-    inside = np.abs(y - (mu - k) * weight) <= q_y + np.abs(mu - k) * q_w
+    inside = np.abs(y / lift - (mu - k) * weight) <= q_y / lift + np.abs(mu - k) * q_w
     known = weight > q_w
     assert known.sum() > 0
     for place in np.flatnonzero(known & inside.any(axis=0)):
@@ -314,7 +351,8 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
         first = Recorded(SimulatedNoise(seed))
         answers = asked(design, data, first)
         low, high = target_interval(design, answers, 0.95)
-        exact = np.mean(first.sums[2:], axis=0) * answers.city.reach / first.sums[1]
+        lifted = maps.lift_of(design, answers.weight) * first.sums[1]
+        exact = np.mean(first.sums[2:], axis=0) * answers.city.reach / lifted
         target = np.clip(answers.maps.mean(axis=0) + exact, 0, 30)
         held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
         shown += len(target)
@@ -379,7 +417,7 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
     assert np.all(answers.maps[0] == answers.city.centre)
     # the maps that were asked about follow from the answers before them
-    likely, told = maps.likely_weight(design, answers.weight), np.zeros(len(PLACES))
+    likely, told = maps.lifted_weight(design, answers.weight), np.zeros(len(PLACES))
     for each in range(5):
         told = told + maps.told_by(answers.city, likely, answers.residual[each], answers.maps[each])
         expected = maps.next_map(design, answers.city, likely, told, each + 1)

@@ -22,10 +22,10 @@ def skill(kind, loss, fleet, place=AUSTIN):
 @pytest.mark.parametrize(
     ("kind", "loss", "measured"),
     [
-        (LossKind.ZCDP, 0.024355, 1.98),
-        (LossKind.ZCDP, 0.311064, 1.17),
-        (LossKind.PURE, 1, 2.19),
-        (LossKind.PURE, 4, 1.68),
+        (LossKind.ZCDP, 0.028014, 1.88),
+        (LossKind.ZCDP, 0.351004, 1.09),
+        (LossKind.PURE, 1, 2.11),
+        (LossKind.PURE, 4, 1.54),
     ],
 )
 def test_errors_are_near_those_of_four_days_of_austin(kind, loss, measured):
