@@ -26,11 +26,11 @@ test: check
 # Before a version: the long forms of claims whose cheap forms `make test` runs. More draws for coverage
 # and the audits, more deaths of commands and streams, more mutants of questions, whole notebooks,
 # published figures at 512 coordinates, reports on real feeds written anew.
-# PROVE=short runs one in thirty, picked by the commit, so that every commit proves others.
+# PROVE=short runs six minutes' worth of one core, picked by the commit, so that every commit proves others.
 PROVE := whole
 prove: $(VENV)/.ready
 	$(RUN)/python -m pytest -n auto --dist loadgroup -m prove \
-	  $(if $(filter short,$(PROVE)),--one-in 30 --pick "$$(git rev-parse HEAD)")
+	  $(if $(filter short,$(PROVE)),--minutes 6 --pick "$$(git rev-parse HEAD)")
 
 # Spark gives the same integers; needs Java 17 or 21. In an environment of its own, for PySpark is large.
 # SPARK=prove runs the long form: ten million simulated records.

@@ -24,7 +24,7 @@ COLLECTED = pytest.StashKey()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--one-in", type=int, default=1, help="of the tests marked prove, run one in so many")
+    parser.addoption("--minutes", type=int, help="of the tests marked prove, run so many minutes' worth")
     parser.addoption("--pick", default="", help="what picks them: the same text picks the same tests")
 
 
@@ -34,10 +34,16 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "_templates" in item.fixturenames or {"small_city", "tmp_path"} <= {*item.fixturenames}:
             item.add_marker("store")
-    one_in, pick = config.getoption("one_in"), config.getoption("pick")
-    proofs = [item for item in items if item.get_closest_marker("prove")]
+    left, pick = config.getoption("minutes"), config.getoption("pick")
+    proofs = [item for item in items if item.get_closest_marker("prove")] if left is not None else []
     proofs.sort(key=lambda item: zlib.crc32(f"{pick} {item.nodeid}".encode()))
-    left_out = proofs[-(-len(proofs) // one_in) :]
+    left_out = []
+    for item in proofs:
+        takes = item.get_closest_marker("prove").kwargs.get("minutes", 1)
+        if takes > left:
+            left_out.append(item)
+        else:
+            left -= takes
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

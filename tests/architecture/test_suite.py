@@ -47,7 +47,7 @@ def after_collection(request, items, **options):
     (plugin,) = (each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "COLLECTED"))
     config = SimpleNamespace(
         stash={},
-        getoption={"one_in": 1, "pick": "", **options}.get,
+        getoption={"minutes": None, "pick": "", **options}.get,
         hook=SimpleNamespace(pytest_deselected=lambda items: None),
     )
     left = list(items)
@@ -55,17 +55,23 @@ def after_collection(request, items, **options):
     return left
 
 
-def test_one_proof_in_so_many_is_picked_by_a_text(request):
-    def picked(pick):
-        items = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(400)] + [item("test_other")]
-        return {each.originalname for each in after_collection(request, items, one_in=4, pick=pick)}
+def test_so_many_minutes_of_proofs_are_picked_by_a_text(request):
+    long = pytest.mark.prove(minutes=30).mark
+
+    def picked(pick, minutes=100):
+        items = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(400)]
+        items += [item("test_other"), item("test_long", long)]
+        return {each.originalname for each in after_collection(request, items, minutes=minutes, pick=pick)}
 
     first, again, other = picked("a commit"), picked("a commit"), picked("another")
     assert first == again != other
     assert len(first) == 100 + 1
     assert "test_other" in first & other
+    assert {"test_long" in picked(f"commit {n}", 300) for n in range(30)} == {True, False}
+    # what takes longer than there is time is never picked
+    assert not any("test_long" in picked(f"commit {n}", 29) for n in range(30))
     few = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(3)]
-    assert len(after_collection(request, few, one_in=30)) == 1
+    assert len(after_collection(request, few, minutes=1)) == 1
     assert after_collection(request, few) == few
 
 

@@ -63,7 +63,7 @@ def test_a_death_before_every_rename_is_mended_by_the_next_command(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.prove(minutes=7))])
 def test_a_death_at_a_random_instant_is_mended_by_the_next_command(tmp_path, count):
     findings = findings_of(tmp_path, str(count), "20260303", mode="random")
     print("deaths by stage:", dict(Counter(each["stage"] for each in findings if each["killed"])))

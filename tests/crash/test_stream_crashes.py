@@ -20,7 +20,7 @@ def findings_of(folder, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.prove(minutes=16))])
 def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, count):
     findings, said = findings_of(tmp_path, str(count), "20260303")
     assert findings["problems"] == [], said[-2000:]
@@ -43,7 +43,7 @@ def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_pat
                 "after 2 publications": 2,
                 "after 5 publications": 2,
             },
-            marks=pytest.mark.prove,
+            marks=pytest.mark.prove(minutes=2),
         ),
     ],
 )

@@ -57,7 +57,7 @@ FEWER = {
 """Constants of the notebooks that take long, and small ones for them, by which every cell still runs."""
 RUNS = [
     *((name, FEWER.get(name, {})) for name in NOTEBOOKS),
-    *(pytest.param(name, {}, marks=pytest.mark.prove) for name in FEWER),
+    *(pytest.param(name, {}, marks=pytest.mark.prove(minutes=7)) for name in FEWER),
 ]
 
 

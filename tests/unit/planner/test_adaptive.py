@@ -82,7 +82,7 @@ def value_of_the_best(fine, coarser, wish):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cities", [5, pytest.param(15, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("cities", [5, pytest.param(15, marks=pytest.mark.prove(minutes=2))])
 def test_tiny_cities_get_nearly_the_best_partition_there_is(counts_of, wish, cities):
     shares = []
     for seed in range(cities):

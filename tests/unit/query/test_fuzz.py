@@ -109,7 +109,7 @@ def check(text, config):
     return True
 
 
-@pytest.mark.parametrize("mutants", [1_000, pytest.param(22_000, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("mutants", [1_000, pytest.param(22_000, marks=pytest.mark.prove(minutes=10))])
 def test_no_mutant_does_anything_but_ask_or_be_refused(config, caplog, mutants):
     chance = random.Random(20261121)
     with caplog.at_level(logging.DEBUG):
@@ -140,7 +140,7 @@ SPELLED = (
 )
 
 
-@pytest.mark.parametrize("every", [8, pytest.param(2, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("every", [8, pytest.param(2, marks=pytest.mark.prove(minutes=9))])
 def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(config, every):
     refusals = 0
     for seed in SEEDS:
