@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,7 @@ def interval(
     )
 
 
+@cache
 def rounding_bias(statistic: Statistic, bound: ContributionBound) -> float:
     """Return how far rounding the speeds can move the statistic: E, E + q/2, or U E + E^2.
 

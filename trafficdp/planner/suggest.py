@@ -25,6 +25,8 @@ MOST = 1_000.0
 """Up to so many times an epsilon that is refused, or a fleet, one that passes is looked for."""
 STEP, FINE_STEP = 1.05, 1.01
 """The least of them is known to this factor: simulated cities tell no more."""
+AHEAD = 4
+"""Steps from where one draw a city says that it may pass to where it mostly does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +188,13 @@ def _least(
 ) -> float | None:
     """Return a factor near the least, in steps from 1 to ``most``, that passes; None when none does.
 
-    It begins where one is ``likely`` to, and goes up in longer and longer steps.
+    It begins where one is ``likely`` to, which is a little too low, and goes up, farther and farther.
     """
     top = int(math.log(min(most, MOST)) / math.log(step))
     if not likely(step**top):
         return None
     place = _first(lambda each: likely(step**each), 0, top)
-    failed, ahead = place - 1, 1
+    failed, ahead = place - 1, AHEAD
     while not passes(step**place):
         if place == top:
             return None

@@ -40,6 +40,9 @@ SLOT_SHARE = 0.5
 """How much the slots of a cell differ from it, over how much cells differ. A round number."""
 MOST_DRAWN = 64
 """Of a vehicle with more records in a bin so many are drawn, and each stands for as many as any other."""
+LEAST_DRAWN, MOST_AT_ALL = 4, 3_000_000
+"""Of a city of which more speeds would be drawn fewer are of every pair, down to LEAST_DRAWN. Where a bin has
+a hundred vehicles, cells differ by 2 % more than with MOST_DRAWN of each."""
 _AT_ONCE = 1 << 21
 
 
@@ -85,7 +88,7 @@ def simulated_truths(
 
     ``hour`` is the hour of day of every bin (0..23), shape (G,), or None where slots have none: then
     ``hour_swing`` moves nothing. Counts are given, so the model's fleet and flaws move nothing either. City k
-    is the same however many there are. Cost: one draw a record, at most ``MOST_DRAWN`` a pair, for every
+    is the same however many there are. Cost: one draw a record, at most ``most_drawn`` a pair, for every
     city; some 2 million draws are held at a time.
 
     It does not depend on how vehicles are numbered.
@@ -95,11 +98,11 @@ def simulated_truths(
     integer_between(1, 10_000, cities=cities)
     integer_between(0, 2**63 - 1, seed=seed)
     places = _Places.of(counts)
-    total = np.empty((2, cities, counts.pairs), dtype=np.int64)
+    total, most = np.empty((2, cities, counts.pairs), dtype=np.int64), most_drawn(counts)
     for city in range(cities):
         moving = partial(_moving_speeds, counts, places, model, hour)
         for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
-            drawn = np.minimum(counts.count[part], MOST_DRAWN)
+            drawn = np.minimum(counts.count[part], most)
             start = np.cumsum(drawn) - drawn
             times *= value
             total[0, city, part] = np.add.reduceat(times, start)
@@ -205,6 +208,14 @@ def _moving_speeds(
     return moving
 
 
+def most_drawn(counts: Counts) -> int:
+    """Return how many speeds are drawn of a vehicle in a bin at most; see MOST_AT_ALL."""
+    most = MOST_DRAWN
+    while most > LEAST_DRAWN and int(np.minimum(counts.count, most).sum()) > MOST_AT_ALL:
+        most //= 2
+    return most
+
+
 def stretches(size: npt.NDArray[np.int64] | FloatArray, at_once: int) -> Iterator[slice]:
     """Yield slices, one after another, of things of ``size`` (n,) that add up to about ``at_once`` each."""
     ends = np.flatnonzero(np.diff(np.floor_divide(np.cumsum(size), at_once))) + 1
@@ -222,11 +233,11 @@ def _drawn_pairs(
     random: Generator,
 ) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray]]:
     """Yield some pairs after others, what is drawn of them, pair by pair, and for how many records each."""
-    moving, pairs = moving_speeds(random), counts.order.pairs
-    for stretch in stretches(np.minimum(counts.count[pairs], MOST_DRAWN), _AT_ONCE):
+    moving, pairs, most = moving_speeds(random), counts.order.pairs, most_drawn(counts)
+    for stretch in stretches(np.minimum(counts.count[pairs], most), _AT_ONCE):
         part = pairs[stretch]
         count = counts.count[part]
-        drawn = np.minimum(count, MOST_DRAWN)
+        drawn = np.minimum(count, most)
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
         # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
         times = np.repeat(count // drawn, drawn)

@@ -12,7 +12,13 @@ from trafficdp.errors import UsageError
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.simulation import speeds
 from trafficdp.simulation.city import CityModel, variations
-from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths, stretches
+from trafficdp.simulation.speeds import (
+    MOST_DRAWN,
+    most_drawn,
+    simulated_records,
+    simulated_truths,
+    stretches,
+)
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
 CITIES = 40
@@ -45,6 +51,7 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
     found = truths(cities=3)
     assert found.total.shape == found.total_of_squares.shape == (3, COUNTS.pairs)
     assert COUNTS.count.max() > 2 * MOST_DRAWN
+    assert most_drawn(COUNTS) == MOST_DRAWN
     assert found.total.min() >= 0
     assert (found.total <= COUNTS.count * BOUND.steps).all()
     # Cauchy and Schwarz, and a square of a value in [0, U] is at most U times it
@@ -54,9 +61,10 @@ def test_sums_are_those_of_as_many_whole_records_as_counted():
     np.testing.assert_array_equal(found.total_of_squares[:, one], found.total[:, one] ** 2)
 
 
-@pytest.mark.parametrize("at_once", [1 << 21, 500])
-def test_the_truth_of_a_bin_is_that_of_its_records(at_once, monkeypatch):
+@pytest.mark.parametrize(("at_once", "at_all"), [(1 << 21, 3_000_000), (500, 3_000_000), (500, 1)])
+def test_the_truth_of_a_bin_is_that_of_its_records(at_once, at_all, monkeypatch):
     monkeypatch.setattr(speeds, "_AT_ONCE", at_once)
+    monkeypatch.setattr(speeds, "MOST_AT_ALL", at_all)
     found = truths(cities=1)
     value = simulated_records(COUNTS, BOUND, variations()["usual"], seed=1) * 0.01
     of = np.repeat(COUNTS.bin_index, COUNTS.count)
@@ -66,6 +74,20 @@ def test_the_truth_of_a_bin_is_that_of_its_records(at_once, monkeypatch):
     np.testing.assert_allclose(found.means()[0], mean, rtol=1e-12)
     variance = np.bincount(of, value**2) / COUNTS.samples_per_bin - mean**2
     np.testing.assert_allclose(found.variances()[0], variance, atol=1e-9)
+
+
+def test_of_more_records_fewer_are_drawn_of_every_pair_and_cells_stay_as_they_are(monkeypatch):
+    every = truths()
+    all_drawn = np.minimum(COUNTS.count, MOST_DRAWN).sum()
+    for at_all, most in ((all_drawn, 64), (all_drawn - 1, 32), (1, 4)):
+        monkeypatch.setattr(speeds, "MOST_AT_ALL", at_all)
+        assert most_drawn(COUNTS) == most
+    few = truths()
+    assert (few.total != every.total).any()
+    assert few.means().mean() == pytest.approx(every.means().mean(), rel=0.01)
+    # a bin of forty vehicles is more of a chance where four stand for hundreds
+    assert few.means().std(axis=1).mean() == pytest.approx(every.means().std(axis=1).mean(), rel=0.05)
+    assert few.variances().mean() == pytest.approx(every.variances().mean(), rel=0.05)
 
 
 def test_a_city_depends_on_its_number_and_seed_alone():

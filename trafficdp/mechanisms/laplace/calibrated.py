@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class CalibratedLaplace:
 
     def steps(self) -> tuple[Priced, ...]:
         """See Calibrated: the pairs (S, W), or S alone, and the vehicle means."""
-        return tuple(self._steps().values())
+        return tuple(self._steps.values())
 
     def event(self) -> PrivacyEvent:
         """See Calibrated."""
@@ -112,7 +113,7 @@ class CalibratedLaplace:
         """
         counts, bound = self.public.both
         found = {}
-        for statistic, step in self._steps().items():
+        for statistic, step in self._steps.items():
             if statistic is not VARIANCE:
                 drawn = measure.measure(step, values_of(statistic, contributions))
                 found[statistic] = drawn * unit(statistic, counts, bound)
@@ -137,7 +138,7 @@ class CalibratedLaplace:
                 found[statistic] = pairs.variance_estimate(
                     found[MEAN],
                     value,
-                    self._variance_noise(),
+                    self._variance_noise,
                     half,
                     bound,
                     self._columns(statistic),
@@ -203,7 +204,7 @@ class CalibratedLaplace:
     def noise_scale(self, statistic: Statistic) -> FloatArray:
         """Return the expected absolute noise, in the statistic's unit: of a mean its scale, shape (G,)."""
         if statistic is VARIANCE:
-            return self._variance_noise().scale
+            return self._variance_noise.scale
         (term,) = self.terms(statistic)
         return term.scale * term.step
 
@@ -246,6 +247,7 @@ class CalibratedLaplace:
         none = np.zeros(len(next(iter(scale.values()), ())), dtype=np.int64)
         return cls(public, statistics, scale, none if shift is None else shift.astype(np.int64))
 
+    @cached_property
     def _steps(self) -> dict[Statistic, Step]:
         """What is measured; under VARIANCE both sums, in the bins where they are."""
         counts, bound = self.public.both
@@ -265,7 +267,7 @@ class CalibratedLaplace:
     def _error(self, statistic: Statistic) -> FloatArray:
         reach, bias = statistic.largest(self.public.bound.upper), self.bias(statistic)
         if statistic is VARIANCE:
-            return self._variance_noise().error(reach)
+            return self._variance_noise.error(reach)
         scale: FloatArray = np.asarray(self.noise_scale(statistic))
         return clamped_laplace_error(scale, bias, reach)
 
@@ -276,6 +278,7 @@ class CalibratedLaplace:
         first, second = (term.scale * term.step for term in terms)
         return two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
 
+    @cached_property
     def _variance_noise(self) -> pairs.VarianceNoise:
         terms, reach = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
         first, second = (term.scale * term.step for term in terms)

@@ -133,6 +133,10 @@ class CalibratedFlat(CalibratedWhole):
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one sum; where a variance is asked for both, in epsilon together, in rho apart."""
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
         bound = self.public.bound
         one, records = self._records
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))

@@ -23,7 +23,7 @@ from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import Loss
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.simulation.city import VARIATIONS, variations
-from trafficdp.simulation.speeds import MOST_DRAWN, simulated_records, simulated_truths
+from trafficdp.simulation.speeds import most_drawn, simulated_records, simulated_truths
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ def cities_of(
 
 def _numbers(counts: Counts) -> range:
     models = len(VARIATIONS)
-    drawn = int(np.minimum(counts.count, MOST_DRAWN).sum())
+    drawn = int(np.minimum(counts.count, most_drawn(counts)).sum())
     many = max(2, min(models, MOST_DRAWN_IN_ALL // max(1, drawn)))
     return range(0, models, -(-models // many))
 
