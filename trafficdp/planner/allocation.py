@@ -132,11 +132,14 @@ class Allocation:
         return dict(self.error)
 
 
-def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> Allocation:
+def allocate(
+    counts: Counts, request: Request, hour: IntArray | None = None, *, thorough: bool = True
+) -> Allocation:
     """Return the Allocation for ``request``: bins by public counts, the best noise, exact losses.
 
     The loss that is charged never exceeds the one asked for. ``hour`` is the hour of day of every bin of
-    ``counts``, None where slots have none: simulated cities have rush hours.
+    ``counts``, None where slots have none: simulated cities have rush hours. Not ``thorough``: to look
+    whether a map may pass, with blocks that are searched for less long.
     Raises UsageError when no bin has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     keep, kept = _kept_bins(counts, request.min_vehicles)
@@ -149,7 +152,7 @@ def allocate(counts: Counts, request: Request, hour: IntArray | None = None) -> 
             reason = "nothing about a vehicle is public; errors are of "
             made = replace(made, reason=f"{reason}{request.fleet:,} vehicles in simulated cities")
         return replace(made, hour=hour)
-    plain = _by_accounting(keep, kept, request) if request.kind is LossKind.PURE else None
+    plain = _by_accounting(keep, kept, request, thorough=thorough) if request.kind is LossKind.PURE else None
     if plain and {*named.values()} == {BASELINE}:
         return replace(plain, hour=hour)
     rivals = {"baseline": plain} if plain and request.free_to_choose else {}
@@ -241,9 +244,11 @@ def _made(
     return Allocation(request, keep, kept, calibrated, event, error, reason)
 
 
-def _by_accounting(keep: npt.NDArray[np.bool_], kept: Counts, request: Request) -> Allocation:
+def _by_accounting(
+    keep: npt.NDArray[np.bool_], kept: Counts, request: Request, *, thorough: bool
+) -> Allocation:
     """Noise that prices all statistics jointly, by the best accounting or the one that is named."""
-    accountings = accountings_for(kept, request)
+    accountings = accountings_for(kept, request, thorough=thorough)
     chosen, calibrated = _executed(accountings, request)
     event = calibrated.event()
     error = chosen.errors(float(request.loss.exact))

@@ -109,7 +109,7 @@ class Maps:
 
     def _judged(self, loss: Loss, *, once: bool) -> Verdict | None:
         try:
-            found = allocate(self._counts, replace(self._request, loss=loss), self._hour)
+            found = allocate(self._counts, replace(self._request, loss=loss), self._hour, thorough=not once)
         except UsageError:
             # no bin, or noise that cannot be drawn
             return None

@@ -99,7 +99,7 @@ class CalibratedLaplace:
 
     def steps(self) -> tuple[Priced, ...]:
         """See Calibrated: the pairs (S, W), or S alone, and the vehicle means."""
-        return tuple(self._steps.values())
+        return tuple(self._steps().values())
 
     def event(self) -> PrivacyEvent:
         """See Calibrated."""
@@ -113,7 +113,7 @@ class CalibratedLaplace:
         """
         counts, bound = self.public.both
         found = {}
-        for statistic, step in self._steps.items():
+        for statistic, step in self._steps().items():
             if statistic is not VARIANCE:
                 drawn = measure.measure(step, values_of(statistic, contributions))
                 found[statistic] = drawn * unit(statistic, counts, bound)
@@ -247,7 +247,6 @@ class CalibratedLaplace:
         none = np.zeros(len(next(iter(scale.values()), ())), dtype=np.int64)
         return cls(public, statistics, scale, none if shift is None else shift.astype(np.int64))
 
-    @cached_property
     def _steps(self) -> dict[Statistic, Step]:
         """What is measured; under VARIANCE both sums, in the bins where they are."""
         counts, bound = self.public.both

@@ -153,6 +153,14 @@ class CalibratedFlat(CalibratedWhole):
 
     def run(self, values: Values, measure: Measure, *, interval_level: float) -> dict[Statistic, Estimate]:
         """Measure the city and paint it. An interval of a bin is the whole range: nothing less is proved."""
+        bins, value = self.public.counts.bins, self.numbers(values, measure)
+        nothing, high = np.zeros(bins), self.half_widths(interval_level)
+        return self.told(
+            {each: (np.full(bins, value[each]), nothing, high[each]) for each in self.statistics}
+        )
+
+    def numbers(self, values: Values, measure: Measure) -> dict[Statistic, float]:
+        """Measure the city, and return the one number of every statistic, in its unit."""
         contributions = values.contributions
         counts, bound = self.public.both
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
@@ -175,10 +183,7 @@ class CalibratedFlat(CalibratedWhole):
             likely = VARIANCE_UNIT * upper**2
             found = _drawn_to(found, noise[1] * unit**2, likely, likely / 2)
             value[Statistic.VARIANCE] = float(np.clip(found, 0.0, mean * (upper - mean)))
-        ends = {each: np.full(counts.bins, each.largest(bound.upper)) for each in self.statistics}
-        nothing = np.zeros(counts.bins)
-        numbers = {each: (np.full(counts.bins, value[each]), nothing, high) for each, high in ends.items()}
-        return self.told(numbers)
+        return value
 
     @cached_property
     def _known_errors(self) -> dict[Statistic, FloatArray]:

@@ -95,7 +95,8 @@ def skills_of(
         for draw in range(draws):
             seed = 1000 * city.number + 2 * draw
             for each, told in flats.items():
-                told.append(_error(yardstick[each], values, SimulatedNoise(seed), truth)[each])
+                number = yardstick[each].numbers(values, SimulatedNoise(seed))[each]
+                told.append(float(np.abs(number - truth[each]).mean()))
             for calibrated, own in zip(maps, errors, strict=True):
                 for each, error in _error(calibrated, values, SimulatedNoise(seed + 1), truth).items():
                     own[each].append(error)
