@@ -55,6 +55,7 @@ def after_collection(request, items, **options):
     return left
 
 
+@pytest.mark.slow
 def test_so_many_minutes_of_proofs_are_picked_by_a_text(request):
     long = pytest.mark.prove(minutes=30).mark
 

@@ -33,12 +33,14 @@ def lint_imports(folder):
     return run(sys.executable, "-c", code, "--no-cache", folder=folder)
 
 
+@pytest.mark.slow
 def test_imports_point_down_only():
     result = lint_imports(ROOT)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "0 broken" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "statement"),
     [

@@ -101,6 +101,7 @@ def test_sharp_accountings_use_nearly_all_of_the_request(
     assert least <= allocation.loss.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["0.001", "0.1", "1", "4", "6", "100"])
 def test_a_round_request_is_charged_as_that_round_number(counts_of, bound_of, epsilon):
     random = np.random.default_rng(12)
@@ -117,6 +118,7 @@ def test_a_request_between_two_charges_is_charged_as_the_lower(counts_of, bound_
     assert allocate(counts, request).loss.pico == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
@@ -140,6 +142,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     assert in_blocks(statistics) == ("blocks" in worst)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, table, statistics, epsilon):
@@ -153,6 +156,7 @@ def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, tab
             assert charged >= claimed * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(table=tables, statistics=sets, accounting=st.sampled_from([*ACCOUNTINGS, "best"]))
 def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statistics, accounting):
@@ -167,6 +171,7 @@ def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statist
             assert np.all(more[statistic] <= less[statistic])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(counts_of, bound_of, table, statistics, epsilon):
@@ -260,6 +265,7 @@ def test_requests_below_the_least_charge_are_refused(counts_of, bound_of):
             allocate(counts_of([[2, 1]]), request_for(bound_of(60), epsilon, [Statistic.MEAN]))
 
 
+@pytest.mark.slow
 def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(counts_of, bound_of):
     random = np.random.default_rng(3)
     for seed in range(30):

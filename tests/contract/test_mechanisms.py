@@ -282,6 +282,7 @@ def test_vehicles_are_exchangeable(mechanism, statistic, bound_of, counts_of):
     np.testing.assert_allclose(*estimates, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.slow
 @every_pure_case
 def test_one_vehicle_changes_no_more_than_is_stated(mechanism, statistic, bound_of, counts_of):
     """Without noise the output may move by the stated sensitivity at most: all corners, one bin."""

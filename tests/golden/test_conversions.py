@@ -39,6 +39,7 @@ def test_no_renyi_order_promises_less_than_the_tight_conversion(rho, delta):
     assert found == pytest.approx(epsilon.min(), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "delta"), [(0.5, 1e-6), (0.0625, 1e-5), (1, 1e-6), (0.01, 1e-3), (8, 0.1)])
 def test_one_gaussian_has_exactly_the_delta_of_its_hockey_stick(rho, delta):
     mu = np.sqrt(2 * rho * (1 + 1e-9))  # which makes room for noise in whole numbers

@@ -94,6 +94,7 @@ def test_student_t_errors_of_clean_bins_are_golden(users, expected):
     assert smooth * 1.10266 / 0.724962 == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("users", "multiple", "expected"), [(217, 1, 147), (217, 4, 61), (1000, 4, 0.17), (10_000, 1, 0.008)]
 )

@@ -26,6 +26,7 @@ def test_the_half_width_is_the_least_that_the_exact_tail_allows(scale, level):
     assert h == 0 or tail(scale, h) > 1 - level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "factor"), [(1.0, 1.46), (5.0, 1.10), (50.0, 1.01)])
 def test_the_continuous_formula_would_miss_by_the_golden_factor(scale, factor):
     # the formula's error probability at whole half widths, against the lattice's

@@ -22,6 +22,7 @@ def written():
     return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(HERE.glob("*.json"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "case"),
     [

@@ -44,6 +44,7 @@ def _run(command, folder):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_python_block_runs(pages, checkout):
     (block,) = pages.blocks(pages.README, "python")
     lines = [line for line in block.splitlines() if line and not line.startswith(("from ", "import "))]
@@ -52,6 +53,7 @@ def test_the_python_block_runs(pages, checkout):
     assert (checkout / "tour.store" / "releases" / "r0001" / "map.geojson").is_file()
 
 
+@pytest.mark.slow
 def test_the_five_commands_give_a_map_and_a_manifest(pages, checkout):
     (block,) = pages.blocks(pages.README, "sh")
     assert len(re.findall(r"(?m)^trafficdp ", block)) == 5
@@ -221,6 +223,7 @@ def _text(number):
     return f"{number:.3g}"
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
 def test_the_accountings_of_the_readme_is_the_accountings_of_austin(austin, pages):
@@ -260,6 +263,7 @@ def test_the_verdicts_of_the_guide_are_those_on_austin(austin, pages):
     assert grown["days_needed"] is None or grown["days_needed"] > 365
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
 def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, pages):
@@ -287,6 +291,7 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, page
     assert f"loses {few[4]} instead of {few[5]} at resolution 6, {fine[4]} instead of {fine[5]}" in text
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.xdist_group("readme")
 def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):

@@ -35,6 +35,7 @@ def test_another_map_changes_the_map_and_nothing_else(city):
     assert (city.config.grid.resolution, city.config.map.min_vehicles) == (7, 5)
 
 
+@pytest.mark.slow
 def test_a_map_with_nothing_changed_plans_the_same(city):
     before, after = city.plan(), city.with_map().plan()
     assert after.loss == before.loss
@@ -59,6 +60,7 @@ def test_a_wrong_map_is_refused_by_name(city, wrong, named):
         city.with_map(**wrong)
 
 
+@pytest.mark.slow
 def test_every_suggestion_of_a_refused_plan_passes_when_it_is_followed(city):
     hourly = city.with_map(slot_kind=SlotKind.HOUR_OF_DAY, mechanism="baseline")
     refused = hourly.plan("2.5")
@@ -72,6 +74,7 @@ def test_every_suggestion_of_a_refused_plan_passes_when_it_is_followed(city):
         assert not hourly.with_map(resolution=found.resolution).plan("2.5").verdict.refused
 
 
+@pytest.mark.slow
 def test_releases_of_another_map_are_charged_to_the_same_budget(city):
     first = city.with_map(resolution=6).release("5", force=True)
     assert first.release.grid.resolution == 6

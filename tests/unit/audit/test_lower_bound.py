@@ -38,6 +38,7 @@ def test_a_known_loss_is_nearly_found_on_all_sides(mirror, swap):
     assert 1.2 < found <= 1.5
 
 
+@pytest.mark.slow
 def test_the_bound_holds_at_its_confidence():
     # randomised response with loss ln 3, found at 20 % error: wrong in at most a fifth of the repetitions
     random = np.random.default_rng(3)
@@ -85,6 +86,7 @@ def test_a_delta_that_is_none_is_refused():
         audit_draws(lambda samples, times, noise: np.zeros(1), [], None, delta=1.0)
 
 
+@pytest.mark.slow
 def test_what_delta_allows_proves_nothing():
     # an output that only one side can give, with probability 2 %
     random = np.random.default_rng(4)

@@ -105,6 +105,7 @@ def test_poles_and_antimeridian_are_exact(lat: float, lng: float, resolution: in
     assert_table_equals_cells(lat, lng, resolution, 0.2, 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     lat=st.floats(-85, 85),

@@ -203,6 +203,7 @@ def test_every_polygon_holds_its_cells_centre(resolution: int) -> None:
     assert away.max() < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resolution", [0, 1, 2, 3])
 def test_polygons_of_all_cells_tile_the_globe(resolution: int) -> None:
     cells = np.unique(np.concatenate([h3.cell_to_children(c, resolution) for c in h3.get_res0_cells()]))

@@ -50,6 +50,7 @@ def test_every_position_of_the_area_has_its_hexagon_in_the_list(area, resolution
     assert len(cells) < 2 * len(found) + 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(SlotKind))
 def test_every_instant_of_the_period_has_its_slot_in_the_list(kind):
     listed = declared_slots(grid(StudyArea.from_bbox(16, 48, 16.2, 48.2), kind))

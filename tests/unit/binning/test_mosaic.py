@@ -64,6 +64,7 @@ def random_grid(seed):
     return grid_of(Mosaic((8, 7, 6), tuple(sorted(bins)), Fraction(5), longer, cells_first)), levels
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=30)
 def test_it_is_a_partition_that_keeps_the_published_bins(seed):

@@ -26,6 +26,7 @@ def instants(*moments):
     return np.array([int(moment.timestamp()) * 1_000_000 for moment in moments], dtype=np.int64)
 
 
+@pytest.mark.slow
 @given(seconds=st.lists(st.integers(0, 4_000_000_000), min_size=1, max_size=20), zone=st.sampled_from(ZONES))
 @settings(max_examples=200)
 def test_hours_of_the_week_are_those_of_the_local_clock(seconds, zone):

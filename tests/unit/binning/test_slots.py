@@ -77,6 +77,7 @@ def assert_equal_to_naive(time_us: list[int], kind: SlotKind, zone: str) -> None
     assert slots.tolist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SlotKind)
 @settings(max_examples=40)
 @given(
@@ -119,6 +120,7 @@ def test_slots_before_1970_are_exact_too(kind: SlotKind, zone: str) -> None:
     assert_equal_to_naive(random.integers(start, end, 60).tolist(), kind, zone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SlotKind)
 def test_years_of_data_are_sorted_into_slots_at_once(kind: SlotKind) -> None:
     random = np.random.default_rng(6)

@@ -66,6 +66,7 @@ def listed(arrays, bin_):
     return [sorted(array) for array in found[part]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "by_hand"), [(wrap_around, wrapped_by_hand), (best_fit, fitted_by_hand)])
 @given(bins=CITY, data=st.data())
 @settings(max_examples=150)
@@ -77,6 +78,7 @@ def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand
         assert arrays.per_bin[bin_] == len(by_hand(row, cap))
 
 
+@pytest.mark.slow
 @given(bins=CITY, data=st.data())
 @settings(max_examples=100)
 def test_best_fit_makes_no_fewer_arrays_and_touches_one_a_vehicle(counts_of, bins, data):
@@ -230,6 +232,7 @@ def test_the_bias_is_what_a_linear_programme_finds(group, counts_of):
         assert total_variation_bias(arrays, 65.0)[0] == pytest.approx(most, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", range(1, 8))
 def test_the_bias_of_dropping_equals_enumeration(samples):
     for dropped in range(samples):

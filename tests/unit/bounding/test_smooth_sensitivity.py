@@ -65,6 +65,7 @@ LATTICES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lattice", "weight", "threshold", "upper", "beta"), LATTICES)
 def test_s_bounds_the_local_sensitivity_and_is_smooth_on_whole_lattices(
     lattice, weight, threshold, upper, beta
@@ -94,6 +95,7 @@ def is_good(kept, replaced, radius):
     return found.status == 0
 
 
+@pytest.mark.slow
 def test_balanced_distance_equals_all_subsets():
     random = np.random.default_rng(5)
     for _ in range(60):
@@ -140,6 +142,7 @@ def test_balanced_distance_of_many_bins_equals_the_window_rule_one_by_one():
                 break
 
 
+@pytest.mark.slow
 def test_grid_distance_equals_all_subsets():
     random = np.random.default_rng(7)
     slack, upper = 0.05, 10.0

@@ -408,6 +408,7 @@ def test_help_has_a_short_name(command):
     assert "--resolution" in command("plan", "-h").out
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_and_their_options(process):
     def completed(*words):
         asked = {**os.environ, "_TRAFFICDP_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words))}
@@ -418,6 +419,7 @@ def test_a_shell_completes_commands_and_their_options(process):
     assert "--within-budget" in completed("plan", "--wi")
 
 
+@pytest.mark.slow
 def test_what_is_slow_to_load_is_not_loaded_to_say_what_a_store_holds():
     slow = "scipy", "pandas", "pyarrow", "opendp", "trafficdp.mechanisms.registry", "trafficdp.workspace"
     look = "import sys, trafficdp.cli.commands.status; print(*sys.modules)"

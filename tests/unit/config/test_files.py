@@ -98,6 +98,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome, data, full):
@@ -126,6 +127,7 @@ def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome,
         assert all(json.loads(declaration_json(source)) for source in config.sources)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_cut_or_splice_of_the_text(outcome, data, full, document_text):

@@ -54,6 +54,7 @@ def test_a_layer_that_lies_elsewhere_is_left_out(tmp_path):
     assert read_context([file_of(tmp_path / "roads.gpkg")], elsewhere) == ()
 
 
+@pytest.mark.slow
 def test_an_openstreetmap_extract_gives_what_belongs_to_the_kind():
     """A town of three ways and four nodes, a footpath and a bakery among them, written by libosmium."""
     town = Path(__file__).with_name("data") / "town.osm.pbf"
@@ -108,6 +109,7 @@ def test_corners_are_left_out_but_nothing_moves_far():
     assert shapely.hausdorff_distance(coarse, line) < 2 * 0.2 / STEPS_ACROSS
 
 
+@pytest.mark.slow
 def test_a_huge_layer_is_brought_down_and_keeps_its_longest_shapes():
     rng = np.random.default_rng(2)
     start = rng.uniform([10, 50], [10.2, 50.2], (50_000, 2))

@@ -40,6 +40,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "folder"), [("make_itms_counts.py", "itms_counts"), ("make_sample.py", "sample")]
 )

@@ -25,6 +25,7 @@ def steps_of(speeds: list[int], unit: SpeedUnit, bound: ContributionBound) -> li
     return Clip(bound).steps_of(centi, pa.array([unit.value] * len(speeds))).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", SpeedUnit)
 @pytest.mark.parametrize("unit", SpeedUnit)
 @pytest.mark.parametrize(("upper", "step"), [("30", "0.1"), ("22.352", "0.004"), ("65", "1/3"), ("7", "7")])

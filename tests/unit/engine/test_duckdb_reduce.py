@@ -213,6 +213,7 @@ def test_what_is_known_of_the_first_files_is_put_together_with_the_rest(rows, un
     assert all(np.array_equal(*p) and p[0].dtype == p[1].dtype for p in zip(found, whole, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part_rows", [100, 10**6])
 @pytest.mark.parametrize("why", ["value", "cells", "slots"])
 def test_records_beyond_63_bits_are_grouped_by_duckdb_to_the_same(vault, monkeypatch, why, part_rows) -> None:

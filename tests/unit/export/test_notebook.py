@@ -28,6 +28,7 @@ def drawn_with(axes, hatch):
     return sum(len(each.get_paths()) for each in axes.collections if each.get_hatch() == hatch)
 
 
+@pytest.mark.slow
 def test_any_release_has_a_line_a_card_and_a_plot(any_release):
     line, card = notebook.release_in_short(any_release), notebook.release_card(any_release)
     assert len(line) < 200
@@ -71,6 +72,7 @@ def test_a_variance_is_plotted_as_a_standard_deviation(city):
     assert np.allclose(np.sort(np.concatenate(painted)), np.sort((high - low)[~np.isnan(high)]))
 
 
+@pytest.mark.slow
 def test_a_slot_is_chosen_by_its_label(rush_hours):
     labels = [facts.label for facts in rush_hours.slots.values()]
     titles = {notebook.plot(rush_hours, "mean", label, "value", None).get_title() for label in labels}
@@ -80,6 +82,7 @@ def test_a_slot_is_chosen_by_its_label(rush_hours):
         notebook.plot(rush_hours, "mean", "noon", "value", None)
 
 
+@pytest.mark.slow
 def test_streets_are_drawn_on_given_axes(surrounded):
     axes = plt.subplots()[1]
     assert notebook.plot(surrounded, "mean", None, "value", axes) is axes

@@ -43,6 +43,7 @@ def test_the_manifest_lists_the_other_files(written):
     assert listed == {name: facts[name].sha256 for name in NAMES if name != "manifest.json"}
 
 
+@pytest.mark.slow
 def test_listed_columns_are_those_of_the_files(any_release, tmp_path):
     facts = write_release(any_release, tmp_path)
     names = {name: [column.name for column in each.columns] for name, each in facts.items()}
@@ -71,6 +72,7 @@ def test_how_the_noise_was_drawn_stands_in_one_file_alone(any_release, tmp_path)
         assert bool(technical) is (name == "mechanism.parquet")
 
 
+@pytest.mark.slow
 def test_writing_twice_gives_the_same_bytes(any_release, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -180,6 +180,7 @@ row = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["reject", "derive"]), st.integers(0, 5))
 @settings(max_examples=150)
 def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed, malformed):

@@ -111,6 +111,7 @@ def test_arrow_timestamps_keep_their_zone_or_take_the_declared_one():
     assert not timestamps_to_times(naive, None)[1].any()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.datetimes(
@@ -125,6 +126,7 @@ def test_every_instant_survives_its_iso_text(instants):
     assert read([i.isoformat() for i in instants]) == expected
 
 
+@pytest.mark.slow
 @given(
     st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)),
     st.sampled_from(["America/Chicago", "Europe/Dublin"]),
@@ -137,6 +139,7 @@ def test_local_times_agree_with_zoneinfo(clock, zone):
     assert read([clock.isoformat()], time_zone=zone) == [expected]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.text(max_size=25)

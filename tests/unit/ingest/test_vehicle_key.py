@@ -35,6 +35,7 @@ def test_leading_zeros_are_kept():
     assert normalise(pa.array(["007", "7"])).to_pylist() == ["007", "7"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text()))
 def test_normalising_twice_changes_nothing(texts):
     once = normalise(pa.array(texts, pa.string()))

@@ -47,6 +47,7 @@ def cleaned(parts, source, area, key):
     return sorted(rows), rejected, derived, check.findings()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=40),

@@ -38,6 +38,7 @@ def attained(of, law, values):
     return sum(Fraction(z * z) / (2 * Fraction(law.sd[0]) ** 2) for z in of.sums(values).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 2])
 def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):
     of = HiddenBall(3, norm, 1.5)
@@ -49,6 +50,7 @@ def test_no_vehicle_moves_more_than_is_priced_and_some_move_all_of_it(norm):
     assert most * PICO <= int(loss[0]) <= most * PICO + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 2])
 def test_whatever_floats_do_the_integers_are_no_longer_than_the_bound(norm):
     rng = np.random.default_rng(8)
@@ -62,6 +64,7 @@ def test_whatever_floats_do_the_integers_are_no_longer_than_the_bound(norm):
             assert sum(abs(z) ** norm for z in whole) <= GRAINS**norm
 
 
+@pytest.mark.slow
 def test_all_equal_entries_do_not_round_beyond_the_bound():
     # 2^20 + 1 entries of half a grain more than their share: rounded, they would be twice too long
     many = GRAINS + 7

@@ -74,6 +74,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=["laplace", "gaussian", "one block", "two blocks"])
 @pytest.mark.parametrize("shift", [(0, 0), (2, 0), (-1, -2)], ids=str)
 def test_box_costs_what_brute_force_finds(law, shift):
@@ -90,6 +91,7 @@ def sums_of(records, steps):
     return sum(records), sum(x * (steps - x) for x in records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [3, 4])
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("second", [2.0, 5.0, 40.0])
@@ -142,6 +144,7 @@ def test_pairs_in_blocks_are_covered(shift, width):
     assert exact * PICO <= loss <= (exact + 1 / Fraction(3)) * PICO + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [1, 2])
 def test_a_ball_keeps_every_vector_and_costs_its_diameter(norm):
     entries = support((0, 0), (1, 0), users=1, coordinates=2)

@@ -86,6 +86,7 @@ def test_the_same_noise_has_the_same_status_in_every_kind_of_calibrated(counts_o
         assert publish.status_of(error, MEAN, bound).tolist() == [status]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["2", "1/50"])
 @pytest.mark.parametrize("statistic", OF_MAPS)
 def test_rounding_moves_a_statistic_by_at_most_its_stated_bias(statistic, step, bound_of):

@@ -132,6 +132,7 @@ def test_each_run_gets_its_own_moment_and_its_own_part(means, loss, counts_of, b
     assert second.counts is samples.counts
 
 
+@pytest.mark.slow
 def test_no_change_of_one_vehicle_moves_it_by_more_than_its_sensitivity(counts_of, bound_of):
     bound, counts = bound_of(3), counts_of([[2, 1]])
     mechanism = TwoMoments(Baseline())

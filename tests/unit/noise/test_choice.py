@@ -48,6 +48,7 @@ def test_draws_follow_the_law(noise):
         assert test.pvalue > 1e-9
 
 
+@pytest.mark.slow
 def test_draws_that_floats_cannot_decide_are_decided_by_the_same_law(monkeypatch):
     # with a margin of everything, every draw goes the decimal way
     monkeypatch.setattr(choice, "_margin", lambda sizes: np.full(len(sizes), 2**62))

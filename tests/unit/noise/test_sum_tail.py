@@ -31,6 +31,7 @@ def law(scale, reach):
     return (1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SCALES, SCALES, st.integers(1, 3), st.integers(1, 3), ERRORS)
 def test_a_difference_of_two_lattices_leaves_the_half_width_as_rarely_as_it_says(b, c, s, t, error):

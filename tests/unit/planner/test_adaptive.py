@@ -121,6 +121,7 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of,
     assert np.all(counts.users_per_bin[found.published] >= least)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), width=st.floats(2, 100), level=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
 @settings(max_examples=40)
 def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_of, bound_of):

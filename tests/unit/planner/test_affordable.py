@@ -73,6 +73,7 @@ def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned
     assert found.bins_without_empty == 2
 
 
+@pytest.mark.slow
 @given(
     table=st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4).filter(
         lambda rows: any(map(any, rows))

@@ -194,6 +194,7 @@ def test_no_bin_is_refused(city):
         choose(counts.select(np.zeros(4, dtype=bool)), bound, MEAN, PureDP.of(1))
 
 
+@pytest.mark.slow
 def test_a_choice_that_says_little_says_so(city):
     choice = choose(*city, MEAN, PureDP.of("0.01"))
     assert "at the worst values a constant is no further off, 32" in choice.reason
@@ -212,6 +213,7 @@ def test_the_registrys_choice_is_exact_and_the_least(statistic, city):
     assert least <= choice.chosen.median_error <= least * (1 + 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_runs")
 def test_no_value_is_given_to_a_choice_so_none_can_matter(city):
     for function in (choose, fit, offers):

@@ -46,6 +46,7 @@ def looked(city, bound_of):
     return looked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0.5, 2.0, 8.0, 40.0])
 def test_the_walk_ends_at_the_first_map_that_fits_or_no_longer_does(looked, width):
     options, seen = looked(width)
@@ -99,6 +100,7 @@ def test_the_nearest_takes_the_least_loss():
     assert nearest([option(3, 1.0, False)]) is None
 
 
+@pytest.mark.slow
 def test_more_epsilon_never_makes_the_finest_map_coarser(looked):
     before = 0
     for epsilon in (1, 2, 4, 8, 16):

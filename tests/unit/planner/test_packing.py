@@ -61,6 +61,7 @@ def best_of_all(forest):
     )
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=40)
 def test_the_priced_antichain_is_the_best_of_all_antichains(seed):

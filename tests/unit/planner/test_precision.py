@@ -45,6 +45,7 @@ def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, r
     assert precision(asked(found.epsilon * 99 / 100, accounting)).at(reach) > 4.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [{}, {Statistic.MEAN: AUTO}], ids=["proved", "auto"])
 def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism):
     counts = counts_of(np.random.default_rng(2).poisson(3, (5, 30)))

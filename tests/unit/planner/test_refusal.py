@@ -66,6 +66,7 @@ def test_a_map_is_refused_by_skill_and_one_number_for_the_city_never(town, reque
     assert "one number for the whole city" in got + expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised])
 def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
     statistics = (MEAN,)
@@ -75,6 +76,7 @@ def test_every_named_mechanism_is_judged_by_skill(town, request_for, name):
     assert much.value < little.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in mechanisms_of(LossKind.ZCDP) if not each.idealised])
 def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
     asked = request_for(statistics=(MEAN,), mechanism=name)
@@ -83,6 +85,7 @@ def test_every_mechanism_that_counts_in_rho_is(town, request_for, name):
     assert (little.refused, much.refused) == (True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks", "clip_user", "consistent"])
 def test_a_named_accounting_is_judged_by_skill(town, request_for, accounting):
     little, much = (
@@ -162,6 +165,7 @@ tables = st.integers(2, 5).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(table=tables, epsilon=st.sampled_from(["0.5", "8", "100"]))
 def test_auto_releases_whatever_one_of_its_maps_would(counts_of, bound_of, table, epsilon):

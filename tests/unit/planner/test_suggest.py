@@ -37,6 +37,7 @@ def refused(counts, request, loss):
     return judge(allocate(counts, replace(request, loss=loss))).refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "answer"), [(AUTO, False), (BASELINE, False), ("akmv", False), (BASELINE, True)]
 )
@@ -54,6 +55,7 @@ def test_the_loss_that_is_suggested_passes_and_half_of_it_does_not(
     assert PureDP.of(f"{float(needed.exact):.3g}") == needed
 
 
+@pytest.mark.slow
 def test_so_it_is_in_rho(town, request_for, maps_of):
     request = request_for(ZCDP.of("0.01"), "gaussian_twin")
     needed = maps_of(town, request).least()
@@ -79,6 +81,7 @@ def test_no_more_than_can_be_accounted_for_is_tried(town, request_for, maps_of):
     assert PureDP.of(900_000) <= asked <= PureDP.of(1_000_000)
 
 
+@pytest.mark.slow
 def test_one_draw_a_city_looks_and_all_draws_confirm(town, request_for, maps_of, monkeypatch):
     maps = maps_of(town, request_for(PureDP.of("0.5"), AUTO))
     asked = []

@@ -91,6 +91,7 @@ def steps(draw):
     return ClaimedNoise(of, lost, loss_kind, "none", lambda size, below: np.zeros(size))
 
 
+@pytest.mark.slow
 @given(steps(), st.integers(0, 3))
 @settings(max_examples=400)
 def test_both_prices_agree_to_the_last_unit(step, which):

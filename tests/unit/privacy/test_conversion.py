@@ -48,6 +48,7 @@ def test_losses_of_one_kind_add_up():
     assert (ApproxDP(0, Fraction(2, 3)) + ApproxDP(0, Fraction(2, 3))).delta == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.floats(1e-6, 1e3), st.floats(1e-12, 0.5))
 def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
@@ -56,6 +57,7 @@ def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
     assert gaussian_to_approx(loss, delta).pico <= tight.pico <= simple.pico
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.floats(1e-4, 50), st.floats(1e-10, 1e-2))
 def test_more_loss_or_less_delta_costs_more_epsilon(rho, delta):

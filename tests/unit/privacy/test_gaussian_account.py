@@ -31,6 +31,7 @@ def test_weights_of_rounding_add_up_to_one_number_but_for_the_stated_factor(r):
         assert Decimal("0.95") * bound < max(off) < bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r", [0.4, 0.5, 0.7])
 @pytest.mark.parametrize("z", [0, 3])
 def test_rounding_continuous_noise_draws_the_discrete_law_but_for_that_factor(r, z):

@@ -183,6 +183,7 @@ def test_a_release_without_vehicles_is_free():
     check_budget(picos(5, 5), picos(0, 0), PureDP.of(1))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=1, max_size=6), st.integers(1, 12)
 )

@@ -65,6 +65,7 @@ def test_only_the_statistics_of_the_release_have_columns(release_with):
     assert not [name for name in frame if name.startswith(("speed_mean", "speed_vehicle"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("display", [KMH, MPH, MS])
 @pytest.mark.parametrize("unit", [KMH, MPH, MS])
 def test_rounding_never_narrows_an_interval_or_flatters_the_noise(release_with, unit, display):

@@ -167,6 +167,7 @@ def died(small_city, tmp_path_factory, _asked_city, clause, mean):
     return cities
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("died")
 @pytest.mark.parametrize("boundary", door.BOUNDARIES)
 def test_a_process_killed_after_the_charge_is_finished_by_the_next_command(

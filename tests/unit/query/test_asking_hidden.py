@@ -76,6 +76,7 @@ def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hi
     assert again.to_frame().equals(frame)
 
 
+@pytest.mark.slow
 def test_an_explanation_reads_no_record(hidden, monkeypatch):
     def looked(*_, **__):
         raise AssertionError("a record was read")
@@ -115,6 +116,7 @@ def test_options_that_rest_on_counts_are_refused(hidden):
             )
 
 
+@pytest.mark.slow
 def test_too_little_is_refused_and_the_offered_line_works(hidden):
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) "
     text = clause + "h3(8), AVG(speed) FROM fixes GROUP BY h3(8)"

@@ -109,6 +109,7 @@ def check(text, config):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutants", [1_000, pytest.param(22_000, marks=pytest.mark.prove(minutes=10))])
 def test_no_mutant_does_anything_but_ask_or_be_refused(config, caplog, mutants):
     chance = random.Random(20261121)
@@ -140,6 +141,7 @@ SPELLED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [8, pytest.param(2, marks=pytest.mark.prove(minutes=9))])
 def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(config, every):
     refusals = 0
@@ -160,6 +162,7 @@ def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(config, every):
     assert refusals > 10_000 // every
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 @settings(max_examples=300)
 @example("\ud800")
@@ -169,6 +172,7 @@ def test_no_text_at_all_is_read(config, text):
     assert not check(text, config)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
 @settings(max_examples=700)
 def test_no_words_after_the_clause_do_harm(config, words):
@@ -192,6 +196,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(CONDITIONS)
 @settings(max_examples=300)
 def test_conditions_on_time_mean_what_sql_means(config, where):

@@ -130,6 +130,7 @@ def test_every_reader_of_a_release_takes_it(released, tmp_path):
     assert len(city.open().releases()) == 1
 
 
+@pytest.mark.slow
 def test_the_law_that_reports_read_bounds_what_was_drawn(made):
     city, release = made
     allocation = city.open().with_map(accounting="consistent").plan().allocation

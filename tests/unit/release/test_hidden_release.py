@@ -59,6 +59,7 @@ def hidden(request, small_city, tmp_path_factory):
     return city
 
 
+@pytest.mark.slow
 def test_every_declared_bin_has_a_row_and_none_is_withheld(hidden):
     frame, grid = hidden.released_map.to_frame(), hidden.workspace.config.grid
     cells, slots = declared_bins(grid)
@@ -80,6 +81,7 @@ def test_what_was_measured_has_one_row_a_hexagon(hidden):
     assert "slot" not in measured
 
 
+@pytest.mark.slow
 def test_painted_slots_are_the_same_in_every_table(hidden, monkeypatch):
     release, frame = hidden.released_map.release, hidden.released_map.to_frame()
     assert release.painted
@@ -112,6 +114,7 @@ def test_a_large_map_is_written_as_tables_alone(hidden, tmp_path, monkeypatch):
     assert len(pd.read_csv(tmp_path / "on demand.csv")) == release.bins
 
 
+@pytest.mark.slow
 def test_an_asking_that_nobody_paid_for_is_refused_before_the_charge(hidden, monkeypatch):
     rehearsed = []
 
@@ -247,6 +250,7 @@ def test_an_epsilon_that_gaussian_noise_cannot_be_accounted_for_is_refused(small
     assert workspace.status().largest_spent.pico == 0
 
 
+@pytest.mark.slow
 def test_plans_see_nothing_of_the_store(hidden, monkeypatch):
     def looked(*_, **__):
         raise AssertionError("a record was read")
@@ -280,6 +284,7 @@ def test_the_fleet_is_that_of_an_earlier_release_where_none_is_declared(hidden, 
     assert hidden.workspace.plan().allocation.request.fleet == 120
 
 
+@pytest.mark.slow
 def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidden):
     workspace = hidden.workspace
     refused = workspace.plan(0.3)
@@ -295,6 +300,7 @@ def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidde
         assert not workspace.with_map(resolution=would.resolution).plan(0.3).verdict.refused
 
 
+@pytest.mark.slow
 def test_a_plan_names_other_fleets(hidden):
     facts = plan_facts(hidden.workspace.plan())
     jsonschema.validate(facts, SCHEMA)

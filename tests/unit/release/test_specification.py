@@ -67,6 +67,7 @@ def specification(cell, slot, scale, shift, **changes):
     return Specification(**{**facts, **changes})
 
 
+@pytest.mark.slow
 @given(
     data=st.integers(0, 30).flatmap(
         lambda bins: st.tuples(

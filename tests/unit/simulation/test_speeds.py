@@ -155,6 +155,7 @@ def test_the_gradient_makes_the_edge_faster():
     assert slope("usual") > slope("no_gradient") + 1
 
 
+@pytest.mark.slow
 def test_fast_cells_are_as_rare_as_asked():
     still = CityModel(cell_spread=0, gradient=0, vehicle_spread=0)
     for share in (0.02, 0.05):
@@ -168,6 +169,7 @@ def vars_of(model):
     return {name: getattr(model, name) for name in model.__slots__}
 
 
+@pytest.mark.slow
 def test_hours_swing_as_asked():
     counts = counts_of(slots=24)
 

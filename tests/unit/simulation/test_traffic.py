@@ -76,6 +76,7 @@ def test_trips_of_a_vehicle_follow_one_another():
     np.testing.assert_allclose(found, [100, 160, 500, 50, 90, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_day_is_the_same_and_another_day_is_another():
     streets, fleet, records, _ = day_of("usual")
     again = records_of(streets, fleet, slice(0, VEHICLES), 0, SEED)

@@ -133,6 +133,7 @@ def test_late_rows_arrive_whole_vehicles_at_a_time_with_the_next_day(city):
     assert last.time.dt.date.nunique() == 1
 
 
+@pytest.mark.slow
 def test_it_is_written_group_by_group(tmp_path, monkeypatch):
     # what is held follows the size of a group, not that of the city
     monkeypatch.setattr(write, "GROUP_ROWS", 4_000)

@@ -47,6 +47,7 @@ def test_large_results_arrive_whole(session):
     assert table.column("n").to_numpy().sum() == 999_999 * 500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -63,6 +64,7 @@ def test_whatever_reads_is_answered(session, query):
     assert session.run(query).num_columns > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query", ["EXPLAIN SELECT 1", "explain analyze from cells", "EXPLAIN (ANALYZE) SELECT 1"]
 )
@@ -70,6 +72,7 @@ def test_explain_explains(session, query):
     assert session.run(query).num_rows == 1
 
 
+@pytest.mark.slow
 def test_errors_are_the_engines_words_without_its_excerpts(session):
     with pytest.raises(UsageError) as caught:
         session.run("SELECT spede_mean\nFROM cells")
@@ -80,16 +83,19 @@ def test_errors_are_the_engines_words_without_its_excerpts(session):
     assert "\n" not in message
 
 
+@pytest.mark.slow
 def test_a_value_that_does_not_fit_is_a_data_error(session):
     with pytest.raises(DataError, match="Could not convert"):
         session.run("SELECT 'x'::INTEGER")
 
 
+@pytest.mark.slow
 def test_a_query_of_more_than_the_limit_is_refused(session):
     with pytest.raises(UsageError, match="too long"):
         session.run("-" * (LONGEST_QUERY + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["range(1000)", "range(100000)"])
 def test_a_result_of_more_than_the_limit_is_refused_and_the_next_is_answered(session, rows, monkeypatch):
     monkeypatch.setattr(analyst, "LARGEST_RESULT", 4000)
@@ -98,18 +104,21 @@ def test_a_result_of_more_than_the_limit_is_refused_and_the_next_is_answered(ses
     assert session.run("SELECT 1 AS a").num_rows == 1
 
 
+@pytest.mark.slow
 def test_more_rows_than_the_limit_are_refused(session):
     with pytest.raises(UsageError, match="too many rows"):
         session.run(f"SELECT NULL FROM range({MOST_ROWS + 1})")
     assert session.run(f"SELECT NULL FROM range({10**6})").num_rows == 10**6
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_an_error_once(session):
     os.kill(session._worker._process.pid, signal.SIGKILL)
     session._worker._process.wait()
     assert session.run("SELECT 1 AS a").num_rows == 1
 
 
+@pytest.mark.slow
 def test_a_closed_session_leaves_no_process_and_opens_again(session):
     process = session._worker._process
     session.close()
@@ -125,6 +134,7 @@ def test_the_environment_of_the_caller_stays_outside(path, monkeypatch):
             assert b"hunter2" not in file.read()
 
 
+@pytest.mark.slow
 def test_a_module_in_the_current_folder_is_not_imported(path, tmp_path, monkeypatch):
     (tmp_path / "duckdb.py").write_text("raise SystemExit('taken over')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -132,6 +142,7 @@ def test_a_module_in_the_current_folder_is_not_imported(path, tmp_path, monkeypa
         assert session.run("SELECT 1").num_rows == 1
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_its_parent(path):
     code = (
         "import os, sys; from pathlib import Path; from trafficdp.store.analyst import AnalystSession\n"
@@ -160,6 +171,7 @@ def test_no_file_is_a_usage_error(tmp_path, name):
         AnalystSession.open(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_vault_is_refused_by_its_name_and_by_its_tables(path):
     vault = path.with_name("vault.duckdb")
     link = path.with_name("link.duckdb")

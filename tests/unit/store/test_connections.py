@@ -29,6 +29,7 @@ connection.execute("SELECT sum(hash(a.range * b.range)) FROM range(100000) a, ra
 """
 
 
+@pytest.mark.slow
 def test_a_connection_is_opened_in_one_place_and_in_the_analysts_process():
     found = set()
     for path in Path(trafficdp.__path__[0]).rglob("*.py"):
@@ -60,6 +61,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["bare", "ours"])
 def test_a_long_statement_prints_nothing(how):
     done = subprocess.run(

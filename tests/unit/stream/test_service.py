@@ -233,6 +233,7 @@ def reference(rows, *, steps, lateness, cap, records, heights, arity):
     return {name: count for name, count in counts.items() if count}, sums, closed
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(FIXES, st.sets(st.integers(1, 39), max_size=5), st.sampled_from([0, 1, 3]), st.sampled_from([2, 50]))
 def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, cuts, cap, records):
@@ -250,6 +251,7 @@ def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, 
         assert dict(zip(places, last.sums[:, 0].tolist(), strict=True)) == sums
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(FIXES, st.integers(0, 39))
 def test_a_stream_that_is_stored_and_loaded_goes_on_as_if_nothing_had_been(rows, cut):
@@ -284,6 +286,7 @@ def test_what_is_published_is_the_exact_sum_and_the_noise_of_the_nodes():
     assert len({int(each.sums[0, 0]) for each in said}) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(FIXES, st.integers(1, 3))
 def test_vehicles_are_counted_exactly_up_to_what_is_enough(rows, enough):

@@ -85,6 +85,7 @@ def test_averaging_is_the_best_of_all_estimates_from_below():
     assert tree.own_weights(3)[2] == pytest.approx(np.ones(9) @ covariance @ np.ones(9), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_noise_has_the_variance_that_is_said():
     for tree in (BINARY, Tree(5, TreeKind.SIGNED), Tree(3, TreeKind.AVERAGED)):
         at = np.array([1, 7, 20, 50])
@@ -94,6 +95,7 @@ def test_the_noise_has_the_variance_that_is_said():
         np.testing.assert_allclose(path.mean(axis=0), 0, atol=5 * np.sqrt(expected.max() / 40_000))
 
 
+@pytest.mark.slow
 def test_the_best_tree_is_far_better_than_the_binary_mechanism():
     for length, gain in [(1_000, 1.9), (100_000, 2.2)]:
         best = best_tree(length)

@@ -80,6 +80,7 @@ def test_no_text_anywhere_may_be_empty_or_unknown(document, bad):
             validate_manifest(changed(document, path, bad))
 
 
+@pytest.mark.slow
 def test_every_required_field_is_missed_by_name(document):
     for group in set(document):
         short = {name: value for name, value in document.items() if name != group}

@@ -91,6 +91,7 @@ def test_a_withheld_cell_is_said_to_be_in_the_legend(city):
     assert "withheld: fewer than 5 vehicles" in page_of(city)
 
 
+@pytest.mark.slow
 def test_a_page_of_twenty_thousand_cells_takes_less_than_a_megabyte(make_release):
     cells = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 9), 81)[:20_000]
     statistics = (Statistic.MEAN, Statistic.VARIANCE)

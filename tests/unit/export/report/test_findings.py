@@ -22,6 +22,7 @@ def intervals(draw):
     return np.array([min(e) for e in ends]), np.array([max(e) for e in ends])
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(intervals())
 def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
@@ -43,6 +44,7 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     assert {each.position for each in order.low} == {i for i in range(len(low)) if below[i] > above[i]}
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(intervals(), NUMBERS)
 def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
@@ -53,6 +55,7 @@ def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     assert extreme_times(low, high) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(intervals())
 def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):

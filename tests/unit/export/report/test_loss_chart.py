@@ -127,6 +127,7 @@ def test_a_line_without_points_is_left_out():
     assert "nothing" not in loss_chart(chart)
 
 
+@pytest.mark.slow
 def test_a_picture_is_what_its_name_says_and_shows_what_the_svg_does():
     pdf, png = (chart_bytes(CHART, kind) for kind in ("pdf", "png"))
     assert pdf.startswith(b"%PDF-")

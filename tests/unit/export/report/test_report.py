@@ -381,6 +381,7 @@ def test_a_pdf_is_tagged_and_made_without_complaint(name, request, weasyprint, c
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_a_pdf_of_the_same_release_has_the_same_bytes(parts, weasyprint, tmp_path):
     write_report(parts, tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes() == report_pdf(parts)

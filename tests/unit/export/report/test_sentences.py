@@ -199,6 +199,7 @@ def test_no_order_is_claimed_of_a_silent_order(compared, words):
     assert "No area can be told apart" in said
 
 
+@pytest.mark.slow
 @given(st.floats(-50, 0), st.floats(0, 50), st.integers(1, 99))
 def test_no_change_of_an_average_is_claimed_of_an_interval_that_holds_0(low, high, number):
     found = Interval((low + high) / 2, low, high)

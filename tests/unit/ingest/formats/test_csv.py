@@ -115,6 +115,7 @@ def test_a_truncated_gzip_is_refused(reader, tmp_path, keep):
         reader.file(tmp_path / "day.csv.gz")
 
 
+@pytest.mark.slow
 def test_a_large_truncated_gzip_is_refused_in_the_middle(reader, tmp_path):
     rows = [
         f"A1,2020-11-28T12:{i // 60 % 60:02}:{i % 60:02}Z,21.{i % 997},72.8,{i % 71}" for i in range(300_000)
@@ -178,6 +179,7 @@ def test_the_reader_refuses_nothing_it_need_not(reader, source, area, key):
     assert result.report.source == "other"
 
 
+@pytest.mark.slow
 def test_a_gzip_of_far_more_than_records_is_refused_after_its_first_bytes(reader):
     empty = b",,,,\n" * (5 << 20)
     path = reader.write(HEADER.encode() + b"\n" + empty, "day.csv.gz")

@@ -93,6 +93,7 @@ def test_odd_values_reject_their_row_only(reader):
     }
 
 
+@pytest.mark.slow
 def test_a_document_of_too_many_values_or_bytes_is_refused_unparsed(reader):
     with pytest.raises(DataError, match="holds more values than are read in one piece; got 8000001"):
         reader.file(reader.write("[" + "0," * 8_000_000 + "0]", "day.json"))

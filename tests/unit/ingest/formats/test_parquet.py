@@ -240,6 +240,7 @@ def pages(reader, **columns):
     return path
 
 
+@pytest.mark.slow
 def test_pages_that_unpack_to_far_more_than_the_file_are_refused_unread(reader, monkeypatch):
     path = pages(reader, plate=pa.array(["A" * (24 << 20)]))
     assert path.stat().st_size < 1 << 16

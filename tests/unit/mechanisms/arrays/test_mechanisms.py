@@ -71,6 +71,7 @@ def test_the_worst_error_never_falls_with_noise_or_bias():
         assert np.all(np.diff(clamped_laplace_error(np.full(60, scale), biases, 10.0)) >= -1e-9)
 
 
+@pytest.mark.slow
 @given(
     y=st.lists(st.integers(0, 60), min_size=1, max_size=12),
     top=st.integers(1, 60),
@@ -195,6 +196,7 @@ def levy_law(mechanism, counts, bound, epsilon, value, support):
     return np.array(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grouping", list(Grouping))
 @pytest.mark.parametrize("halves", [3, 5])
 @pytest.mark.parametrize("numbers", [[12, 12, 12], [12, 8, 8, 8]])
@@ -234,6 +236,7 @@ def quantile_law(mechanism, counts, bound, epsilon, value):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grouping", list(Grouping))
 @pytest.mark.parametrize("rule", list(QuantileRule))
 @pytest.mark.parametrize("numbers", [[1, 1, 1, 1], [3, 2, 2, 2], [2, 1]])

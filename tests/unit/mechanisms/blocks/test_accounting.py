@@ -33,6 +33,7 @@ def accounting_for(counts, bound, statistics, variance=60.0):
     return block_accounting(counts, bound, {each: wanted[each] for each in statistics})
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     tables, st.sampled_from(RELEASED), st.sampled_from(["0.01", "1", "7.3"]), st.sampled_from([20.0, 200.0])
@@ -53,6 +54,7 @@ def test_a_round_epsilon_is_charged_as_just_that_and_metered_to_the_last_unit(
     assert np.all((meter.spent <= charged) & (charged < meter.spent + CHARGE_STEP))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", [(MEAN, VEHICLE_MEAN), (MEAN, VARIANCE)])
 @pytest.mark.parametrize(
     ("epsilon", "slack"), [("0.000001", 6e-2), ("0.05", 2e-3), ("4", 2e-3), ("100", 2e-3), ("20000", 2e-3)]
@@ -70,6 +72,7 @@ def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of
     np.testing.assert_allclose(drawn, accounting.half_widths(float(asked.epsilon)), rtol=slack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", [(MEAN,), (MEAN, VARIANCE)])
 def test_what_is_drawn_errs_as_planned(contributions_of, bound_of, statistics):
     bound, runs = bound_of(65), 1_500
@@ -109,6 +112,7 @@ def test_bins_of_the_same_vehicles_gain(counts_of, bound_of):
     assert errors[0] == 900
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(tables, st.sampled_from([0.1, 1.0, 4.0]))
 def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, bound_of, table, epsilon):

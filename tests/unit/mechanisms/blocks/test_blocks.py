@@ -84,6 +84,7 @@ def test_mean_and_vehicle_mean_of_a_bin_cost_three_halves_together(counts_of, bo
     assert found.items.number == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(tables, st.sampled_from([{MEAN: 1.0}, {VEHICLE_MEAN: 30.0}]))
 def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_of, table, tolerance):
@@ -94,6 +95,7 @@ def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_
     assert found.factor == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7))
 def test_the_bound_of_one_user_is_its_best_partition(costs):
@@ -131,6 +133,7 @@ def test_a_user_without_samples_changes_nothing(counts_of, bound_of, table):
     assert other.load.tolist() == [*one.load[:1], 0.0, *one.load[1:]]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(tables)
 def test_blocks_never_cost_more_than_equal_scales(counts_of, bound_of, table):
@@ -141,6 +144,7 @@ def test_blocks_never_cost_more_than_equal_scales(counts_of, bound_of, table):
         assert found.factor <= equal.factor * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_larger_city_gets_blocks_within_the_certificate(counts_of, bound_of):
     random = np.random.default_rng(5)
     homes = random.integers(0, 40, 120)
@@ -200,6 +204,7 @@ def busy_and_light(counts_of):
     return counts_of(np.hstack([busy, random.random((24, 60)) < 0.05]).astype(int))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", [0.3, 0.99])
 def test_light_users_that_are_left_out_of_a_search_are_charged_for_all_the_same(
     monkeypatch, busy_and_light, bound_of, screen

@@ -247,6 +247,7 @@ def test_expected_errors_of_blocks_are_bounds_and_near(contributions_of, bound_o
     assert mean - slack <= noise_error <= mean + slack
 
 
+@pytest.mark.slow
 def test_relabelled_vehicles_pay_the_same(counts_of, bound_of):
     random = np.random.default_rng(3)
     table = random.poisson(1.2, (12, 9)) + np.eye(12, 9, dtype=int)

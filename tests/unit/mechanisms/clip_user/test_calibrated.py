@@ -55,6 +55,7 @@ def values_of(contributions):
     return Values(contributions, nothing)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(tables, chosen, st.sampled_from(["0.3", "2", "40"]))
 def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_published(
@@ -87,6 +88,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
         assert np.all(each.expected_error <= statistic.largest(60.0))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(tables, st.sampled_from([0.3, 2.0, 40.0]))
 def test_leaving_out_is_never_worse_than_equal_noise_by_its_own_measure(counts_of, bound_of, table, epsilon):

@@ -102,6 +102,7 @@ def test_dropping_bias_equals_brute_force(statistic, total):
         assert exact == pytest.approx(float(worst), abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.5, 1.0, 2.0]))
 def test_the_milp_equals_exhaustive_search(rows, epsilon):
@@ -111,6 +112,7 @@ def test_the_milp_equals_exhaustive_search(rows, epsilon):
     assert certified.suppression.bins_per_user == exhaustive(counts, epsilon)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.3, 1.0, 4.0]))
 def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
@@ -125,6 +127,7 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     assert certified.lower_bound <= certified.suppression.bins_per_user <= greedy.bins_per_user
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.5, 1.0]))
 def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):

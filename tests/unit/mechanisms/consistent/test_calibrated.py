@@ -88,6 +88,7 @@ def town(contributions_of, bound_of):
     return placed(contributions_of(values, bound_of(60, "1/10")))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(tables, chosen, st.sampled_from(["0.3", "2", "40"]))
 def test_the_charge_is_kept_metered_and_found_again_from_what_is_published(
@@ -333,6 +334,7 @@ def test_a_parent_is_free_where_all_vehicles_but_one_have_room_and_averages_gain
     np.testing.assert_allclose(ratio, found.gain, rtol=0.1)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(tables)
 def test_no_vehicle_pays_more_than_the_growth_that_is_said(contributions_of, bound_of, table):

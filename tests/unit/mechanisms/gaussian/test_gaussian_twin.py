@@ -39,6 +39,7 @@ def test_the_busiest_vehicle_pays_rho_and_nobody_more(statistic, rho, counts_of,
     np.testing.assert_allclose(event.loss_per_user / 1e12, rho * length / length.max(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_noise_is_the_published_multiple_of_equal_sensitivities(counts_of, bound_of):
     # d bins of sensitivity D at (1, 10^-6): sd 4.225 sqrt(d) D
     rho = _rho_of(1.0, 1e-6)
@@ -57,6 +58,7 @@ def _rho_of(epsilon, delta):
     return low
 
 
+@pytest.mark.slow
 def test_errors_are_as_promised_and_estimates_stay_in_range(samples_of, bound_of):
     runs, truth, rho = 4_000, np.mean([10, 20, 30, 0, 5, 17]), np.array(20.0)
     samples = samples_of([[[10, 20, 30], [0, 5], [17]]], bound_of(30))

@@ -60,6 +60,7 @@ def test_bins_take_huber_by_public_numbers_alone(samples_of):
     )
 
 
+@pytest.mark.slow
 def test_huber_is_within_its_clean_error_and_beats_laplace(samples_of):
     samples = samples_of(np.full((300, 400), 60), normal)
     epsilon = np.ones(300)
@@ -150,6 +151,7 @@ def test_estimates_do_not_depend_on_other_bins(samples_of):
     assert together[1] == pytest.approx(alone[0], abs=1e-10)
 
 
+@pytest.mark.slow
 def test_the_least_number_of_vehicles_is_about_a_hundred_over_epsilon():
     found = [least_vehicles(65.0, 10.0, epsilon) for epsilon in (0.5, 1.0, 2.0)]
     assert found == sorted(found, reverse=True)
@@ -163,6 +165,7 @@ def test_the_least_number_of_vehicles_is_about_a_hundred_over_epsilon():
         least_vehicles(65.0, 10.0, 1.0, GaussianHuber())
 
 
+@pytest.mark.slow
 def test_two_stage_draws_the_interval_that_holds_the_means(samples_of):
     samples = samples_of(np.full((200, 400), 60), normal)
     epsilon = np.ones(200)

@@ -54,6 +54,7 @@ EQUAL = np.full(7, 1 / 7)
 UNEQUAL = np.array([10, 10, 10, 12, 12, 9, 9]) / 72
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 6.0])
 @pytest.mark.parametrize(
     ("lattice", "weight", "threshold", "upper"),
@@ -72,6 +73,7 @@ def test_no_neighbours_on_the_lattice_lose_more_than_epsilon(lattice, weight, th
     assert loss > 0.3 * epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 6.0])
 def test_noise_scaled_by_the_local_sensitivity_instead_would_be_caught(epsilon):
     # S taken at k = 0 alone (beta without end) jumps where good data sets end

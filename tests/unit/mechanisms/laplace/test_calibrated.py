@@ -97,6 +97,7 @@ def city(contributions_of, bound_of):
     return contributions_of(values, bound_of(60, "1/10"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, epsilon=st.sampled_from(["0.01", "1", "7.3"]), statistics=sets)
 def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too(

@@ -32,6 +32,7 @@ def random_sizes(statistics, bins, seed):
     return {s: 10.0 ** random.uniform(-1, 4 + s.power, bins) for s in statistics}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, statistics=sets, seed=st.integers(0, 2**32 - 1))
 def test_the_planned_loss_is_the_one_that_is_charged_and_no_size_is_exceeded(

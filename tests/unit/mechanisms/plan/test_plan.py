@@ -106,6 +106,7 @@ def test_the_spread_is_that_of_the_visitors_whatever_the_centre_s_bins(counts_of
     np.testing.assert_allclose(spread / width, weight, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_unequal_bins_profit_from_scaling(counts_of, bound_of):
     random = np.random.default_rng(3)
     users, bins = 2_000, 24

@@ -115,6 +115,7 @@ def test_the_steps_cost_the_total_and_no_more_for_any_possible_vehicle(bound_of,
         check_steps(design.steps(), np.array([total]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("variance", [False, True])
 def test_with_the_same_answers_one_vehicle_moves_no_more_than_is_paid(bound_of, kind, variance):
@@ -340,6 +341,7 @@ def test_calibrated_intervals_add_a_twentieth_of_the_range_to_the_target_s(bound
     np.testing.assert_allclose((middle - found.low)[inside], 1.96 * 30 / 20, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
     """The map without noise, about the same fed-back maps: what the theorem is about."""
@@ -375,6 +377,7 @@ def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
     assert tiny.vehicles == 20.0
 
 
+@pytest.mark.slow
 def test_a_map_is_nearer_than_one_number_where_there_is_budget(bound_of):
     bound = bound_of(30, step="0.1")
     data = town(bound, users=2_000, slots=1, wild=0.0)

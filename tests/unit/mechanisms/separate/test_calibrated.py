@@ -73,6 +73,7 @@ def test_losses_of_the_parts_add_up_vehicle_by_vehicle(values_of, bound_of):
     assert 0.74 < both.max() / 1e12 <= 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [300, pytest.param(1_500, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_gaussian_intervals_hold_the_statistic_in_every_bin(level, runs, values_of, bound_of):

@@ -35,6 +35,7 @@ def test_errors_are_near_those_of_four_days_of_austin(kind, loss, measured):
     assert found.flat.mean() == pytest.approx(2.62, rel=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(LossKind))
 def test_larger_fleets_and_larger_losses_say_more(kind):
     for row in (
@@ -45,6 +46,7 @@ def test_larger_fleets_and_larger_losses_say_more(kind):
     assert skill(kind, 1e-4, 100).expected < 0.1
 
 
+@pytest.mark.slow
 def test_a_fleet_that_is_not_driven_whole_is_like_one_that_is(monkeypatch):
     short = skill(LossKind.PURE, 1, 1_000)
     monkeypatch.setattr("trafficdp.mechanisms.simulated.reference.MOST_VEHICLES", 1_000)

@@ -23,6 +23,7 @@ def table(bins=12, users=60):
     return counts.tolist()
 
 
+@pytest.mark.slow
 def test_more_budget_promises_more(counts_of, bound_of):
     counts, bound = counts_of(table()), bound_of(30, step="0.1")
     found = []

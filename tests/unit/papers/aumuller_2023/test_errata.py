@@ -38,6 +38,7 @@ def concentrated_loss(scale, copies=1, n=4, high=200):
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.01, 0.1, 0.5])
 def test_dividing_by_the_larger_share_spends_up_to_four_times_rho(rho):
     """E22: the code's sensitivity max(q, 1 - q) = 1/2 for medians is that of adding or removing a value."""
@@ -49,6 +50,7 @@ def test_dividing_by_the_larger_share_spends_up_to_four_times_rho(rho):
     assert theirs <= 4 * rho * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.01, 0.1])
 def test_storing_every_value_three_times_needs_a_ninth_of_rho(rho):
     """E23: the code divides rho by 3 for three copies; ranks change by 3, and zCDP grows with the square."""

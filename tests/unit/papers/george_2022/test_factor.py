@@ -113,6 +113,7 @@ def test_the_noise_has_the_variance_of_the_decoder(n):
         np.testing.assert_allclose(path[:, 1:].var(axis=0), expected, rtol=0.12)
 
 
+@pytest.mark.slow
 def test_binning_costs_little_error_and_little_memory():
     n = 1024
     factor = BinnedFactor(n, 0.9)

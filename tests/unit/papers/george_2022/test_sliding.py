@@ -30,6 +30,7 @@ def test_without_noise_a_window_is_the_sum_of_its_steps(window):
     assert window.sums(total[:0], 3.0, Silent(1), 2).shape == (2, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_the_noise_has_the_variance_that_is_said_and_does_not_grow(window):
     size = window.steps

@@ -46,6 +46,7 @@ def largest_change(transcripts):
     return max(int(np.abs(stacked - each).sum(axis=1).max()) for each in stacked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "samples"), [(1, 3), (2, 2), (3, 2), (2, 3), (2, 4), (4, 2)])
 def test_the_naive_transcript_moves_by_exactly_its_price(users, samples):
     steps, worst = 3, 0
@@ -61,6 +62,7 @@ def level_elements(order, value, users, samples, steps):
     return Arrivals(np.array(order), value, users, samples, steps).elements
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "samples"), [(1, 4), (2, 2), (3, 2), (2, 4), (2, 3)])
 def test_the_transcript_of_a_single_counter_moves_by_exactly_its_price(users, samples):
     steps, worst = 2, 0

@@ -27,6 +27,7 @@ def listed(elements, offset=0):
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60), st.data())
 @settings(max_examples=150)
 def test_elements_are_the_same_however_the_stream_is_cut(stream, data):

@@ -66,6 +66,7 @@ def test_alphas_of_vectors_at_epsilon_1_are_golden(dimensions, expected):
     assert expected <= alpha_of(degrees, 1 / (2 * degrees), 1.0, dimensions) < expected + 1e-6
 
 
+@pytest.mark.slow
 def test_no_pair_of_neighbours_loses_more_than_epsilon():
     """The exact largest log-ratio of the two released laws, by the pencil's eigenvalues."""
     random = np.random.default_rng(3)
@@ -171,6 +172,7 @@ def test_narrow_vehicles_beat_noise_for_the_whole_range():
     assert clean_vector_error(few, 1.0) > 4 * 60 / 20
 
 
+@pytest.mark.slow
 def test_gaussian_noise_has_the_calibrated_size():
     users, epsilon, delta = 3000, 1.0, 1e-6
     shape = equal(users, 2)

@@ -126,6 +126,7 @@ def test_without_stretching_dimensions_do_not_matter():
     assert profile == pytest.approx([profile[0]] * 3, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [1, 2, 8])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-5)])
 def test_gaussian_alpha_of_vectors_is_safe_for_every_c_and_nearly_the_largest(epsilon, delta, dimensions):

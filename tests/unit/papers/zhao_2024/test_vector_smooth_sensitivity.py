@@ -66,6 +66,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "weight", "threshold", "places", "beta"), CASES)
 def test_s_bounds_the_local_sensitivity_and_is_smooth_on_whole_lattices(
     sizes, weight, threshold, places, beta
@@ -250,6 +251,7 @@ def test_shapes_that_prove_nothing_are_refused(weight, threshold, dimensions, ra
         VectorShape(np.array(weight), np.array(threshold, dtype=float), dimensions, radius)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimensions", "users"), [(2, 60), (3, 40)])
 def test_the_search_by_halves_finds_what_all_centres_give(dimensions, users):
     random = np.random.default_rng(12)

@@ -57,6 +57,7 @@ def test_the_exact_loss_after_clip_user_is_the_golden_one(counts_of, bound_of):
     assert suppressed_loss(counts, bound_of(65), 1.0, kept) <= 3
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(tables, st.sampled_from([0.5, 2.0]))
 def test_each_accounting_is_no_higher_than_the_one_it_sharpens(counts_of, bound_of, table, epsilon):
@@ -71,6 +72,7 @@ def test_each_accounting_is_no_higher_than_the_one_it_sharpens(counts_of, bound_
     assert found.joint is None or found.joint <= found.equal * slack
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(tables, st.sampled_from([0.5, 2.0]))
 def test_a_user_without_samples_changes_no_accounting(counts_of, bound_of, table, epsilon):

@@ -56,6 +56,7 @@ def test_noise_of_its_law_is_plausible_together_and_law_by_law():
     assert plausible([])
 
 
+@pytest.mark.slow
 def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
     """Means and variances of -log(rank) from draws, within 7 standard errors of Gamma(1, 1)."""
     assert FALSE_ALARM < 1e-9
@@ -70,6 +71,7 @@ def test_the_false_alarm_is_what_is_promised_because_ranks_are_uniform():
             assert stats.kstest(np.exp(side), "uniform").pvalue > 1e-9, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", laws(4))
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_half_the_noise_and_twice_the_noise_are_found(name, factor):
@@ -121,6 +123,7 @@ def test_the_power_is_what_is_said(pages, factor, half, nearly_always):
     assert [in_words(each) for each in (0.999, 0.5, 0.0)] == ["0.99", "0.50", "0.00"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "block"])
 def test_the_power_is_not_less_than_is_said(name, runs):
@@ -184,6 +187,7 @@ def test_choices_at_half_and_at_twice_their_scale_are_found(factor):
     assert not plausible([(law, drawn(law, SecureNoise()))], chosen(400, Wrong(2, factor)))
 
 
+@pytest.mark.slow
 def test_ranks_of_choices_are_uniform_so_that_the_false_alarm_is_what_is_promised():
     from trafficdp.noise.rank import choice_rank
 
@@ -194,6 +198,7 @@ def test_ranks_of_choices_are_uniform_so_that_the_false_alarm_is_what_is_promise
         assert stats.kstest(np.exp(side), "uniform").pvalue > 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_the_power_of_choices_among_close_numbers_is_about_what_is_said(factor):
     """Of 100 releases of 110 choices, within 6 deviations and 0.1 of what is said for exponential costs."""
