@@ -13,7 +13,8 @@ demo: $(VENV)/.ready
 	rm -rf demo
 	$(RUN)/trafficdp demo --into demo
 
-# After an edit: the units, contracts, golden numbers and walls, without stores, browsers and type check.
+# After an edit: of the units, contracts, golden numbers and walls what takes less than half a second a test,
+# without stores, browsers and type check.
 fast: $(VENV)/.ready
 	$(RUN)/python -m pytest -n auto --dist loadgroup \
 	  -m "not slow and not store and not browser and not prove" \

@@ -98,12 +98,10 @@ def simulated_truths(
     integer_between(1, 10_000, cities=cities)
     integer_between(0, 2**63 - 1, seed=seed)
     places = _Places.of(counts)
-    total, most = np.empty((2, cities, counts.pairs), dtype=np.int64), most_drawn(counts)
+    total = np.empty((2, cities, counts.pairs), dtype=np.int64)
     for city in range(cities):
         moving = partial(_moving_speeds, counts, places, model, hour)
-        for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
-            drawn = np.minimum(counts.count[part], most)
-            start = np.cumsum(drawn) - drawn
+        for part, start, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
             times *= value
             total[0, city, part] = np.add.reduceat(times, start)
             times *= value
@@ -120,7 +118,7 @@ def simulated_records(
     """
     moving = partial(_moving_speeds, counts, _Places.of(counts), model, hour)
     found, start = np.empty(int(counts.count.sum()), dtype=np.int64), np.cumsum(counts.count) - counts.count
-    for part, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, 0))):
+    for part, _, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, 0))):
         count = counts.count[part]
         # the records of a pair lie one after another, wherever the pair does
         away = start[part] - (np.cumsum(count) - count)
@@ -231,8 +229,8 @@ def _drawn_pairs(
     bound: ContributionBound,
     model: CityModel,
     random: Generator,
-) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray]]:
-    """Yield some pairs after others, what is drawn of them, pair by pair, and for how many records each."""
+) -> Iterator[tuple[npt.NDArray[np.integer], IntArray, IntArray, IntArray]]:
+    """Yield some pairs after others and their draws: where a pair's begin, speeds, records of each."""
     moving, pairs, most = moving_speeds(random), counts.order.pairs, most_drawn(counts)
     for stretch in stretches(np.minimum(counts.count[pairs], most), _AT_ONCE):
         part = pairs[stretch]
@@ -241,10 +239,10 @@ def _drawn_pairs(
         value = _drawn(np.repeat(moving[part], drawn), bound, model, random)
         # a pair's draws stand for count // drawn records each, the first count % drawn of them for one more
         times = np.repeat(count // drawn, drawn)
-        more = count % drawn
-        first = np.repeat(np.cumsum(drawn) - drawn - np.cumsum(more) + more, more)
+        start, more = np.cumsum(drawn) - drawn, count % drawn
+        first = np.repeat(start - np.cumsum(more) + more, more)
         times[first + np.arange(len(first))] += 1
-        yield part, value, times
+        yield part, start, value, times
 
 
 def _drawn(moving: FloatArray, bound: ContributionBound, model: CityModel, random: Generator) -> IntArray:
