@@ -1,7 +1,10 @@
 """A city small enough to release in a blink: fifteen vehicles, five cells, two days. Loaded by conftests."""
 
+import atexit
 import hashlib
 import json
+import os
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -138,15 +141,9 @@ class City:
     def sql(self, statement, parameters=(), *, database="vault"):
         """Run a statement in the vault (or released.duckdb), as an intruder would; return its rows."""
         path = self.vault if database == "vault" else self.released
-        with duckdb.connect() as connection:
-            quoted = str(path).replace("'", "''")
-            option = " (READ_ONLY)" if statement.lstrip().upper().startswith(("SELECT", "FROM")) else ""
-            connection.execute(f"ATTACH '{quoted}' AS it{option}")
-            connection.execute("USE it")
-            rows = connection.execute(statement, parameters).fetchall()
-            connection.execute("USE memory")
-            connection.execute("DETACH it")
-        return rows
+        reads = statement.lstrip().upper().startswith(("SELECT", "FROM"))
+        with attached(path, " (READ_ONLY)" if reads else "") as connection:
+            return connection.execute(statement, parameters).fetchall()
 
     def kept(self, part, release="r0001"):
         """Return what the vault keeps of a release under the name ``part``, as bytes."""
@@ -170,19 +167,37 @@ def at(folder):
     return found
 
 
+KEPT = {}
+"""DuckDB by process: to start it takes longer than to look into a store. A child never uses its parent's."""
+atexit.register(KEPT.clear)
+
+
+@contextmanager
+def attached(path, option):
+    """A connection that uses the database at ``path``; after an error the next one is of another DuckDB."""
+    if os.getpid() not in KEPT:
+        KEPT[os.getpid()] = duckdb.connect(config={"threads": 1})
+    quoted = str(path).replace("'", "''")
+    try:
+        with KEPT[os.getpid()].cursor() as connection:
+            connection.execute(f"ATTACH '{quoted}' AS it{option}")
+            connection.execute("USE it")
+            yield connection
+            connection.execute("USE memory")
+            connection.execute("DETACH it")
+    except BaseException:
+        KEPT.pop(os.getpid()).close()
+        raise
+
+
 def tables_of(path):
     """Return {table: sorted rows as text} of a DuckDB file, seen in a copy of its own log too."""
     found = {}
-    with duckdb.connect() as connection:
-        quoted = str(path).replace("'", "''")
-        connection.execute(f"ATTACH '{quoted}' AS it (READ_ONLY)")
-        connection.execute("USE it")
+    with attached(path, " (READ_ONLY)") as connection:
         names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'it'")
         for (name,) in sorted(names.fetchall()):
             rows = connection.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {name}").fetchall()
             found[name] = sorted(rows, key=repr)
-        connection.execute("USE memory")
-        connection.execute("DETACH it")
     return found
 
 

@@ -1,12 +1,12 @@
 """Kills a stream at random instants and says what became of it. Run as a program.
 
-    python stream_driver.py FOLDER COUNT SEED     COUNT deaths in all, each a moment after a boundary
-    python stream_driver.py FOLDER boundaries N...  die the Nth time that any named boundary is reached
+    python stream_driver.py FOLDER FILES COUNT SEED       COUNT deaths in all, each a moment after a boundary
+    python stream_driver.py FOLDER FILES boundaries N...  die the Nth time that any named boundary is reached
 
-Streams of a small city are killed again and again until they have come to their end. Half of them draw noise
-that depends on the step alone, through a door that only this program opens: what they published is compared
-with a stream that nobody killed. The others draw real noise: what was committed before a death is compared
-with what is committed afterwards. Prints one JSON object.
+Streams of a small city, which come in so many files, are killed again and again until they have come to their
+end. Half of them draw noise that depends on the step alone, through a door that only this program opens: what
+they published is compared with a stream that nobody killed. The others draw real noise: what was committed
+before a death is compared with what is committed afterwards. Prints one JSON object.
 """
 
 import hashlib
@@ -33,20 +33,23 @@ from trafficdp.noise.source import SimulatedNoise
 STREAM = """
 [stream]
 epsilon = 8
-publish_every = 5
+publish_every = @every
 lateness = 3
 records_per_vehicle = 9
 records_per_step = 2
 
 [[source]]"""
-FILES = 14
 
 
-def prepare(folder):
-    """Make a city, and the files of its first day in which some records come twice, late or out of order."""
+def prepare(folder, files):
+    """Make a city, and the files of its first day in which some records come twice, late or out of order.
+
+    Some files make a publication.
+    """
     city = small_city.City(folder / "city", budget=10, last="2026-03-03")
+    stream = STREAM.lstrip().replace("@every", str(70 // files))
     text = city.config.read_text(encoding="utf-8")
-    city.config.write_text(text.replace("[[source]]", STREAM.lstrip(), 1), encoding="utf-8")
+    city.config.write_text(text.replace("[[source]]", stream, 1), encoding="utf-8")
     city.open()
     header, *rows = city.days[1].read_text(encoding="utf-8").splitlines()
     rows.sort(key=lambda row: row.split(",")[1])
@@ -54,10 +57,10 @@ def prepare(folder):
     order = sorted(range(len(rows)), key=lambda place: place + mixed.uniform(0, 12))
     rows = [rows[place] for place in order]
     rows += [rows[place] for place in (3, 30, 90)]
-    size = -(-len(rows) // FILES)
+    size = -(-len(rows) // files)
     arriving = city.folder / "arriving"
     arriving.mkdir()
-    for number in range(FILES):
+    for number in range(files):
         part = rows[number * size : (number + 1) * size] + rows[number * size : number * size + 1]
         path = arriving / f"f{number:02d}.csv"
         path.write_text("\n".join([header, *part]) + "\n", encoding="utf-8")
@@ -167,13 +170,13 @@ def autopsy(city):
 NEVER = (None, -1, 0.0)
 
 
-def at_random(generator, seconds):
+def at_random(generator, files, seconds):
     """Return deaths without end: within ``seconds`` of some boundary, or (the 0th) of the start.
 
     A life goes on where the last one ended: short ones reach every stage of a stream, on any machine.
     """
     while True:
-        yield None, generator.randrange(FILES), generator.uniform(0.0, seconds)
+        yield None, generator.randrange(files), generator.uniform(0.0, seconds)
 
 
 def lives(template, number, deaths_to_die, expected, most, *, known_noise, by_folder=False):
@@ -231,8 +234,8 @@ def run_or_die(city, death, **options):
 
 def main(arguments):
     import_everything()
-    folder = Path(arguments[0])
-    template = prepare(folder)
+    folder, files, (task, *numbers) = Path(arguments[0]), int(arguments[1]), arguments[2:]
+    template = prepare(folder, files)
     whole_folder = folder / "whole"
     shutil.copytree(template, whole_folder)
     began = time.monotonic()
@@ -244,11 +247,11 @@ def main(arguments):
     if outcome_of(lambda: autopsy(city)) != 0:
         raise SystemExit("the stream that nobody killed is not sound")
     deaths, problems, streams = [], [], 0
-    if arguments[1] == "boundaries":
+    if task == "boundaries":
         cases = [
             (name, count)
             for name in streaming.BOUNDARIES
-            for count in map(int, arguments[2:])
+            for count in map(int, numbers)
             if name != "charged" or count == 1
         ]
         for case in cases:
@@ -257,13 +260,13 @@ def main(arguments):
             deaths += died
             problems += [f"{case}: {each}" for each in wrong]
     else:
-        count, generator = int(arguments[1]), random.Random(int(arguments[2]))
+        count, generator = int(task), random.Random(int(numbers[0]))
         while len(deaths) < count:
             streams += 1
             died, wrong = lives(
                 template,
                 streams,
-                at_random(generator, whole / FILES),
+                at_random(generator, files, whole / files),
                 expected,
                 count - len(deaths),
                 known_noise=streams % 2 == 1,

@@ -20,9 +20,11 @@ def findings_of(folder, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.prove(minutes=16))])
-def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, count):
-    findings, said = findings_of(tmp_path, str(count), "20260303")
+@pytest.mark.parametrize(
+    ("files", "count"), [(4, 8), pytest.param(14, 200, marks=pytest.mark.prove(minutes=16))]
+)
+def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, files, count):
+    findings, said = findings_of(tmp_path, str(files), str(count), "20260303")
     assert findings["problems"] == [], said[-2000:]
     assert findings["deaths"] == count
     # of the few publications that there are: deaths before the first, and after some
@@ -32,10 +34,11 @@ def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("times", "stages"),
+    ("files", "times", "stages"),
     [
-        (("1",), {"before the first": 3, "after 1 publications": 2}),
+        ("4", ("1",), {"before the first": 3, "after 1 publications": 2}),
         pytest.param(
+            "14",
             ("1", "2", "5"),
             {
                 "before the first": 7,
@@ -47,8 +50,8 @@ def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_pat
         ),
     ],
 )
-def test_a_stream_that_dies_at_a_boundary_goes_on(tmp_path, times, stages):
-    findings, said = findings_of(tmp_path, "boundaries", *times)
+def test_a_stream_that_dies_at_a_boundary_goes_on(tmp_path, files, times, stages):
+    findings, said = findings_of(tmp_path, files, "boundaries", *times)
     assert findings["problems"] == [], said[-2000:]
     # every boundary as often as it is asked for, but "charged", which comes once
     assert findings["stages"] == stages
