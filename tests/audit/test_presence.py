@@ -27,6 +27,8 @@ CERTAIN_ERROR = 1e-9
 DRAWS = 50_000
 DELTA = 0.01
 RHO = 0.05
+RUNS = 200
+"""Of whole maps, so many on each data set."""
 
 
 def proved(with_it, without, noise, kind, draws=DRAWS):
@@ -186,22 +188,24 @@ def city(bound, *, with_it):
     )
 
 
+@pytest.mark.parametrize("runs", [RUNS, pytest.param(2_000, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kind", list(LossKind))
-def test_no_runs_refute_the_whole(kind, bound_of):
+def test_no_runs_refute_the_whole(kind, runs, bound_of):
     """Maps of whole runs, at the place that one vehicle alone visits, and what is told of the fleet."""
     bound = bound_of(64)
     part = PICO if kind is LossKind.PURE else int(RHO * PICO)
     design = HiddenDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, True)
     noise = SimulatedNoise(5)
-    for seen in (
-        lambda answers: answers.fleet.sum() + answers.weight[2],
-        lambda answers: hidden_map(design, answers).mean[2],
-    ):
-        sides = [
-            np.array([float(seen(asked(design, data, noise))) for _ in range(400)])
-            for data in (city(bound, with_it=True), city(bound, with_it=False))
-        ]
-        found = distinguish(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
+
+    def seen(answers):
+        return float(answers.fleet.sum() + answers.weight[2]), float(hidden_map(design, answers).mean[2])
+
+    sides = [
+        np.array([seen(asked(design, data, noise)) for _ in range(runs)])
+        for data in (city(bound, with_it=True), city(bound, with_it=False))
+    ]
+    for one, other in zip(*(side.T for side in sides), strict=True):
+        found = distinguish(one, other, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
         assert found <= claim(kind, part)
 
 
@@ -221,7 +225,7 @@ def test_runs_with_a_fortieth_of_the_noise_are_caught(kind, bound_of):
     design = HiddenDesign(np.array([7, 8, 9], dtype=np.uint64), bound, kind, part, False)
     noise = Quieter(5)
     sides = [
-        np.array([float(asked(design, data, noise).weight[2]) for _ in range(400)])
+        np.array([float(asked(design, data, noise).weight[2]) for _ in range(RUNS)])
         for data in (city(bound, with_it=True), city(bound, with_it=False))
     ]
     found = distinguish(*sides, CERTAIN_ERROR, 0.0 if kind is LossKind.PURE else DELTA)[0]
