@@ -46,7 +46,7 @@ NOISE_COLUMNS = {
         NoiseColumn("fleet_slow", "grains", "noisy number of vehicles, counted as far as they are slow", 0),
         NoiseColumn("city_vehicles", "vehicles", "vehicles in all, by these two"),
         NoiseColumn("city_centre", "speed bound's unit", "speed of the city, by these two"),
-        NoiseColumn("city_reach", "speed bound's unit", "what a vehicle's residuals are clipped to"),
+        NoiseColumn("city_reach", "speed bound's unit", "what a vehicle's first residuals are clipped to"),
         NoiseColumn("city_power", None, "power of a vehicle's numbers of records in its weights"),
         NoiseColumn("weight", "grains", "noisy weight of the hexagon", 0),
         *(

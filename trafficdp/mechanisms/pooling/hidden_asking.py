@@ -20,7 +20,6 @@ from trafficdp.mechanisms.pooling.hidden_map import (
     likely_variance,
     map_of,
     next_map,
-    told_by,
 )
 from trafficdp.model import number_pairs
 from trafficdp.sensitive.values import Contributions, Entries
@@ -31,14 +30,9 @@ IntArray = npt.NDArray[np.int64]
 
 def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) -> Answers:
     """Ask all, and return the answers. Records elsewhere count as none."""
-    counts, unit = contributions.counts, float(design.bound.step)
-    at, there = _where(design, contributions)
-    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
-    sizes = (counts.count, contributions.total)
-    records, total = (np.bincount(entry, each[there], len(user)) for each in sizes)
-    speed = total * unit / records
-
-    fleet = asked_fleet(design, contributions, measure)
+    counts = contributions.counts
+    user, place, records, speed = _by_place(design, contributions)
+    fleet = _asked_fleet(design, user, speed, counts.users, measure)
     city = city_of(design, fleet)
 
     own_weight = records**city.power
@@ -47,16 +41,16 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
     many = design.size
     weight = measure.measure(design.step(1, many, 1.0), Entries(user, place, own_weight))
 
-    lift, lifted, told = lift_of(design, weight), lifted_weight(design, weight), np.zeros(many)
-    newest, residual, maps = np.full(many, city.centre), [], []
+    lift, lifted = lift_of(design, weight), lifted_weight(design, weight)
+    residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
+    newest = np.full(many, city.centre)
     for each in range(design.rounds):
+        maps[each] = newest
         off = Entries(user, place, lift[place] * own_weight * (speed - newest[place]))
-        residual.append(measure.measure(design.step(2 + each, many, city.reach), off))
-        maps.append(newest)
-        told = told + told_by(city, lifted, residual[-1], newest)
-        newest = next_map(design, city, lifted, told, each + 1)
+        residual[each] = measure.measure(design.step(2 + each, many, city.reach_in(each)), off)
+        newest = next_map(design, city, lifted, residual[: each + 1], maps[: each + 1])
     nothing = np.zeros(0, dtype=np.int64)
-    answers = Answers(fleet, city, weight, np.stack(residual), np.stack(maps), nothing)
+    answers = Answers(fleet, city, weight, residual, maps, nothing)
     if design.variance:
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
     if design.counts:
@@ -102,17 +96,34 @@ def _asked_spread(
 
 def asked_fleet(design: HiddenDesign, contributions: Contributions, measure: Measure) -> IntArray:
     """Ask how many vehicles there are, as far as they are fast and as far as they are slow, shape (2,)."""
-    counts, guess = contributions.counts, FIRST_GUESS * design.upper
-    _, there = _where(design, contributions)
-    user = counts.user_index[there]
-    own = np.unique(user)
-    total = _by_user(user, contributions.total[there] * float(design.bound.step), counts.users)[own]
-    mean = total / _by_user(user, counts.count[there], counts.users)[own]
+    user, _, _, speed = _by_place(design, contributions)
+    return _asked_fleet(design, user, speed, contributions.counts.users, measure)
+
+
+def _asked_fleet(
+    design: HiddenDesign, user: IntArray, speed: FloatArray, users: int, measure: Measure
+) -> IntArray:
+    """Ask about means over a vehicle's places: over records they would be those of where it waits."""
+    own, guess = np.unique(user), FIRST_GUESS * design.upper
+    mean = _by_user(user, speed, users)[own] / np.bincount(user, minlength=users)[own]
     lean = np.clip((mean - guess) / guess, -1.0, 1.0)
     both = Entries(
         np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
     )
     return measure.measure(design.step(0, 2, 1.0), both)
+
+
+def _by_place(
+    design: HiddenDesign, contributions: Contributions
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Vehicle, place, records and mean speed of every place of a vehicle that is asked about."""
+    counts, unit = contributions.counts, float(design.bound.step)
+    at, there = _where(design, contributions)
+    user, place, entry = number_pairs(counts.user_index[there], at[there], counts.users, design.size)
+    records, total = (
+        np.bincount(entry, each[there], len(user)) for each in (counts.count, contributions.total)
+    )
+    return user, place, records, total * unit / records
 
 
 def _where(design: HiddenDesign, contributions: Contributions) -> tuple[IntArray, npt.NDArray[np.bool_]]:

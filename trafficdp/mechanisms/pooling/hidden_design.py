@@ -9,11 +9,13 @@ noise that costs its share. Losses of the steps add up, adaptively chosen or not
 add up to the total. So every possible vehicle loses the total, whoever is there; what is computed from the
 answers (``hidden_map``) is free. *Proof.* ``measurement.ball`` and ``measurement.measure``. QED.
 
-0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1; the vector is ((1+t)/2, (1-t)/2), of l1
-   length 1. The sum of both answers says how many vehicles there are, their difference how fast they are.
+0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1, the mean over a vehicle's places (over
+   its records, most of them where it is slow, it would lie below the map); the vector is ((1+t)/2, (1-t)/2),
+   of l1 length 1. The sum of both answers says how many vehicles there are, their difference how fast.
 1. *Weights.* w_uh = m_uh^p / |m_u^p|: one vector of length 1. W_h says how much is known of a place.
 2. *Residuals,* in rounds: G_h w_uh (x_uh - K_h) for the newest map K, clipped to length C as one vector. The
    lift G is larger in places of little weight, and follows from the answers about weights (``hidden_map``).
+   Every round's C is 0.8 of the one before: the better the map, the shorter are residuals, and the noise.
 3. *Variance,* if asked for: the squares of a vehicle's records about the map, over what the map's level makes
    likely, less 1, cut to -1..1: one number a vehicle.
 4. *Counts,* if asked for (``hidden_counts``): how long vehicles' vectors are, then these.

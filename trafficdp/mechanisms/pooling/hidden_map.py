@@ -5,20 +5,20 @@ round is alike, so residuals where little weight is are made longer before it, a
 G = a W+^-0.3, with a^2 = sum W+ / sum W+ W+^-0.6 over places where W is above half a noise sd, which keeps
 the usual length of a vehicle's vector; G = 1 where there is no such place. G is a function of the noisy W.
 
-**Map.** With V = G W+, round j+1 asks about K_(j+1) = clip(c + V sum_(i<=j) (Y_i + V (K_i - c)) /
-(j V^2 + (s/tau)^2), 0, U): the posterior mean of all answers so far under N(c, tau^2), tau = U/10, s the
-noise of one round. The last one is the map. In pure epsilon, with one round, the weight is integrated out
-instead (``refined``).
+**Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
+noise of round i, and s the noise of y, the next round asks about K = clip(c + V (y + V (k - c)) /
+(V^2 + (s/tau)^2), 0, U): the posterior mean of all answers so far under N(c, tau^2), tau = U/10. The last one
+is the map. In pure epsilon, with one round, the weight is integrated out instead (``refined``).
 
-**Interval.** Let y and k be the means over the rounds of answers and maps, W* the exact weight and mu* = k +
-(exact sums of the clipped residuals, averaged over rounds)/(G W*): the map that this mechanism would give
-without noise. **Theorem.** {mu : |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W} holds mu* with probability >=
-the level, for every place and store, if either noise is within its q with probability sqrt(level). *Proof.*
-y = G (mu* - k) W* + N and W = W* + M, so y/G - (mu* - k) W = N/G - (mu* - k) M; N, a mean of independent
-draws with fixed weights, and M are independent, whatever lift and maps made of earlier answers. QED. That set
-is **guaranteed** for mu*. The mean of the clipped speeds lies near mu*, by how much is as secret as the
-speeds: widened by 1.96 U/20 in quadrature the interval is **calibrated** for it, at least 95 % of places on
-average on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is 0..U.
+**Interval.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact sums of the
+clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
+**Theorem.** {mu : |y/G - (mu - k) W| <= q_Y/G + |mu - k| q_W} holds mu* with probability >= the level, for
+every place and store, if either noise is within its q with probability sqrt(level). *Proof.* y = G (mu* - k)
+W* + N and W = W* + M, so y/G - (mu* - k) W = N/G - (mu* - k) M; N, a mean of independent draws with fixed
+weights, and M are independent, whatever lift and maps made of earlier answers. QED. That set is
+**guaranteed** for mu*. The mean of the clipped speeds lies near mu*, by how much is as secret as the speeds:
+widened by 1.96 U/18 in quadrature the interval is **calibrated** for it, at least 95 % of places on average
+on days of Austin that chose nothing. Where W <= q_W nothing is known, and it is 0..U.
 
 **Variance.** a times what the map's level makes likely, (U^2/30) (c/(U/5)) clip(K/c, 0.2, 3)^(1/4); a is one
 number for the city, the posterior mean under N(1, 1/4).
@@ -35,18 +35,22 @@ from scipy.special import ndtr, ndtri
 from trafficdp.measurement.ball import GRAINS
 from trafficdp.mechanisms.pooling.hidden_counts import CountAnswers, reach_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 FIRST_GUESS = 1 / 4
 """Of the centre, in units of U; so are all but the last three of those below."""
-CENTRE_SD = LEAST_REACH = 1 / 12
+CENTRE_SD = 1 / 12
+LEAST_REACH = {LossKind.PURE: 1 / 12, LossKind.ZCDP: 0.11}
 LARGEST_REACH = 1 / 3
 PLACE_SD = 1 / 10
 RECORD_SD = 1 / 33.5
 """Of a vehicle's residual about its place, for a weight of 1."""
-TARGET_SD = 1 / 20
+TARGET_SD = 1 / 18
 """Of the mean of speeds about the target of the theorem."""
+NARROWER = 0.8
+"""C of a round over that of the one before: the nearer the map, the shorter are residuals."""
 LIFT, LIFTED_FROM = 0.3, 1 / 2
 """The power of 1/W+ in the lift; the noise sds of weight from which a place counts in its scale."""
 LEAST_FLEET = 20.0
@@ -58,12 +62,16 @@ AT_ONCE = 1 << 15
 
 @dataclass(frozen=True)
 class City:
-    """What the first answer says: ``vehicles`` n, ``centre`` c, clip ``reach`` C, weights' ``power`` p."""
+    """What the first answer says: ``vehicles`` n, ``centre`` c, first clip ``reach``, ``power`` p."""
 
     vehicles: float
     centre: float
     reach: float
     power: float
+
+    def reach_in(self, each: int) -> float:
+        """Return the clip of round ``each``, from 0 on."""
+        return self.reach * NARROWER**each
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def city_of(design: HiddenDesign, fleet: IntArray) -> City:
     return City(
         vehicles=many,
         centre=guess * (1 + lean * prior / (prior + noise)),
-        reach=upper * min(LARGEST_REACH, LEAST_REACH * float(np.sqrt(strength))),
+        reach=upper * min(LARGEST_REACH, LEAST_REACH[design.kind] * float(np.sqrt(strength))),
         power=min(1.0, 0.25 + 0.25 * float(np.log10(strength))),
     )
 
@@ -136,18 +144,28 @@ def lifted_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
     return lift_of(design, weight) * likely_weight(design, weight)
 
 
+def so_far(
+    design: HiddenDesign, city: City, residual: IntArray, maps: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return y and k, shape (H,), and s of some first rounds, (j, H) each, in the unit of speeds."""
+    sd = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))])
+    precision = sd**-2
+    share = precision / precision.sum()
+    y, k = np.zeros(design.size), np.zeros(design.size)
+    for each, (answer, around) in enumerate(zip(residual, maps, strict=True)):
+        y += share[each] * (city.reach_in(each) / GRAINS) * answer
+        k += share[each] * around
+    return y, k, float(precision.sum() ** -0.5)
+
+
 def next_map(
-    design: HiddenDesign, city: City, lifted: FloatArray, told: FloatArray, rounds: int
+    design: HiddenDesign, city: City, lifted: FloatArray, residual: IntArray, maps: FloatArray
 ) -> FloatArray:
-    """Return the map after ``rounds``; ``told`` (H,) is the sum of Y_i + V (K_i - c) over them."""
-    prior = (design.sd(2, city.reach) / (PLACE_SD * design.upper)) ** 2
-    found = city.centre + lifted * told / (rounds * lifted**2 + prior)
+    """Return the map after these rounds, shape (H,)."""
+    y, k, sd = so_far(design, city, residual, maps)
+    prior = (sd / (PLACE_SD * design.upper)) ** 2
+    found = city.centre + lifted * (y + lifted * (k - city.centre)) / (lifted**2 + prior)
     return np.asarray(np.clip(found, 0.0, design.upper))
-
-
-def told_by(city: City, lifted: FloatArray, residual: IntArray, around: FloatArray) -> FloatArray:
-    """Return Y + V (K - c) of one round, shape (H,)."""
-    return np.asarray(residual * (city.reach / GRAINS) + lifted * (around - city.centre))
 
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
@@ -156,8 +174,8 @@ def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
     mean = map_of(design, answers)
     low, high = target_interval(design, answers, CALIBRATED_LEVEL)
     weight = answers.weight / GRAINS
-    residual = answers.residual.mean(axis=0) * (city.reach / GRAINS) / lift_of(design, answers.weight)
-    middle = np.clip(residual / np.maximum(weight, 1e-9) + answers.maps.mean(axis=0), low, high)
+    y, k, _ = so_far(design, city, answers.residual, answers.maps)
+    middle = np.clip(y / lift_of(design, answers.weight) / np.maximum(weight, 1e-9) + k, low, high)
     wider = float(ndtri((1 + CALIBRATED_LEVEL) / 2)) * TARGET_SD * upper
     known = weight > _quantiles(design, answers, CALIBRATED_LEVEL)[1]
     ends = middle - np.hypot(middle - low, wider), middle + np.hypot(high - middle, wider)
@@ -179,12 +197,11 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
     if answers.counts is not None:
         reach = reach_of(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
-    lifted, told = lifted_weight(design, answers.weight), np.zeros(len(answers.weight))
-    newest = np.full(len(told), found.centre)
-    for number, (residual, around) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
+    lifted = lifted_weight(design, answers.weight)
+    newest = np.full(len(lifted), found.centre)
+    for each, around in enumerate(answers.maps, 1):
         same &= np.allclose(newest, around, rtol=1e-9)
-        told = told + told_by(found, lifted, residual, around)
-        newest = next_map(design, found, lifted, told, number)
+        newest = next_map(design, found, lifted, answers.residual[:each], answers.maps[:each])
     return bool(same)
 
 
@@ -193,28 +210,26 @@ def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
     if design.pure:
         return refined(design, answers)
     lifted = lifted_weight(design, answers.weight)
-    rounds = zip(answers.residual, answers.maps, strict=True)
-    told = sum((told_by(answers.city, lifted, *each) for each in rounds), np.zeros(len(lifted)))
-    return next_map(design, answers.city, lifted, told, len(answers.maps))
+    return next_map(design, answers.city, lifted, answers.residual, answers.maps)
 
 
 def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the posterior mean of every place over its unknown weight, shape (H,), for one round.
 
     theta ~ N(c, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
-    Given W, Y ~ N(G W (theta - K), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
+    Given W, y ~ N(G W (theta - k), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
     city, upper, sd = answers.city, design.upper, design.sd(1, 1.0)
-    noise, prior = design.sd(2, city.reach) ** 2, (PLACE_SD * upper) ** 2
+    y, k, noise = so_far(design, city, answers.residual, answers.maps)
+    prior = (PLACE_SD * upper) ** 2
     found, lift = np.empty(len(answers.weight)), lift_of(design, answers.weight)
     for start in range(0, len(found), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         answer = answers.weight[part, None] / GRAINS
-        own = answers.residual[0, part, None] * (city.reach / GRAINS)
-        away = answers.maps[0, part, None] - city.centre
+        own, away = y[part, None], k[part, None] - city.centre
         low, high = np.maximum(answer - 4 * sd, 0.0), np.maximum(answer + 4 * sd, 2 * sd)
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
-        spread = noise + (RECORD_SD * upper * lift[part, None]) ** 2 * weight
+        spread = noise**2 + (RECORD_SD * upper * lift[part, None]) ** 2 * weight
         lifted = lift[part, None] * weight
         precision = lifted**2 / spread + 1 / prior
         pull = lifted * (own + lifted * away) / spread
@@ -233,8 +248,8 @@ def target_interval(design: HiddenDesign, answers: Answers, level: float) -> tup
     upper, weight = design.upper, answers.weight / GRAINS
     noise, doubt = _quantiles(design, answers, level)
     lift = lift_of(design, answers.weight)
-    y, off = answers.residual.mean(axis=0) * (answers.city.reach / GRAINS) / lift, noise / lift
-    k = answers.maps.mean(axis=0)
+    y, k, _ = so_far(design, answers.city, answers.residual, answers.maps)
+    y, off = y / lift, noise / lift
     near, far = np.maximum(weight - doubt, 1e-300), np.maximum(weight + doubt, 1e-300)
     with np.errstate(over="ignore"):
         low = k + (y - off) / np.where(y >= off, far, near)
@@ -250,15 +265,15 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
-    rounds = np.sqrt(len(answers.maps))
-    return float(q * design.sd(2, answers.city.reach) / rounds), float(q * design.sd(1, 1.0))
+    sd = so_far(design, answers.city, answers.residual, answers.maps)[2]
+    return float(q * sd), float(q * design.sd(1, 1.0))
 
 
 def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
     lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
-    told = len(answers.maps) * lifted**2 / design.sd(2, answers.city.reach) ** 2
-    return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + told))
+    sd = so_far(design, answers.city, answers.residual, answers.maps)[2]
+    return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + (lifted / sd) ** 2))
 
 
 def likely_variance(design: HiddenDesign, city: City, mean: FloatArray) -> FloatArray:

@@ -266,14 +266,36 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     noted = Recorded(SimulatedNoise(3))
     answers = asked(design, data, noted)
     at, speed = np.array([0, 2]), np.array([8.0, 9.0])
+    # the centre is that of places, whatever their records: 8.5, 1 above U/4 = 7.5
+    lean = 1.0 / 7.5
+    np.testing.assert_allclose(noted.sums[0] / GRAINS, [(1 + lean) / 2, (1 - lean) / 2], atol=1e-4)
     own = np.array([4.0, 1.0]) ** answers.city.power
     own /= np.linalg.norm(own)
     lift = maps.lift_of(design, answers.weight)
     assert lift.std() > 0.1
-    for exact, around in zip(noted.sums[2:], answers.maps, strict=True):
+    clipped = 0
+    for each, (exact, around) in enumerate(zip(noted.sums[2:], answers.maps, strict=True)):
+        reach = answers.city.reach * 0.8**each
         expected = lift[at] * own * (speed - around[at])
-        expected *= min(1, answers.city.reach / np.linalg.norm(expected))
-        np.testing.assert_allclose(exact[at] * answers.city.reach / GRAINS, expected, atol=1e-4)
+        clipped += np.linalg.norm(expected) > reach
+        expected *= min(1, reach / np.linalg.norm(expected))
+        np.testing.assert_allclose(exact[at] * reach / GRAINS, expected, atol=1e-4)
+    assert 0 < clipped < design.rounds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
+    """A shorter clip has less noise: the mean of least variance, and that variance."""
+    design = HiddenDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
+    answers = answers_of(design, town(bound_of(30)))
+    y, k, sd = maps.so_far(design, answers.city, answers.residual, answers.maps)
+    clips = np.array([answers.city.reach * 0.8**each for each in range(design.rounds)])
+    noise = np.array([design.sd(2 + each, clip) for each, clip in enumerate(clips)])
+    assert np.all(np.diff(noise) < 0)
+    weights = noise**-2 / (noise**-2).sum()
+    np.testing.assert_allclose(y, weights @ (answers.residual * clips[:, None]) / GRAINS)
+    np.testing.assert_allclose(k, weights @ answers.maps)
+    assert sd == pytest.approx(np.sqrt((weights**2 * noise**2).sum()))
 
 
 def test_the_refined_map_is_the_posterior_mean(bound_of):
@@ -312,11 +334,8 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     answers = answers_of(design, town(bound_of(30)), 5)
     low, high = target_interval(design, answers, 0.95)
     q_y, q_w = maps._quantiles(design, answers, 0.95)
-    y, lift = (
-        answers.residual.mean(axis=0) * answers.city.reach / GRAINS,
-        maps.lift_of(design, answers.weight),
-    )
-    k, weight = answers.maps.mean(axis=0), answers.weight / GRAINS
+    y, k, _ = maps.so_far(design, answers.city, answers.residual, answers.maps)
+    lift, weight = maps.lift_of(design, answers.weight), answers.weight / GRAINS
     mu = np.linspace(0, 30, 30_001)[:, None]
     inside = np.abs(y / lift - (mu - k) * weight) <= q_y / lift + np.abs(mu - k) * q_w
     known = weight > q_w
@@ -328,8 +347,8 @@ def test_the_set_of_the_theorem_is_that_set(bound_of, kind):
     assert np.all((low[~known] == 0) & (high[~known] == 30))
 
 
-def test_calibrated_intervals_add_a_twentieth_of_the_range_to_the_target_s(bound_of):
-    """Both ends from the target's middle: the root of two squares, 1.96 standard deviations of U/20."""
+def test_calibrated_intervals_add_an_eighteenth_of_the_range_to_the_target_s(bound_of):
+    """Both ends from the target's middle: the root of two squares, 1.96 standard deviations of U/18."""
     design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, PICO * 1000, False)
     answers = answers_of(design, town(bound_of(30), wild=0.0), 5)
     found = hidden_map(design, answers)
@@ -337,8 +356,8 @@ def test_calibrated_intervals_add_a_twentieth_of_the_range_to_the_target_s(bound
     narrow = found.target_high - found.target_low < 0.3
     inside = narrow & (found.low > 0) & (found.high < 30)
     assert inside.sum() > 5
-    np.testing.assert_allclose((found.high - middle)[inside], 1.96 * 30 / 20, atol=0.1)
-    np.testing.assert_allclose((middle - found.low)[inside], 1.96 * 30 / 20, atol=0.1)
+    np.testing.assert_allclose((found.high - middle)[inside], 1.96 * 30 / 18, atol=0.1)
+    np.testing.assert_allclose((middle - found.low)[inside], 1.96 * 30 / 18, atol=0.1)
 
 
 @pytest.mark.slow
@@ -353,9 +372,9 @@ def test_the_target_is_held_as_often_as_the_theorem_says(bound_of, kind):
         first = Recorded(SimulatedNoise(seed))
         answers = asked(design, data, first)
         low, high = target_interval(design, answers, 0.95)
-        lifted = maps.lift_of(design, answers.weight) * first.sums[1]
-        exact = np.mean(first.sums[2:], axis=0) * answers.city.reach / lifted
-        target = np.clip(answers.maps.mean(axis=0) + exact, 0, 30)
+        lifted = maps.lift_of(design, answers.weight) * first.sums[1] / GRAINS
+        exact, around, _ = maps.so_far(design, answers.city, np.stack(first.sums[2:]), answers.maps)
+        target = np.clip(around + exact / lifted, 0, 30)
         held += int(((low - 1e-9 <= target) & (target <= high + 1e-9)).sum())
         shown += len(target)
     # places of one draw are independent in their noise; 7 standard deviations below 95 % are 0.909
@@ -420,9 +439,8 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
     assert np.all(answers.maps[0] == answers.city.centre)
     # the maps that were asked about follow from the answers before them
-    likely, told = maps.lifted_weight(design, answers.weight), np.zeros(len(PLACES))
-    for each in range(5):
-        told = told + maps.told_by(answers.city, likely, answers.residual[each], answers.maps[each])
-        expected = maps.next_map(design, answers.city, likely, told, each + 1)
-        np.testing.assert_array_equal(answers.maps[each + 1], expected)
+    likely = maps.lifted_weight(design, answers.weight)
+    for each in range(1, 6):
+        expected = maps.next_map(design, answers.city, likely, answers.residual[:each], answers.maps[:each])
+        np.testing.assert_array_equal(answers.maps[each], expected)
     assert replace(answers).city == maps.city_of(design, answers.fleet)
