@@ -72,7 +72,7 @@ def release_of(changes, mechanism=None, accounting=None, *, planned=True):
             # every accounting is one of the baseline's
             city = city.with_map(mechanism=mechanism or "baseline", accounting=accounting)
         plan = city.plan() if planned else None
-        with seeded() as drawn:
+        with seeded(tried=mechanism == "auto") as drawn:
             done = city.release(force=True)
         return released(city, done, drawn(), plan=plan)
 
@@ -103,7 +103,7 @@ def pure_mechanisms():
 def one_mechanism(name, statistic):
     def run(cities):
         city = cities.golden(statistics=(statistic,)).with_map(mechanism="baseline")
-        with seeded() as drawn:
+        with seeded(tried=False) as drawn:
             done = city.release(force=True, allow_idealised_noise=None if name == "baseline" else name)
         return released(city, done, drawn(), follows_data=name.startswith(FOLLOWS_DATA))
 
@@ -122,7 +122,7 @@ def one_zcdp(name, wanted):
     def run(cities):
         city = cities.golden(**ZCDP, statistics=wanted, map=f'mechanism = "{name}"')
         plan = city.plan()
-        with seeded() as drawn:
+        with seeded(tried=False) as drawn:
             done = city.release(force=True)
         found = released(city, done, drawn(), follows_data=name.startswith(FOLLOWS_DATA), plan=plan)
         found["laws"]["plan"]["epsilon"] = plan.in_epsilon.epsilon.exact
@@ -320,7 +320,7 @@ def answers():
 def answer(text):
     def run(cities):
         city = cities.golden(more=AREAS)
-        with seeded() as drawn:
+        with seeded(tried=False) as drawn:
             found = city.ask(SELECT + text, analyst="newsroom")
         rows = found.rows.to_pydict()
         laws = {"charged": found.charged, "charges": charges_of(city), "columns": list(rows)}
