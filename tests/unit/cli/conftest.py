@@ -7,11 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -85,9 +84,10 @@ class Result:
 
 @dataclass(frozen=True)
 class City:
-    """A folder with a configuration, files and perhaps a store."""
+    """A folder with a configuration, files and perhaps a store, whose tables ``tables_of`` reads."""
 
     folder: Path
+    tables_of: Callable[[Path], dict[str, object]]
 
     @property
     def config(self) -> Path:
@@ -112,14 +112,10 @@ class City:
     def dump(self) -> dict[str, object]:
         """What the store, its key and its heads hold, but the cache and the lock."""
         found: dict[str, object] = {}
-        if (self.store / "vault.duckdb").exists():
-            with duckdb.connect(str(self.store / "vault.duckdb"), read_only=True) as vault:
-                names = [row[0] for row in vault.execute("SHOW TABLES").fetchall()]
-                for name in names:
-                    if name != "contributions":
-                        found[name] = vault.execute(
-                            f"SELECT COLUMNS(*)::VARCHAR FROM {name} ORDER BY ALL"
-                        ).fetchall()
+        vault = self.store / "vault.duckdb"
+        if vault.exists():
+            found |= self.tables_of(vault)
+            del found["contributions"]
         for path in sorted(self.folder.rglob("*")):
             # DuckDB rewrites the bytes of a vault at will, and with them its log
             if path.is_file() and path.name != ".lock" and not path.name.startswith("vault.duckdb"):
@@ -134,7 +130,7 @@ def feed():
 
 
 @pytest.fixture(scope="session")
-def _templates(tmp_path_factory):
+def _templates(tmp_path_factory, small_city):
     """Prepared cities: "empty" (a store), "filled" (two days read), "released" (and one release)."""
     base = tmp_path_factory.mktemp("cities")
     before = Path.cwd()
@@ -142,7 +138,7 @@ def _templates(tmp_path_factory):
     empty.mkdir()
     (empty / "trafficdp.toml").write_text(CONFIG)
     for number, day in enumerate(("2026-03-02", "2026-03-03"), 1):
-        City(empty).write(f"day{number}.csv.gz", _feed(day))
+        City(empty, small_city.tables_of).write(f"day{number}.csv.gz", _feed(day))
     try:
         os.chdir(empty)
         assert run(["--quiet", "init"]) == 0
@@ -158,29 +154,33 @@ def _templates(tmp_path_factory):
     return base
 
 
-def _copy(templates, name, tmp_path, monkeypatch) -> City:
-    folder = tmp_path / "city"
-    shutil.copytree(templates / name, folder)
-    monkeypatch.chdir(folder)
-    return City(folder)
+@pytest.fixture
+def _copied(_templates, tmp_path, monkeypatch, small_city):
+    def copied(name) -> City:
+        folder = tmp_path / "city"
+        shutil.copytree(_templates / name, folder)
+        monkeypatch.chdir(folder)
+        return City(folder, small_city.tables_of)
+
+    return copied
 
 
 @pytest.fixture
-def empty(_templates, tmp_path, monkeypatch) -> City:
+def empty(_copied) -> City:
     """A city with a configuration, two files and an empty store; the working directory is its folder."""
-    return _copy(_templates, "empty", tmp_path, monkeypatch)
+    return _copied("empty")
 
 
 @pytest.fixture
-def filled(_templates, tmp_path, monkeypatch) -> City:
+def filled(_copied) -> City:
     """The same with both files read."""
-    return _copy(_templates, "filled", tmp_path, monkeypatch)
+    return _copied("filled")
 
 
 @pytest.fixture
-def released(_templates, tmp_path, monkeypatch) -> City:
+def released(_copied) -> City:
     """The same with one release."""
-    return _copy(_templates, "released", tmp_path, monkeypatch)
+    return _copied("released")
 
 
 @pytest.fixture

@@ -34,7 +34,11 @@ def vault() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def insert(connection, rows) -> None:
-    connection.executemany("INSERT INTO fixes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    # one statement for all: a statement a row takes a millisecond each
+    columns = ", ".join(f"unnest(${number})" for number in range(1, 9))
+    connection.execute(
+        f"INSERT INTO fixes SELECT {columns}", [list(column) for column in zip(*rows, strict=True)]
+    )
 
 
 def random_rows(number, seed=5):

@@ -152,7 +152,7 @@ for config, boundary in zip(cities, curator.BOUNDARIES, strict=True):
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def died(small_city, tmp_path_factory, _asked_city, clause, mean):
     """{boundary: the city in which a question was killed there}; the children share one start of Python."""
     folder = tmp_path_factory.mktemp("died")

@@ -344,7 +344,7 @@ def test_auto_never_looks_at_a_value(filled, small_city, tmp_path):
     assert calibrated[0] == calibrated[1] == calibrated[2]
 
 
-@pytest.mark.usefixtures("few_runs")
+@pytest.mark.usefixtures("few_runs", "two_cities")
 def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(filled, capsys):
     def told(name):
         opened(filled, name)
@@ -361,6 +361,6 @@ def test_a_plan_says_which_mechanism_and_why_and_suggests_only_what_would_pass(f
     assert "by accounting" in text
     # what passes by joint noise passes under auto: it prefers what says enough
     hopeless = filled.open().with_map(mechanism="auto")
-    suggested = hopeless.plan("0.5").suggestions
+    suggested = hopeless.plan("0.1").suggestions
     assert suggested.epsilon is not None
     assert not hopeless.plan(str(suggested.epsilon), suggestions=False).verdict.refused

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from contextlib import suppress
 from importlib import resources
 
@@ -136,42 +137,57 @@ def test_when_the_budget_is_the_obstacle_it_is_said_first(filled, command, refus
     assert command("plan", "--epsilon", "0.01").out.startswith("The budget does not allow this. ")
 
 
-@pytest.fixture
-def typed(script):
-    """``typed(answer, *arguments)``: (code, what a terminal shows) of a command that is answered."""
+ONE_AFTER_ANOTHER = """
+import json
+import sys
+from trafficdp.cli.main import run
+from trafficdp.mechanisms.simulated import cities
 
-    def typed(answer, *arguments):
-        leader, follower = pty.openpty()
-        with subprocess.Popen(
-            [script, *arguments], stdin=follower, stdout=follower, stderr=follower
-        ) as child:
-            os.close(follower)
-            os.write(leader, answer)
-            shown = b""
-            with suppress(OSError):
-                while part := os.read(leader, 65536):
-                    shown += part
-            os.close(leader)
-        return child.returncode, " ".join(re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode().split())
-
-    return typed
+cities.MOST_DRAWS, cities._numbers = 1, lambda counts: range(0, 8, 4)
+for arguments in json.loads(sys.argv[1]):
+    print(f"exit {run(arguments)}", flush=True)
+"""
+"""Commands in one process, where maps are tried once, as ``small_city.try_maps_once`` has it."""
 
 
-def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(filled, command, typed):
-    code, shown = typed(b"n\n", "release")
-    assert (code, "Nothing was charged." in shown) == (2, True)
+def typed(answers, *commands):
+    """Return (code, what a terminal shows) of ``commands``, the lists of their words, that are answered."""
+    leader, follower = pty.openpty()
+    start = [sys.executable, "-c", ONE_AFTER_ANOTHER, json.dumps(commands)]
+    with subprocess.Popen(start, stdin=follower, stdout=follower, stderr=follower) as child:
+        os.close(follower)
+        os.write(leader, answers)
+        shown = b""
+        with suppress(OSError):
+            while part := os.read(leader, 65536):
+                shown += part
+        os.close(leader)
+    assert child.returncode == 0
+    text = " ".join(re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode().split())
+    found = re.findall(r"(.*?) ?\bexit (\d+)", text)
+    assert len(found) == len(commands)
+    return [(int(code), told) for told, code in found]
+
+
+def test_on_a_terminal_it_asks_before_it_charges_and_says_what_will_be_left(filled):
+    no, none, yes, free, again = typed(
+        b"n\ny\n",
+        ["release"],
+        ["--json", "releases"],
+        ["release"],
+        # what costs nothing is not asked
+        ["release"],
+        ["release", "--again", "--yes"],
+    )
+    assert (no[0], "Nothing was charged." in no[1]) == (2, True)
     assert (
         "This charges 800 vehicles, each at most epsilon 6. Every one then has at least epsilon 6 left."
-        in shown
+        in no[1]
     )
-    assert command("--json", "releases").json["releases"] == []
-    code, shown = typed(b"y\n", "release")
-    assert (code, "released r0001" in shown) == (0, True)
-    # what costs nothing is not asked
-    code, shown = typed(b"", "release")
-    assert (code, "[y/N]" in shown, "nothing was charged" in shown) == (0, False, True)
-    code, shown = typed(b"", "release", "--again", "--yes")
-    assert (code, "[y/N]" in shown, "released r0002" in shown) == (0, False, True)
+    assert '"releases": []' in none[1]
+    assert (yes[0], "[y/N]" in yes[1], "released r0001" in yes[1]) == (0, True, True)
+    assert (free[0], "[y/N]" in free[1], "nothing was charged" in free[1]) == (0, False, True)
+    assert (again[0], "[y/N]" in again[1], "released r0002" in again[1]) == (0, False, True)
 
 
 def test_a_file_is_written_in_the_format_that_it_is_named_for(released, command, refusal):
