@@ -165,11 +165,24 @@ tables = st.integers(2, 5).flatmap(
 )
 
 
+EPSILONS = st.sampled_from(["0.5", "8", "100"])
+
+
 @pytest.mark.slow
-@settings(max_examples=25)
-@given(table=tables, epsilon=st.sampled_from(["0.5", "8", "100"]))
+@settings(max_examples=8)
+@given(table=tables, epsilon=EPSILONS)
 def test_auto_releases_whatever_one_of_its_maps_would(counts_of, bound_of, table, epsilon):
-    counts = counts_of(table)
+    check_auto(counts_of(table), bound_of, epsilon)
+
+
+@pytest.mark.prove(cheap="test_auto_releases_whatever_one_of_its_maps_would")
+@settings(max_examples=75)
+@given(table=tables, epsilon=EPSILONS)
+def test_auto_releases_whatever_one_of_its_maps_would_in_more_cities(counts_of, bound_of, table, epsilon):
+    check_auto(counts_of(table), bound_of, epsilon)
+
+
+def check_auto(counts, bound_of, epsilon):
     asked = Request(PureDP.of(epsilon), bound_of(60, "1/10"), {MEAN: 1.0}, 1, 0.95, simulate=True)
     for name in ("baseline", "partial_pooling"):
         if not refused(counts, replace(asked, mechanism={MEAN: name})):

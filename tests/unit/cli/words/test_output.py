@@ -32,6 +32,8 @@ READ_ONLY = [
     ("ingest", "day1.csv.gz"),
     ("demo", "--into", "demo"),
 ]
+QUIET = [READ_ONLY[place] for place in (0, 1, 5, 6, 7, 8, 14, 15)]
+"""One of every command: what says nothing is the same for all its options."""
 WRITING = [("release", "--epsilon", "5"), ("withdraw", "r0001"), ("--store", "other.store", "init")]
 
 
@@ -57,7 +59,7 @@ def test_every_command_prints_one_json_object_and_nothing_else(released, command
     assert result.out.isascii()
 
 
-@pytest.mark.parametrize("arguments", READ_ONLY + WRITING, ids=name_of)
+@pytest.mark.parametrize("arguments", QUIET + WRITING, ids=name_of)
 def test_quiet_prints_nothing_at_all(released, command, arguments):
     result = command("--quiet", *arguments)
     assert (result.code, result.out, result.err) == (0, "", "")
