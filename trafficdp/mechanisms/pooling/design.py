@@ -43,8 +43,6 @@ from trafficdp.privacy.loss import PICO, LossKind
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 LEVEL = SLOPE_BOUND = 1 / 5
-ROUNDS = 4
-"""Rounds of C with Gaussian noise; with Laplace noise one."""
 VARIANCE_SHARE = 0.3
 VEHICLES_SHARE, THICK_VEHICLES_SHARE = 0.1, 0.25
 """Of what means are given: for the distance of the mean over vehicles, and where it is asked for in cells.
@@ -213,13 +211,8 @@ class Design(AskingOfCounts):
         return self._cells(self.variance_parts[1])
 
     @property
-    def rounds(self) -> int:
-        """How often every level is asked."""
-        return 1 if self.pure else ROUNDS
-
-    @property
     def _dearest_cells(self) -> list[Step]:
-        return [step for level in self.levels for step in [level.dearest(self.rounds)] * self.rounds]
+        return [step for level in self.levels for step in level.dearest()]
 
     def _cells(self, part: int) -> Level:
         return Level(self.counts, self.bound, self.kind, self.counts.visits, part, self.strength, self.weighs)

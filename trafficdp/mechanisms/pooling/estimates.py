@@ -2,7 +2,8 @@
 
 C's answer y_c = s (noisy sum) / e_c has the noise's variance and q_c about the cell's distance from the map
 so far; under the fixed prior N(0, (s tau_c)^2) the cell moves by k_c y_c, k_c = prior/(prior + both). With
-Gaussian noise four rounds ask about the newest map each time, and their answers are averaged.
+Gaussian noise four rounds ask about the newest map each time, within bounds of 0.7 of the round before; their
+answers are averaged, weighed by their noise.
 
 **Interval.** After a level e(w)^2 = (1 - k A(w))^2 ((w s tau)^2 + e(w)^2 before it) + k^2 (noise + q), from
 0 on; reach(w)^2 = e(w)^2 + X' var(beta) X, and for slots that no level asks for
@@ -138,7 +139,7 @@ def _foreseen_cells(design: Design, asked: bool, around: float, wide: float) -> 
     if asked:
         told = []
         for level in design.levels:
-            prior, noise = level.cell_sd**2, (level.noise_sd(level.part) / level.cell_weight) ** 2
+            prior, noise = level.cell_sd**2, (level.rounds_sd / level.cell_weight) ** 2
             told.append(Cells(level, np.zeros(level.size), prior / (prior + noise + level.sampling), noise))
     return _reach(design, told, 1.0, np.full(design.counts.bins, around), wide)
 
@@ -192,27 +193,26 @@ def _levels(
     """Asking C, level by level: the map after it, (G,), and what was told of each."""
     told, mean = [], base
     for level in design.levels:
-        told.append(_cells(level, design.rounds, x, mean, unit, measure))
+        told.append(_cells(level, x, mean, unit, measure))
         mean = np.clip(mean + told[-1].move[level.place], 0.0, design.upper)
     return mean, told
 
 
-def _cells(
-    level: Level, rounds: int, x: FloatArray, base: FloatArray, unit: float, measure: Measure
-) -> Cells:
+def _cells(level: Level, x: FloatArray, base: FloatArray, unit: float, measure: Measure) -> Cells:
     """One level, in rounds."""
-    bin_index, upper, part = level.counts.bin_index, level.upper, level.part // rounds
+    bin_index, upper, part = level.counts.bin_index, level.upper, level.part // level.rounds
     of_pair = level.weight[level.entry] * level.count / level.records[level.entry] / unit
-    noise = (level.noise_sd(part) * unit / level.cell_weight) ** 2
     prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.sampling
     precision, told, move = (np.zeros(level.size) for _ in range(3))
     pull = move
     own, most = level.of_entries(of_pair * x), level.of_entries(of_pair) * upper
-    for _ in range(rounds):
+    for each in range(level.rounds):
+        noise = (level.noise_sd(part, each) * unit / level.cell_weight) ** 2
         map_now = np.clip(base + move[level.place], 0.0, upper)[bin_index]
         below = level.of_entries(of_pair * map_now)
-        step = level.asking(below, most - below, part)
-        answer = measure.measure(step, own - below) * (level.reach / GRAINS) * unit / level.cell_weight
+        step = level.asking(below, most - below, part, each)
+        answer = measure.measure(step, own - below) * (level.reach_in(each) / GRAINS)
+        answer = answer * unit / level.cell_weight
         precision, told = precision + 1 / noise, told + (answer + move) / noise
         pull = prior / (prior + 1 / precision + sampling)
         move = pull * told / precision
@@ -264,13 +264,21 @@ def _reach(design: Design, told: Sequence[Cells], unit: float, around: FloatArra
 
 
 def _left_by_clipping(level: Level, wide: float) -> FloatArray:
-    """A(w): the share of a place's deviation that the bound T leaves, shape (C,), from counts."""
+    """A(w): the share of a place's deviation that the bounds T leave, shape (C,), from counts.
+
+    Every round is thought of as if it asked about the map before the first.
+    """
     user, place = level.support.user, level.support.coordinate
     spread = (RECORD_SD * level.upper) ** 2 / level.records
     own = np.sqrt((wide * level.cell_sd[place]) ** 2 + spread) * level.weight
     length = np.bincount(user, own**level.norm, level.support.users) ** (1 / level.norm)
     length = np.maximum(length * (0.8 if level.pure else 1.0), 1e-9)
-    kept = np.mean([np.minimum(1.0, level.reach / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0)
+    reach = np.array([level.reach_in(each) for each in range(level.rounds)])
+    kept = np.zeros(len(length))
+    for each, share in zip(reach, reach**-2 / np.sum(reach**-2), strict=True):
+        kept += share * np.mean(
+            [np.minimum(1.0, each / (length * t)) for t in (0.6, 0.8, 1.0, 1.25, 1.6)], axis=0
+        )
     return np.asarray(np.bincount(place, level.weight * kept[user], level.size) / level.cell_weight)
 
 

@@ -10,8 +10,9 @@ the first left.
 **Weights.** f_uc follow the shares of records m_uc / N_c, every vehicle rescaled to expected l1 (zCDP: l2)
 length 1; where r < 6, ten multiplicative steps move them to where they earn most.
 
-T = 1.2 max(1, r/12)^0.4 without unit; a cell of 30 vehicles lies U/15 from the regression, in sd. Constants
-were chosen on days of Austin's buses: 2015-03-07, 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
+T = 1.2 max(1, r/12)^0.4 without unit, in rho 0.7 of it in every round after the first of four; a cell of 30
+vehicles lies U/15 from the regression, in sd. Constants were chosen on days of Austin's buses: 2015-03-07,
+2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ LEAST_UNIT = 1 / 3
 THIN, MULTIPLICATIVE_STEPS = 6.0, 10
 THICK = 12.0
 """From this r on bins are asked for, and variances and means over vehicles not for the city alone."""
+ROUNDS, NARROWER = 4, 0.7
+"""Of Gaussian noise; T of a round over that of the one before: residuals about a better map are shorter. The
+second was chosen on 2015-03-07, 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more."""
 FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
@@ -135,6 +139,15 @@ class Level(AskingOfCounts):
         """T, the bound of a vehicle's vector."""
         return 1.2 * float(self.guessed**0.5 * max(1.0, self.strength / THICK) ** 0.4)
 
+    @property
+    def rounds(self) -> int:
+        """How often it is asked, about the newest map each time; for a variance once."""
+        return 1 if self.pure else ROUNDS
+
+    def reach_in(self, each: int) -> float:
+        """Return T of round ``each``, from 0 on."""
+        return self.reach * NARROWER**each
+
     @cached_property
     def weight(self) -> FloatArray:
         """f_uc of every entry, shape (E,): expected length of a vehicle's vector 1."""
@@ -186,18 +199,25 @@ class Level(AskingOfCounts):
         rest = squares - 1 / np.bincount(place, self.records, self.size)
         return np.asarray(np.maximum(rest * spread, 1e-3))
 
-    def noise_sd(self, part: int) -> float:
-        """Return the standard deviation of the noise of an asking for ``part``, in the unit of T."""
-        return self.asked_sd(self.reach, part)
+    def noise_sd(self, part: int, each: int = 0) -> float:
+        """Return the standard deviation of the noise of round ``each`` for ``part``, in the unit of T."""
+        return self.asked_sd(self.reach_in(each), part)
 
-    def asking(self, low: FloatArray, high: FloatArray, part: int) -> Step:
-        """Return an asking for ``part`` with entries in ``low``..``high`` (E,), around 0."""
-        return self.step(self.support, self.reach, low, high, part)
+    @property
+    def rounds_sd(self) -> float:
+        """The standard deviation of the noise of all rounds together, in the unit of T."""
+        sd = [self.noise_sd(self.part // self.rounds, each) for each in range(self.rounds)]
+        return float(np.sum(np.power(sd, -2.0)) ** -0.5)
 
-    def dearest(self, rounds: int) -> Step:
-        """Return one of ``rounds`` askings with the longest intervals that earlier numbers can make of it."""
-        long = self.weight * self.upper / LEAST_UNIT
-        return self.asking(*around(long, self.reach), self.part // rounds)
+    def asking(self, low: FloatArray, high: FloatArray, part: int, each: int = 0) -> Step:
+        """Return round ``each`` for ``part`` with entries in ``low``..``high`` (E,), around 0."""
+        return self.step(self.support, self.reach_in(each), low, high, part)
+
+    def dearest(self) -> list[Step]:
+        """Return every round with the longest intervals that earlier numbers can make of it."""
+        long, part = self.weight * self.upper / LEAST_UNIT, self.part // self.rounds
+        rounds = range(self.rounds)
+        return [self.asking(*around(long, self.reach_in(each)), part, each) for each in rounds]
 
 
 def levels_of(cells: Level) -> tuple[Level, ...]:

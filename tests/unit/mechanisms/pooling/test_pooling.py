@@ -9,6 +9,7 @@ import pytest
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
+from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import estimates, level
@@ -352,3 +353,29 @@ def test_a_cell_varies_by_its_share_more_or_less_than_the_function_says(bound_of
 
     assert found(0.0).min() > 0
     np.testing.assert_allclose(found(-0.5), found(0.0) / 2, rtol=1e-12)
+
+
+def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound_of):
+    """T, 0.7 T, ... of four rounds at the same loss; their mean of least variance has that variance."""
+    bound = bound_of(30, step="0.1")
+    data = town(bound, users=300, cells=20)
+    design = Design(data.counts, bound, LossKind.ZCDP, PICO, (MEAN,))
+    (cells,) = design.levels
+    asked = []
+
+    class Noted:
+        def measure(self, step, values):
+            asked.append(step)
+            return SimulatedNoise(1).measure(step, values)
+
+    pooled(design, data, Noted())
+    rounds = [step for step in asked if step.of.support.coordinates == cells.size]
+    bounds = cells.reach * 0.7 ** np.arange(4)
+    np.testing.assert_allclose([step.of.bound for step in rounds], bounds)
+    np.testing.assert_allclose([step.of.bound for step in cells.dearest()], bounds)
+    # noise is so many grains in every round, and grains are a bound's
+    noise = [step.law.sd[0] * step.of.bound / GRAINS for step in rounds]
+    assert cells.rounds_sd == pytest.approx(np.sum(np.power(noise, -2)) ** -0.5)
+    assert cells.rounds_sd < cells.noise_sd(cells.part) / 1.5
+    one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,)).levels[-1]
+    assert (len(one.dearest()), one.rounds_sd) == (1, one.noise_sd(one.part))
