@@ -30,7 +30,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPo
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
-from trafficdp.model import SlotKind, Statistic
+from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.choose import best_of
 from trafficdp.planner.offer import offers
@@ -44,6 +44,7 @@ PEERS = ROOT / "data" / "accuracy" / "peers.csv"
 RESOLUTIONS = (6, 7, 8)
 SLOTS = (SlotKind.WHOLE_PERIOD, SlotKind.HOUR_OF_DAY)
 EPSILONS = (1, 4, 16)
+PUBLIC = NeighbouringRelation.REPLACE_USER_VALUES
 STATISTICS = (Statistic.MEAN, Statistic.VARIANCE)
 MIN_VEHICLES = 5
 PEERS_RESOLUTION = 7
@@ -97,7 +98,7 @@ def whole_rows(samples: Samples, kind: LossKind, *makes: Whole) -> list[Row]:
         row = Row(make.kind, runs=RUNS)
         for statistic, epsilon in itertools.product(STATISTICS, EPSILONS):
             try:
-                drawn = make(public, (statistic,), kind, total_of(kind, epsilon))
+                drawn = make(public, (statistic,), kind, total_of(kind, epsilon, PUBLIC))
                 found = [drawn.run(values, SimulatedNoise(seed), interval_level=0.95) for seed in range(RUNS)]
             except UsageError:
                 continue
@@ -158,7 +159,7 @@ def zcdp_rows(samples: Samples) -> list[Row]:
                 continue
             truth = true_statistic(samples.contributions(), statistic)
             for epsilon in EPSILONS:
-                rho = np.array(total_of(LossKind.ZCDP, epsilon) / PICO)
+                rho = np.array(total_of(LossKind.ZCDP, epsilon, PUBLIC) / PICO)
                 noise = SimulatedNoise(SEED)
                 try:
                     found = [

@@ -27,7 +27,7 @@ from trafficdp.mechanisms.pooling.hidden_asking import asked, asked_fleet
 from trafficdp.mechanisms.pooling.hidden_design import FLEET_SHARE, RELATION, HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
-from trafficdp.model import Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_rho
@@ -64,10 +64,10 @@ def read(name: str, days: tuple[str, ...], files: list[Path], resolution: int) -
         return Days(name, own, np.unique(declared_bins(grid)[0]))
 
 
-def total_of(kind: LossKind, epsilon: int) -> int:
-    """Return the loss of ``epsilon`` in 10^-12 of ``kind``, by DELTA where that is rho."""
+def total_of(kind: LossKind, epsilon: int, relation: NeighbouringRelation = RELATION) -> int:
+    """Return the loss of ``epsilon`` in 10^-12 of ``kind``, by DELTA and ``relation`` where that is rho."""
     pico = PureDP.of(epsilon).pico
-    return pico if kind is LossKind.PURE else approx_to_rho(ApproxDP(pico, Fraction(DELTA)), RELATION).pico
+    return pico if kind is LossKind.PURE else approx_to_rho(ApproxDP(pico, Fraction(DELTA)), relation).pico
 
 
 def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
