@@ -144,12 +144,16 @@ def lifted_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
     return lift_of(design, weight) * likely_weight(design, weight)
 
 
+def precisions(design: HiddenDesign, city: City, rounds: int) -> FloatArray:
+    """Return 1/s_i^2 of the first ``rounds``, shape (j,), by the unit of speeds."""
+    return np.array([design.sd(2 + each, city.reach_in(each)) for each in range(rounds)]) ** -2
+
+
 def so_far(
     design: HiddenDesign, city: City, residual: IntArray, maps: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return y and k, shape (H,), and s of some first rounds, (j, H) each, in the unit of speeds."""
-    sd = np.array([design.sd(2 + each, city.reach_in(each)) for each in range(len(maps))])
-    precision = sd**-2
+    precision = precisions(design, city, len(maps))
     share = precision / precision.sum()
     y, k = np.zeros(design.size), np.zeros(design.size)
     for each, (answer, around) in enumerate(zip(residual, maps, strict=True)):
@@ -265,14 +269,14 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
     """q_Y and q_W: what both noises stay within, each with probability sqrt(level)."""
     each = np.sqrt(level)
     q = -np.log1p(-each) / np.sqrt(2) if design.pure else float(ndtri((1 + each) / 2))
-    sd = so_far(design, answers.city, answers.residual, answers.maps)[2]
+    sd = precisions(design, answers.city, len(answers.maps)).sum() ** -0.5
     return float(q * sd), float(q * design.sd(1, 1.0))
 
 
 def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
     lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
-    sd = so_far(design, answers.city, answers.residual, answers.maps)[2]
+    sd = precisions(design, answers.city, len(answers.maps)).sum() ** -0.5
     return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + (lifted / sd) ** 2))
 
 
