@@ -36,6 +36,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.ball import GRAINS, HiddenBall
 from trafficdp.measurement.measure import Step, plain
@@ -95,6 +96,14 @@ class HiddenDesign(Asking):
             return at, there
         when = np.minimum(np.searchsorted(self.apart, slot), len(self.apart) - 1).astype(np.int64)
         return at * len(self.apart) + when, there & (self.apart[when] == slot)
+
+    @cached_property
+    def family(self) -> IntArray:
+        """The number of the H3 parent of each place, in its slot, shape (H,); of resolution 0, of its own."""
+        coarser = max(int(resolutions_of(self.places).min()) - 1, 0)
+        _, parent = np.unique(parents_of(self.places, coarser), return_inverse=True)
+        slots = max(1, len(self.apart))
+        return (parent.astype(np.int64)[:, None] * slots + np.arange(slots)).ravel()
 
     @property
     def rounds(self) -> int:

@@ -6,9 +6,12 @@ G = a W+^-0.3, with a^2 = sum W+ / sum W+ W+^-0.6 over places where W is above h
 the usual length of a vehicle's vector; G = 1 where there is no such place. G is a function of the noisy W.
 
 **Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
-noise of round i, and s the noise of y, the next round asks about K = clip(c + V (y + V (k - c)) /
-(V^2 + (s/tau)^2), 0, U): the posterior mean of all answers so far under N(c, tau^2), tau = U/10. The last one
-is the map. In pure epsilon, with one round, the weight is integrated out instead (``refined``).
+noise of round i, and s the noise of y, the answers say o = y + V (k - c), about V (theta - c). Places are
+N(c, tau^2), tau = U/10, and alike under one H3 parent: theta = c + a + e, a of variance 0.3 tau^2, one for
+all places of the parent (in the same slot), e of the rest. The next round asks about the posterior mean of
+theta, cut to 0..U; the last one is the map. With D = 0.7 tau^2 V^2 + s^2 the mean of a is
+(sum V o / D) / (1/(0.3 tau^2) + sum V^2 / D), over its places, that of e is 0.7 tau^2 V (o - V a) / D. In
+pure epsilon, with one round, parents help nothing, and the weight is integrated out instead (``refined``).
 
 **Interval.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact sums of the
 clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
@@ -45,6 +48,8 @@ CENTRE_SD = 1 / 12
 LEAST_REACH = {LossKind.PURE: 1 / 12, LossKind.ZCDP: 0.11}
 LARGEST_REACH = 1 / 3
 PLACE_SD = 1 / 10
+FAMILY = 0.3
+"""How much of the variance of places is that of their H3 parents."""
 RECORD_SD = 1 / 33.5
 """Of a vehicle's residual about its place, for a weight of 1."""
 TARGET_SD = 1 / 18
@@ -167,9 +172,22 @@ def next_map(
 ) -> FloatArray:
     """Return the map after these rounds, shape (H,)."""
     y, k, sd = so_far(design, city, residual, maps)
-    prior = (sd / (PLACE_SD * design.upper)) ** 2
-    found = city.centre + lifted * (y + lifted * (k - city.centre)) / (lifted**2 + prior)
+    said = y + lifted * (k - city.centre)
+    family, known, own, spread = _families(design, lifted, sd)
+    alike = (np.bincount(family, lifted * said / spread) / known)[family]
+    found = city.centre + alike + own * lifted * (said - lifted * alike) / spread
     return np.asarray(np.clip(found, 0.0, design.upper))
+
+
+def _families(
+    design: HiddenDesign, lifted: FloatArray, sd: float
+) -> tuple[IntArray, FloatArray, float, FloatArray]:
+    """Parent of each place, precision of every parent's a, variance of e, and D of each place."""
+    prior = (PLACE_SD * design.upper) ** 2
+    own = (1 - FAMILY) * prior
+    spread = np.asarray(own * lifted**2 + sd**2, dtype=np.float64)
+    alike = np.bincount(design.family, lifted**2 / spread).astype(np.float64)
+    return design.family, alike + 1 / (FAMILY * prior), own, spread
 
 
 def hidden_map(design: HiddenDesign, answers: Answers) -> HiddenMap:
@@ -276,8 +294,12 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
 def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
     lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
-    sd = precisions(design, answers.city, len(answers.maps)).sum() ** -0.5
-    return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + (lifted / sd) ** 2))
+    noise = float(precisions(design, answers.city, len(answers.maps)).sum() ** -1)
+    if design.pure:
+        return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))
+    family, known, own, spread = _families(design, lifted, noise**0.5)
+    doubt = own * noise / spread + (noise / spread) ** 2 / known[family]
+    return np.asarray(np.sqrt(2 / np.pi * doubt))
 
 
 def likely_variance(design: HiddenDesign, city: City, mean: FloatArray) -> FloatArray:

@@ -1,0 +1,79 @@
+"""Places under one H3 parent are alike: the map is the posterior mean that a dense solve finds."""
+
+import h3
+import numpy as np
+import pytest
+
+from trafficdp.mechanisms.pooling import hidden_map as maps
+from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
+from trafficdp.mechanisms.pooling.hidden_map import City
+from trafficdp.privacy.loss import PICO, LossKind
+
+
+def cells(resolution, rings=2):
+    there = h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, resolution), rings)
+    return np.sort(np.array([h3.str_to_int(each) for each in there], dtype=np.uint64))
+
+
+def design_of(places, bound, kind=LossKind.ZCDP, apart=()):
+    slots = np.array(apart, dtype=np.int64)
+    return HiddenDesign(places, bound, kind, PICO // 10, False, apart=slots)
+
+
+@pytest.mark.parametrize("apart", [(), (3, 9)])
+def test_a_family_is_an_h3_parent_in_one_slot(bound_of, apart):
+    places = cells(7)
+    parent = [h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in places]
+    where = [(name, slot) for name in parent for slot in apart or (None,)]
+    family = design_of(places, bound_of(30), apart=apart).family
+    assert family.shape == (len(where),)
+    assert 1 < len(set(parent)) < len(places)
+    pairs = set(zip(where, family.tolist(), strict=True))
+    assert len(pairs) == len(set(where)) == len(set(family.tolist()))
+
+
+def test_places_without_a_parent_are_families_of_their_own(bound_of):
+    places = np.sort(np.array([h3.str_to_int(each) for each in h3.get_res0_cells()], dtype=np.uint64))
+    assert design_of(places, bound_of(30)).family.tolist() == list(range(len(places)))
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_map_and_its_likely_error_are_the_posterior_of_alike_places(bound_of, rounds):
+    design = design_of(cells(7), bound_of(30))
+    rng, size = np.random.default_rng(3), design.size
+    city = City(vehicles=200.0, centre=8.0, reach=3.3, power=0.3)
+    weight = (rng.gamma(0.7, 15.0, size) * maps.GRAINS).astype(np.int64)
+    residual = (rng.normal(0, 20, (rounds, size)) * maps.GRAINS).astype(np.int64)
+    asked = rng.uniform(6, 10, (rounds, size))
+    lifted = maps.lifted_weight(design, weight)
+
+    parent = np.array([h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in design.places])
+    alike = parent[:, None] == parent[None, :]
+    prior = 3.0**2 * (0.3 * alike + 0.7 * np.eye(size))
+    y, k, sd = maps.so_far(design, city, residual, asked)
+    inverse = np.linalg.inv(np.diag(lifted) @ prior @ np.diag(lifted) + sd**2 * np.eye(size))
+    gain = prior @ np.diag(lifted) @ inverse
+    exact = 8.0 + gain @ (y + lifted * (k - 8.0))
+    doubt = np.diag(prior - gain @ np.diag(lifted) @ prior)
+
+    found = maps.next_map(design, city, lifted, residual, asked)
+    np.testing.assert_allclose(found, exact.clip(0, 30), rtol=1e-9)
+    assert ((found > 0) & (found < 30)).sum() > size / 2
+    none = np.zeros(0, dtype=np.int64)
+    answers = maps.Answers(np.array([1, 1]), city, weight, residual, asked, none)
+    np.testing.assert_allclose(maps.likely_error(design, answers), np.sqrt(2 / np.pi * doubt), rtol=1e-9)
+
+
+def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
+    design = design_of(cells(7), bound_of(30), LossKind.PURE)
+    rng, size = np.random.default_rng(3), design.size
+    city = City(vehicles=200.0, centre=8.0, reach=2.5, power=0.3)
+    weight, residual = (
+        (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
+    )
+    around, none = np.full((1, size), 8.0), np.zeros(0, dtype=np.int64)
+    before = maps.refined(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    residual[0, 0] *= -1
+    after = maps.refined(design, maps.Answers(np.array([1, 1]), city, weight, residual, around, none))
+    assert after[0] != before[0]
+    np.testing.assert_array_equal(after[1:], before[1:])
