@@ -13,7 +13,8 @@ Three walls, each enough for most attempts alone:
 1. One statement at a time, and only one that reads. A SELECT can hide a COPY or INSERT in its WITH, so
    its syntax tree is looked through.
 2. DuckDB: the file is attached read-only, external access is off, no extension loads, the configuration
-   is locked. That is not enough: DuckDB allows what is attached, and a log beside it, to be written to.
+   is locked. That is not enough: before 2.0.1 it allows what is attached, and a log beside it, to be
+   written to.
 3. The kernel: once the file is open, this process may open no other file (RLIMIT_NOFILE 0), write to none
    (RLIMIT_FSIZE 0), and hold only so much memory (RLIMIT_DATA), which DuckDB's own limit does not count
    in full; an alarm ends a query that no interrupt reaches.
@@ -52,6 +53,8 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECA
 _EXCERPT = re.compile(r"\s*(LINE \d+:|Stack Trace:)")
 _PREFIX = re.compile(r"^[A-Za-z ]{0,40}Error: ")
 
+_ATTACHED = "belongs to an attached database"
+"""What DuckDB, from 2.0.1 on, says by itself of a COPY to the released file or its log, with its path."""
 _FILES = "a query may not use files, the network, extensions or other databases"
 _READ = "a query may only read: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
 
@@ -259,7 +262,8 @@ def explained(error: BaseException) -> dict[str, str]:
         return {"kind": "memory", "message": "the query needs too much memory"}
     if isinstance(error, RecursionError):
         return {"kind": "wrong", "message": "the query is nested too deeply"}
-    if isinstance(error, (duckdb.PermissionException, duckdb.IOException, duckdb.HTTPException, OSError)):
+    files = isinstance(error, (duckdb.PermissionException, duckdb.IOException, duckdb.HTTPException, OSError))
+    if files or _ATTACHED in str(error):
         return {"kind": "file", "message": _FILES}
     foreign = not isinstance(error, duckdb.Error) or "Traceback" in str(error)
     if foreign or isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
