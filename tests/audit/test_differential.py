@@ -469,7 +469,7 @@ def test_none_of_two_hundred_vehicles_changes_a_byte_by_being_there(two_worlds, 
         assert differing(one, other) == []
 
 
-@pytest.mark.parametrize("kind", ["everywhere", "malformed"])
+@pytest.mark.parametrize("kind", ["everywhere", pytest.param("malformed", marks=pytest.mark.prove)])
 def test_the_only_vehicle_changes_no_byte_either(two_worlds, kind):
     """Of an empty city, and of one in which one vehicle drives, or sends nothing that can be read."""
     rows = with_vehicle(kind)([])
