@@ -17,10 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp._validate import integer_between
 from trafficdp.config.file import Config, load_config
 from trafficdp.engine.reduced import Spark
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.export.notebook import card
 from trafficdp.export.report.report import write_report
 from trafficdp.export.write import export

@@ -20,8 +20,8 @@ CONTRACTS = SETTINGS["tool"]["importlinter"]["contracts"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PUBLIC = [PACKAGE / "model"]
 """Rooms whose nouns are imported from the room; of any other, from their file."""
-LINES = 400
-"""Hard ceiling of a file; the soft one is 300."""
+LINES = 600
+"""Hard ceiling of a file: one thought is read whole. The soft one is 300."""
 
 
 def run(*command, folder=ROOT):
@@ -47,7 +47,7 @@ def test_imports_point_down_only():
         ("trafficdp/model/statistic.py", "import trafficdp.mechanisms.laplace.accountings"),
         ("trafficdp/privacy/loss.py", "import trafficdp.sensitive.values"),
         ("trafficdp/noise/tail.py", "import trafficdp.bounding.sensitivity"),
-        ("trafficdp/errors.py", "import trafficdp._validate"),
+        ("trafficdp/errors.py", "import trafficdp._durable"),
     ],
 )
 def test_an_import_that_points_up_is_seen(tmp_path, planted, statement):

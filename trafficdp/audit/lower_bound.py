@@ -18,9 +18,9 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range
 from trafficdp.audit.likelihood import Likelihoods, whole
 from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_neighbours, whole_neighbours
+from trafficdp.errors import in_range
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.mechanism import Mechanism

@@ -38,7 +38,6 @@ from math import ceil, cos, radians, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
 from trafficdp.binning.cells import (
     CellArray,
     FloatArray,
@@ -47,6 +46,7 @@ from trafficdp.binning.cells import (
     check_positions,
     touches_one_face,
 )
+from trafficdp.errors import integer_between
 
 LARGEST_SIDE = 0.02
 """Degrees: the largest square the theorem allows."""

@@ -24,8 +24,7 @@ import pyarrow as pa
 import shapely
 from h3 import H3BaseException
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import DataError, UsageError, integer_between
 from trafficdp.model import StudyArea, resolution_of
 
 CellArray = npt.NDArray[np.uint64]

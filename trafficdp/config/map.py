@@ -10,11 +10,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
-from trafficdp._validate import did_you_mean, one_of
 from trafficdp.config import table as t
 from trafficdp.config.context import TILES, file_beside
 from trafficdp.config.reading import exact_number
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, did_you_mean, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,

@@ -21,9 +21,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from trafficdp._validate import did_you_mean
 from trafficdp.config.reading import exact_number, printable, shown
-from trafficdp.errors import ConfigError, UsageError
+from trafficdp.errors import ConfigError, UsageError, did_you_mean
 from trafficdp.model import parse_speed_unit, zone_of
 from trafficdp.privacy.loss import Loss, PureDP
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trafficdp._validate import one_of
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.classes import COLOURS, WIDTH_COLOURS
 from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.frame import CRS, unique_polygons

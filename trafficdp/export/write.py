@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trafficdp._validate import one_of
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_properties

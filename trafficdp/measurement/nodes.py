@@ -25,8 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import AllocationError, UsageError
+from trafficdp.errors import AllocationError, UsageError, integer_between
 from trafficdp.measurement.moments import Moments
 from trafficdp.measurement.support import BoolArray, FloatArray, IntArray, Values
 from trafficdp.noise.protocol import NoiseSource

@@ -11,8 +11,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import ConfigError, UsageError
+from trafficdp.errors import ConfigError, UsageError, integer_between
 from trafficdp.model.area import EVERYTHING, Selection, StudyArea
 from trafficdp.model.context import ContextLayer
 from trafficdp.model.period import Period

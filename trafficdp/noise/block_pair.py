@@ -27,7 +27,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range, positive
+from trafficdp.errors import in_range, positive
 from trafficdp.noise.block_tail import block_quantile, block_tail
 
 FloatArray = npt.NDArray[np.float64]

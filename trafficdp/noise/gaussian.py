@@ -15,8 +15,7 @@ from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 from scipy.special import ndtri
 
-from trafficdp._validate import in_range
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range
 from trafficdp.noise.parts import noisy
 
 SAMPLER = (

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
-from trafficdp._validate import in_range
+from trafficdp.errors import in_range
 from trafficdp.noise.tail import half_width
 
 FloatArray = npt.NDArray[np.float64]

@@ -47,7 +47,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainccinv
 
-from trafficdp._validate import in_range
+from trafficdp.errors import in_range
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

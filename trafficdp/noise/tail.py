@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range
+from trafficdp.errors import in_range
 
 
 def half_width(scale: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.float64]:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between, positive
 from trafficdp.bounding.worst_case import clip_cut, project_to_simplex, worst_case_threshold
+from trafficdp.errors import integer_between, positive
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import round_up
 

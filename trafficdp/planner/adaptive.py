@@ -32,8 +32,7 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import finite, in_range, integer_between, positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, finite, in_range, integer_between, positive
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise

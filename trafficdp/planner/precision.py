@@ -18,8 +18,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Statistic, parse_speed_unit
 from trafficdp.planner.allocation import Allocation
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from trafficdp._validate import one_of
+from trafficdp.errors import one_of
 from trafficdp.model import NeighbouringRelation, Says
 from trafficdp.privacy.coverage import (
     Column,

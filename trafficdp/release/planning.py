@@ -10,11 +10,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.mosaic import lengthened
 from trafficdp.config.file import Config
-from trafficdp.errors import UninformativeReleaseError, UsageError
+from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from trafficdp._validate import finite
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import DataError, UsageError, finite
 from trafficdp.model import SpeedUnit
 
 FloatArray = npt.NDArray[np.float64]

@@ -19,9 +19,8 @@ from itertools import pairwise, starmap
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
 from trafficdp.binning.cells import centres_of
-from trafficdp.errors import DataError
+from trafficdp.errors import DataError, integer_between
 from trafficdp.model import ContributionBound, Counts
 from trafficdp.noise.simulate import Generator, generator
 from trafficdp.simulation.city import CityModel, mean_one

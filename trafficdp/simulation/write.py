@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
-from trafficdp._validate import integer_between
 from trafficdp.binning.cell_table import CellTable
 from trafficdp.binning.cells import area_km2, cell_text, cells_of, polygons_of
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.simulation.city import CityModel
 from trafficdp.simulation.speeds import stretches
 from trafficdp.simulation.streets import Streets

@@ -19,8 +19,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from trafficdp._validate import positive
-from trafficdp.errors import DataError, StoreDamagedError, StoreUnavailableError, UsageError
+from trafficdp.errors import DataError, StoreDamagedError, StoreUnavailableError, UsageError, positive
 from trafficdp.store.vault import VAULT_NAME
 
 DEFAULT_TIMEOUT = 60.0

@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.noise.secure import LARGEST_SCALE
 from trafficdp.privacy.loss import PICO, PureDP
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.measurement.nodes import Nodes
 
 FloatArray = npt.NDArray[np.float64]

@@ -31,8 +31,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.noise.protocol import NoiseSource
 
 FloatArray = npt.NDArray[np.float64]

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from trafficdp._validate import did_you_mean, in_range, positive
 from trafficdp.audit.likelihood import whole
 from trafficdp.audit.lower_bound import LowerBound, audit_draws, audit_mechanism, measures
 from trafficdp.audit.neighbours import ranked_neighbours
@@ -18,7 +17,7 @@ from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import Output
-from trafficdp.errors import UsageError, VerificationError
+from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
 from trafficdp.measurement.ranks import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.mechanism import Mechanism

@@ -13,12 +13,11 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from trafficdp._validate import one_of
 from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import Output, fitting, longest_word, shorten
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.query_result import (
     FORMATS,
     GEOJSON,

@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
-from trafficdp._validate import one_of
 from trafficdp.binning.cells import CellArray, cell_text, cells_from_text
 from trafficdp.binning.places import shapes_of
-from trafficdp.errors import DataError, UsageError
+from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.file import replace_file
 from trafficdp.export.files.frame import bounding_box
 from trafficdp.export.files.geojson import COORDINATE_DECIMALS, geometry_members

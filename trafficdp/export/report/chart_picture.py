@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from trafficdp._validate import one_of
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.report.loss_chart import HEIGHT, WIDTH, LossChart, loss_chart
 
 if TYPE_CHECKING:

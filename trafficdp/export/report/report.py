@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trafficdp._validate import one_of
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.file import replace_file, require_folder_of
 from trafficdp.export.map.templating import fill_template
 from trafficdp.export.report import sentences

@@ -38,11 +38,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range
 from trafficdp.bounding.count_cap import CountCap
 from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.worst_case import clipping_rank
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping, array_lattice

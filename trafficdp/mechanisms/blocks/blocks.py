@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
-from trafficdp._validate import integer_between, positive
+from trafficdp.errors import integer_between, positive
 from trafficdp.mechanisms.blocks.bound import lower_bound, runs_of_the_heaviest
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items, items_of

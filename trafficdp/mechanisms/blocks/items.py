@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity, vehicle_mean_sensitivity
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 FloatArray = npt.NDArray[np.float64]

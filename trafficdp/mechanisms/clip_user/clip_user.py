@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
 from trafficdp.bounding.count_cap import dropped_mean_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
+from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.model import ContributionBound, Counts
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, Step, plain

@@ -32,8 +32,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise

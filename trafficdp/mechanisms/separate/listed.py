@@ -7,8 +7,7 @@ run them all.
 
 from __future__ import annotations
 
-from trafficdp._validate import did_you_mean
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, did_you_mean
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
+from trafficdp.errors import integer_between
 from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model import Counts, Statistic

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
+from trafficdp.errors import positive
 from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, plain

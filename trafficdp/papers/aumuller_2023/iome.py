@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
+from trafficdp.errors import positive
 from trafficdp.measurement.measure import Measure
 from trafficdp.papers.aumuller_2023.vectors import binary_search_quantiles, noisy_sum
 

@@ -21,8 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range, integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range, integer_between
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.factor import contiguous_squared_norm, toeplitz_coefficients
 

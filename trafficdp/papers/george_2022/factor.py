@@ -33,8 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import ZCDP, round_up
 

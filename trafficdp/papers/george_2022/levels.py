@@ -30,7 +30,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range, integer_between, positive
+from trafficdp.errors import in_range, integer_between, positive
 from trafficdp.mechanisms.scales import choice_scale, laplace_scale
 from trafficdp.papers.george_2022.withhold import level_size
 from trafficdp.privacy.loss import PICO, PureDP

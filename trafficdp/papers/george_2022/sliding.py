@@ -23,8 +23,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between
 from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import loss_upper_bound, sum_per_user, to_pico

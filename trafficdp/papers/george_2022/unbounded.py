@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between, positive
+from trafficdp.errors import integer_between, positive
 from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals

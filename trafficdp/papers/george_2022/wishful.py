@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range
+from trafficdp.errors import in_range
 from trafficdp.mechanisms.scales import laplace_scale
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.george_2022.arrivals import Arrivals

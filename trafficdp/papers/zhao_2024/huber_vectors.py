@@ -26,9 +26,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import in_range, positive
 from trafficdp.bounding import huber_weights
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.papers.aumuller_2023.vectors import clip_to_length

@@ -58,9 +58,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import integer_between, positive
 from trafficdp.bounding.huber_loss import huber_point
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, integer_between, positive
 from trafficdp.papers.zhao_2024.centre_lattice import CentreLattice
 from trafficdp.papers.zhao_2024.vector_outliers import vector_distance
 

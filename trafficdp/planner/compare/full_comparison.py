@@ -28,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
 from trafficdp.bounding.sensitivity import mean_sensitivity
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks
 from trafficdp.mechanisms.blocks.items import Items
 from trafficdp.mechanisms.clip_user.clip_user import ceiling, clip_user

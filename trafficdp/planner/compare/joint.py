@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp._validate import in_range, positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, in_range, positive
 from trafficdp.model import ContributionBound, Counts
 
 FloatArray = npt.NDArray[np.float64]

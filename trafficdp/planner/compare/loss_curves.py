@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trafficdp._validate import positive
-from trafficdp.errors import UsageError
+from trafficdp.errors import UsageError, positive
 from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import Allocation

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp._validate import positive
+from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.canonical_counts import in_canonical_order
 from trafficdp.mechanisms.clip_user.clip_user import Ceiling, Suppression, ceiling, clip_user
 from trafficdp.model import ContributionBound, Counts
