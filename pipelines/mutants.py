@@ -97,7 +97,7 @@ NAMED = {
         "return 1 / math.sqrt(8 * pico / PICO) * (1 + 2.0**-40)",
     ),
     "quantiles drawn at half the scale": (
-        "measurement/ranks.py",
+        "measurement/sets.py",
         "cell = source.choose(cost, weight, start, self.scale)[0]",
         "cell = source.choose(cost, weight, start, self.scale / 2)[0]",
     ),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.laws import Support
+from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.papers.george_2022.arrivals import ArrivalOrder, Arrivals, arrival_order
 from trafficdp.papers.george_2022.levels import paper_plan, prior_plan

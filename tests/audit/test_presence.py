@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from trafficdp.audit.lower_bound import distinguish
-from trafficdp.measurement.ball import GRAINS, HiddenBall
+from trafficdp.measurement.sets import GRAINS, HiddenBall
 from trafficdp.mechanisms.pooling.asking import noise_for
 from trafficdp.mechanisms.pooling.hidden_asking import asked
 from trafficdp.mechanisms.pooling.hidden_design import RELATION, HiddenDesign

@@ -1,4 +1,4 @@
-"""The waist: the only room in which values meet noise. A theorem a file; ``measure`` holds the verbs.
+"""The waist: the only room in which values meet noise. A theorem a set; ``measure`` holds the verbs.
 
 A mechanism states *steps* from public facts. A step is a public **set**, which one vehicle's integers are
 brought into, and a **law** of noise. What a vehicle loses follows from set and law alone, so that it is
@@ -6,7 +6,7 @@ known, and charged, before a value is read; and the noise that is drawn is the n
 both are read from the same step. So who has read this room knows the guarantee, and needs to read no
 mechanism. It takes an hour, read in this order:
 
-1. ``support``: who has which number, in 64 bits; ``laws``: what noise costs those who move a sum;
-2. the sets, each with its projection and its price: ``box``, ``moments``, ``ball``, ``ranks``;
+1. ``laws``: who has which number, in 64 bits, and what noise costs those who move a sum;
+2. ``sets``: what is measured, each with its projection and its price;
 3. the verbs of a map, metered before they draw: ``measure``; that of a stream: ``nodes``.
 """

@@ -3,7 +3,7 @@
 **Theorem.** If every step of a release is metered, chosen adaptively or not, and no vehicle's metered losses
 add up to more than its charge, then the release and everything computed from it costs no vehicle more than
 its charge. *Proof.* Each step costs every vehicle at most its metered loss, given what was drawn before
-(``box``, ``moments``, ``ball``, ``ranks``), because it reads of a vehicle nothing but its part of
+(``sets``), because it reads of a vehicle nothing but its part of
 the values; losses of one kind add up under adaptive composition (pure epsilon: Theorem A of
 ``privacy.loss.sum_per_user``; rho: Bun and Steinke 2016, Lemma 2.3). QED.
 
@@ -26,12 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.ball import Ball, HiddenBall
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Law
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import LARGEST_SUM, FloatArray, IntArray, Values, shifted_sum
+from trafficdp.measurement.laws import LARGEST_SUM, FloatArray, IntArray, Law, Values, shifted_sum
+from trafficdp.measurement.sets import Ball, Box, HiddenBall, Moments, Ranks
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Entries, Handed

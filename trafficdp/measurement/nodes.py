@@ -1,7 +1,7 @@
 """The verb of a stream: sums are appended to nodes whose noise is drawn once, and kept.
 
 Running sums with signed digits (Andersson, Pagh, Torkamani 2024) for bins x levels at once; level 0 is S,
-level 1 is W (``moments``). With arity k odd, h = (k - 1)/2, q_0 = t and q_(j+1) = floor((q_j + h)/k), the
+level 1 is W (``sets``). With arity k odd, h = (k - 1)/2, q_0 = t and q_(j+1) = floor((q_j + h)/k), the
 noise of the running sum of t elements is the sum over heights j of the noises of nodes k q_(j+1) .. q_j - 1,
 or minus those of nodes q_j .. k q_(j+1) - 1. The exact sum itself is one number; a node's value never needs
 to be known, because what lies beyond t cancels.
@@ -10,7 +10,7 @@ to be known, because what lies beyond t cancels.
 whole stream, plus their noise). An element at position t lies in ``signed_nodes_touched``(t) of them: the
 heights at which its node is not the middle child of its parent, at most H for streams of up to (k^H - 1)/2
 elements. A vehicle with m records in an element changes each of these nodes' pair of noisy sums at a price of
-m p(B, C) (``moments``; B and C the scales of this bank; without a second level K/B). So over the whole stream
+m p(B, C) (``sets``; B and C the scales of this bank; without a second level K/B). So over the whole stream
 it loses the sum of m touched(t) p: its *touches* times p. The elements must not depend on what was published
 before: nodes whose last elements are yet to come cancel.
 
@@ -26,8 +26,8 @@ from fractions import Fraction
 import numpy as np
 
 from trafficdp.errors import AllocationError, UsageError, integer_between
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import BoolArray, FloatArray, IntArray, Values
+from trafficdp.measurement.laws import BoolArray, FloatArray, IntArray, Values
+from trafficdp.measurement.sets import Moments
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.privacy.loss import PureDP
 
@@ -40,7 +40,7 @@ def signed_nodes_touched(position: IntArray, arity: int, heights: int) -> IntArr
 
 
 def exact_price(steps: int, first: Fraction, second: Fraction | None = None) -> Fraction:
-    """Return p(B, C) of ``moments``, exactly: what one record costs in one node; K/B without a second sum."""
+    """Return p(B, C) of ``sets``, exactly: what one record costs in one node; K/B without a second sum."""
     if second is None:
         return steps / first
     top = (steps + second / first) / 2

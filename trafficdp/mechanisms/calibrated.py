@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import ENFORCED, Priced, Step
-from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.mechanism import KnownSensitivity, Mechanism
 from trafficdp.model import (
     COUNTS_PUBLIC,

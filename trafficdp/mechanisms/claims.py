@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.laws import Law
+from trafficdp.measurement.laws import FloatArray, IntArray, Law, Support, as_integers
 from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.ranks import choice_loss
-from trafficdp.measurement.support import FloatArray, IntArray, Support, as_integers
+from trafficdp.measurement.sets import choice_loss
 from trafficdp.privacy.loss import LossKind
 
 

@@ -1,7 +1,7 @@
 """What mechanisms of means share: one sum a bin, its noise, and the number that is made of it.
 
 Theorem (REPLACE_USER_VALUES). A vehicle whose part of a bin's sum is in 0..h moves it by at most h, and pays
-h/B under discrete Laplace noise of scale B (``measurement.box``, ``measurement.laws``); its losses add up.
+h/B under discrete Laplace noise of scale B (``measurement.sets``, ``measurement.laws``); its losses add up.
 
 The sum is public but for its values: entries and noise (``NoisySum``) follow from counts. A mechanism that
 looks at values first, to choose what is summed, states the dearest sum that can come of it.
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.huber_weights import normalised, weight_distance
-from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
+from trafficdp.measurement.sets import Box
 from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm

@@ -1,7 +1,7 @@
 """Variances from noisy pairs, sums of x and of x (U - x): what the pair costs, values, intervals, errors.
 
 **Price.** With Laplace scale b on the average of x and c U b on that of x (U - x), a vehicle with m of N
-records loses cost(c) U m/(N b) (``measurement.moments``), K = U/q steps, t = d/K:
+records loses cost(c) U m/(N b) (``measurement.sets``), K = U/q steps, t = d/K:
 
     cost(c) = max over d = 0..K of t + t (1 - t)/c,   in real t 1 for c >= 1, else (1 + c)^2/(4 c),
 

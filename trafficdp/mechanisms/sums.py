@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.laws import Support
+from trafficdp.measurement.sets import Box, Moments
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

@@ -25,13 +25,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Priced, Step
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Ball, Box, HiddenBall, Moments, Ranks
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.exact import Losses, as_ratio, best_whole, by_noise, require_covered, unsound
 from trafficdp.privacy.loss import LossKind

@@ -94,7 +94,7 @@ class Contributions:
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
         """Return the contributions to larger bins, as ``Counts.merged``; sums of sums, so exact.
 
-        A sum of squares that leaves 64 bits wraps; ``measurement.moments`` refuses bins where one
+        A sum of squares that leaves 64 bits wraps; ``measurement.sets`` refuses bins where one
         could.
         """
         merging = self.counts.merged(cell, slot)

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.rank import rank_within
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.laws import Support
+from trafficdp.measurement.sets import Moments
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.stream.allowance import Allowance
 from trafficdp.stream.bank import SignedCounterBank

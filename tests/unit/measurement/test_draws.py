@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Metered, plain
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Box, Moments, Ranks
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import PICO, LossKind, PureDP

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement import ball
-from trafficdp.measurement.ball import GRAINS, HiddenBall
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement import sets
+from trafficdp.measurement.laws import Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Metered, plain
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Box, HiddenBall
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
@@ -104,7 +102,7 @@ def test_what_is_no_coordinate_is_left_out():
 
 
 def test_a_vehicle_keeps_its_first_coordinates_whoever_else_is_there(monkeypatch):
-    monkeypatch.setattr(ball, "LARGEST_ENTRIES", 2)
+    monkeypatch.setattr(sets, "LARGEST_ENTRIES", 2)
     of = HiddenBall(4, 1, 1.0)
     own = entries([1] * 3, [3, 1, 2], [0.25] * 3)
     assert of.sums(own).tolist() == [0, GRAINS // 4, GRAINS // 4, 0]

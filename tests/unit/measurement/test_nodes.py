@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.laws import Support
 from trafficdp.measurement.nodes import exact_price, signed_nodes_touched
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Moments
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.bank import SignedCounterBank

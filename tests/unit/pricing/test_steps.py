@@ -8,13 +8,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import AllocationError, UsageError
-from trafficdp.measurement.ball import GRAINS, Ball, HiddenBall
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Block, Gaussian, Laplace
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Step, plain
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Ball, Box, HiddenBall, Moments, Ranks
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores, ClaimedSums
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.loss import LossKind

@@ -18,7 +18,7 @@ from trafficdp.cli.words.facts import MechanismName
 from trafficdp.cli.words.options import Settings
 from trafficdp.cli.words.output import Output
 from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
-from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.mechanisms.registry import MECHANISMS

@@ -9,7 +9,7 @@ is E t_i. With every item its own block this is the accounting ``equal``.
 drawn with expected noise E t_mean / r_d a mean, those of x (U - x) apart, with c U times that; psi_d(c) is
 the size of both noises over that of the first (``noise.block_pair``), r_d = max(1, U psi_d(c) t_mean / t_var)
 makes the worst relative noise E everywhere. With x_g = U m/(N t_mean) a vehicle pays for the pair of blocks
-(``measurement.moments``)
+(``measurement.sets``)
 
     (r_d (d + 1)/2 / E) max( max over g of x_g cost(c), max over g != h of (x_g + x_h / (4 c)) ).
 
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.moments import record_price
+from trafficdp.measurement.sets import record_price
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.calibrated import NAME, CalibratedBlocks, set_of

@@ -1,7 +1,7 @@
 """Calibrated ``blocks``: l-infinity noise on whole sums, the numbers of a block for one price.
 
 Means and vehicle means are measured by their sums (``sums``), which draw their noise in blocks. Mean and
-variance together are measured by pairs of sums (``measurement.moments``): those of x in blocks, and those of
+variance together are measured by pairs of sums (``measurement.sets``): those of x in blocks, and those of
 x (U - x) in the same blocks, apart.
 """
 
@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.box import Box
+from trafficdp.measurement.laws import Support
 from trafficdp.measurement.measure import Measure, Step
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Box, Moments
 from trafficdp.mechanisms import pairs, sums
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Block
 from trafficdp.measurement.measure import Step
-from trafficdp.measurement.moments import Moments
+from trafficdp.measurement.sets import Box, Moments
 from trafficdp.privacy.loss import PICO, Loss
 
 IntArray = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ ceil(2/eps) is the right rank for the eps/2 of the noise: the slope of sum (S_l 
 2/eps - #{S_l > T}. Sums are integers, T is drawn exactly on the lattice 0..U m*, and the noise is discrete
 Laplace of scale 2T/eps.
 
-Theorem (REPLACE_USER_VALUES). The quantile costs eps/2 (``measurement.ranks``). Given T, a visitor moves the
+Theorem (REPLACE_USER_VALUES). The quantile costs eps/2 (``measurement.sets``). Given T, a visitor moves the
 clipped total by at most min(T, U m_l) <= T, so that the noise costs at most eps/2, and exactly that for some
 T. T = 0 releases 0 and adds no noise. T is never published. So a visitor is charged eps a bin.
 """
@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.bounding.worst_case import clipping_rank
-from trafficdp.measurement.box import Box
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.sets import Box, Ranks
 from trafficdp.mechanisms.means import Means, NoisySum, noisy_sum
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.scales import choice_scale, laplace_scale

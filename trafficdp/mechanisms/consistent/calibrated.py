@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.box import Box
+from trafficdp.measurement.laws import Support
 from trafficdp.measurement.measure import Step
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Box
 from trafficdp.mechanisms.blocks.calibrated import COLUMNS, CalibratedBlocks, published_noise, set_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
-from trafficdp.measurement.box import Box
 from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, Step, plain
+from trafficdp.measurement.sets import Box
 from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.known_error import NoiseTerm

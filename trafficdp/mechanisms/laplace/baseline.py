@@ -5,7 +5,7 @@ mean_g + Lap(b_g), b_g = U m*_g / (N_g eps), value clipped to [0, U]. We depart 
 the noise is discrete Laplace on whole numbers (no floating-point leakage); the loss is each vehicle's own;
 and a variance is measured by sums of x and of x (U - x), at the ratio that is best for a variance alone.
 
-Theorem (REPLACE_USER_VALUES): ``measurement.box`` and ``measurement.moments``, steps added.
+Theorem (REPLACE_USER_VALUES): ``measurement.sets``, steps added.
 """
 
 from __future__ import annotations

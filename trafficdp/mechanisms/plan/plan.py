@@ -18,7 +18,7 @@ and (1/L) sum_l z[l] + c is exactly the vector of bin means. Centring visitors o
 4. Sum of s z_l clipped to C, plus discrete Gaussian noise for l2 sensitivity B = max_l min(2 C, B_l).
 
 Theorem (REPLACE_USER_VALUES). rho-zCDP for every vehicle: all four read of a vehicle nothing but its own
-numbers, in sets of the waist whose sensitivities are those above (``measurement.ranks``, ``ball``). A vehicle
+numbers, in sets of the waist whose sensitivities are those above (``measurement.sets``). A vehicle
 with G_l bins pays (rho_c + rho_v) G_l/G_1 and at most the rest.
 """
 
@@ -34,11 +34,9 @@ import numpy.typing as npt
 from scipy.special import gammaincinv
 
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import GRAINS, Ball
-from trafficdp.measurement.laws import Gaussian
+from trafficdp.measurement.laws import Gaussian, Support
 from trafficdp.measurement.measure import Measure, Priced, plain
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Ball, Ranks
 from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic

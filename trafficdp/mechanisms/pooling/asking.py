@@ -1,4 +1,4 @@
-"""Noise for an asking: one vector a vehicle in a ball (``measurement.ball``), under either relation.
+"""Noise for an asking: one vector a vehicle in a ball (``measurement.sets``), under either relation.
 
 Another vector of the same vehicle lies up to two bounds away, a vehicle that comes or goes moves the sums by
 one. So at the same loss adding or removing a vehicle needs half the noise of replacing its values.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement.sets import GRAINS
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.loss import PICO, LossKind, round_up
 

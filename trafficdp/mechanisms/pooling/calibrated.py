@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Gaussian, Laplace
+from trafficdp.measurement.laws import Gaussian, Laplace, Support
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
-from trafficdp.measurement.moments import Moments
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Box, Moments
 from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.names import FLAT, POOLED
 from trafficdp.mechanisms.pooling.design import LEVEL, Design

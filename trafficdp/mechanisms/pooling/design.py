@@ -1,7 +1,7 @@
 """All that counts decide before a speed is read: weights of vehicles, what is asked, at which price.
 
 Partial pooling [N] asks three times, each time for one vector a vehicle, clipped as a whole
-(``measurement.ball``); everything else is a function of counts or of earlier noisy numbers.
+(``measurement.sets``); everything else is a function of counts or of earlier noisy numbers.
 
 A. Where the city lies. A vehicle's number is the average of its bins' means x_ug with weights f1_ug,
    proportional to its share of the bin's records, m_ug / N_g, and adding up to 1. No clipping: all lie in
@@ -18,7 +18,7 @@ m_ug = 1), and where data is thick how far cells lie from that, asked for as in 
 
 **Loss.** In each asking a vehicle loses at most the asking's share of the budget, and at most that times the
 lengths of its numbers' intervals over twice the bound: c0 and base_g are kept in [0, U], so that every
-interval contains 0 (``measurement.ball``).
+interval contains 0 (``measurement.sets``).
 
 Constants, in units of U: level 1/5, sd of single records 1/5, bound of B 1/5; those of C stand in ``level``.
 They were chosen on ten days of Austin's buses (2015-03-07 to 2017-03-21); for these days nothing below is
@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.laws import Support
 from trafficdp.measurement.measure import Step
-from trafficdp.measurement.support import Support
 from trafficdp.mechanisms.pooling.level import THICK, AskingOfCounts, Level, around, levels_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, LossKind

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.measure import Measure
+from trafficdp.measurement.sets import GRAINS
 from trafficdp.mechanisms.pooling.design import LEVEL, SLOPE_BOUND, Design
 from trafficdp.mechanisms.pooling.level import LEAST_UNIT, RECORD_SD, VEHICLES_SD, Level
 from trafficdp.model import Statistic

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from trafficdp.measurement.ball import GRAINS
+from trafficdp.measurement.sets import GRAINS
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 
 FloatArray = npt.NDArray[np.float64]

@@ -4,10 +4,10 @@ Neighbours differ by all records of one vehicle (ADD_OR_REMOVE_USER). Public are
 study area), the bound U and the constants below; neither records nor vehicles of any place.
 
 **Theorem (ADD_OR_REMOVE_USER).** Step k asks one vector a vehicle, a function of its own records and of
-earlier noisy answers, brought into an l1 (pure) or l2 (rho) ball (``measurement.ball.HiddenBall``), with
+earlier noisy answers, brought into an l1 (pure) or l2 (rho) ball (``measurement.sets.HiddenBall``), with
 noise that costs its share. Losses of the steps add up, adaptively chosen or not; shares are whole 10^-12 and
 add up to the total. So every possible vehicle loses the total, whoever is there; what is computed from the
-answers (``hidden_map``) is free. *Proof.* ``measurement.ball`` and ``measurement.measure``. QED.
+answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measurement.measure``. QED.
 
 0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1, the mean over a vehicle's places (over
    its records, most of them where it is slow, it would lie below the map); the vector is ((1+t)/2, (1-t)/2),
@@ -38,8 +38,8 @@ import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import GRAINS, HiddenBall
 from trafficdp.measurement.measure import Step, plain
+from trafficdp.measurement.sets import GRAINS, HiddenBall
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
@@ -54,7 +54,7 @@ WEIGHT_SHARE = {LossKind.PURE: 26, LossKind.ZCDP: 16}
 COUNTS_SHARES = 10, 45
 """Per cent of the share of counts: lengths, vehicles; records have the rest."""
 MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
-"""Rho: with more its noise would have less than LEAST_SD grains (``measurement.ball``)."""
+"""Rho: with more its noise would have less than LEAST_SD grains (``measurement.sets``)."""
 ROUNDS = 6
 """Rounds of residuals with Gaussian noise; with Laplace noise one."""
 

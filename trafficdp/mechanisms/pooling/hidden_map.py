@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from trafficdp.measurement.ball import GRAINS
+from trafficdp.measurement.sets import GRAINS
 from trafficdp.mechanisms.pooling.hidden_counts import CountAnswers, reach_of
 from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.privacy.loss import LossKind

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
-from trafficdp.measurement.ball import GRAINS, Ball
+from trafficdp.measurement.laws import Support
 from trafficdp.measurement.measure import Step, plain
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Ball
 from trafficdp.mechanisms.pooling.asking import Asking, noise_for, noise_sd
 from trafficdp.model import (
     ContributionBound,

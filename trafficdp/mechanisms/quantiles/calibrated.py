@@ -1,7 +1,7 @@
 """The calibrated mechanism ``vehicle_quantiles``: medians and percentiles of the vehicles' own mean speeds.
 
 Every vehicle of a bin has one number, its mean speed; a quantile is selected among some CANDIDATES speeds
-0..U by how many vehicles it misses (``measurement.ranks``), all means rounded to these: fewer candidates miss
+0..U by how many vehicles it misses (``measurement.sets``), all means rounded to these: fewer candidates miss
 fewer vehicles, as the logarithm of their number. A vehicle in several bins pays for each:
 
 **Theorem (REPLACE_USER_VALUES).** With B_g the most bins that any vehicle of bin g is in, Q quantiles, and
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure
-from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.calibrated import Statement, require_statistic
 from trafficdp.mechanisms.names import BY_RANK
 from trafficdp.mechanisms.pooling.whole import CalibratedWhole, estimate_without_scale

@@ -1,4 +1,4 @@
-"""How many ranks a private quantile may miss (``measurement.ranks``): from counts alone.
+"""How many ranks a private quantile may miss (``measurement.sets``): from counts alone.
 
 **Theorem (reach).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p / (1 - p)).
 *Proof.* One candidate costs 0 and has weight 1, at most ``high`` cost k + 1 or more and weigh together at
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.ranks import Ranks
+from trafficdp.measurement.sets import Ranks
 
 
 def reach(step: Ranks, level: float) -> npt.NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """What all of them measure of a matrix x (shape (n, d)), a user a row: quantiles of columns, clipped sums.
 
 Entries are all that a user has, so that a row is a vector of the waist: one number a column and user
-(``measurement.ranks``), whether it lies below a threshold (a box), or the whole row, clipped (a ball).
+(``measurement.sets``), whether it lies below a threshold (a box), or the whole row, clipped (a ball).
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.measurement.ball import GRAINS, Ball
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Gaussian
+from trafficdp.measurement.laws import Gaussian, Support
 from trafficdp.measurement.measure import Measure, plain
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import GRAINS, Ball, Box, Ranks
 from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]

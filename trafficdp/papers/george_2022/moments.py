@@ -1,7 +1,7 @@
 """Variance beside the mean: a second stream that costs nothing if its noise is u times the first's.
 
 Let x in 0..u be a sample and y = x (u - x), in 0..u^2/4. One sample in nodes of scale e_1 (sums of x) and e_2
-(sums of y) costs, a node, exactly (``measurement.moments``)
+(sums of y) costs, a node, exactly (``measurement.sets``)
 
     max over d in 0..u of  d/e_1 + d (u - d)/e_2.
 

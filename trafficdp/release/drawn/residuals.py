@@ -28,8 +28,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.special import bdtr, gammainc, gammaincc, gammainccinv, gammaincinv
 
-from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
-from trafficdp.measurement.support import FloatArray, IntArray
+from trafficdp.measurement.laws import Block, FloatArray, Gaussian, IntArray, Laplace, Law
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.rank import Logs, block_rank, choice_rank, gaussian_rank, laplace_rank
 from trafficdp.noise.simulate import Generator, generator, uniform_below

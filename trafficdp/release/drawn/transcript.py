@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import VerificationError
-from trafficdp.measurement.laws import Law
+from trafficdp.measurement.laws import FloatArray, IntArray, Law
 from trafficdp.measurement.measure import Claim, Measure, Scores, Step
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import FloatArray, IntArray
+from trafficdp.measurement.sets import Ranks
 from trafficdp.sensitive.values import Handed
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trafficdp.measurement.moments import record_price
+from trafficdp.measurement.sets import record_price
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.laplace.noise import LaplaceNoise

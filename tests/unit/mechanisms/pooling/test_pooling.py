@@ -9,8 +9,8 @@ import pytest
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
-from trafficdp.measurement.ball import GRAINS
 from trafficdp.measurement.measure import Metered
+from trafficdp.measurement.sets import GRAINS
 from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import estimates, level
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.laws import Support
+from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.quantiles.reach import reach
 from trafficdp.privacy.loss import LossKind
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.measurement.laws import Block, Gaussian, Laplace
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.laws import Block, Gaussian, Laplace, Support
+from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.privacy.loss import LossKind

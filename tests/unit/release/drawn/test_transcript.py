@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import VerificationError
-from trafficdp.measurement.box import Box
-from trafficdp.measurement.laws import Laplace
+from trafficdp.measurement.laws import Laplace, Support
 from trafficdp.measurement.measure import plain
-from trafficdp.measurement.ranks import Ranks
-from trafficdp.measurement.support import Support
+from trafficdp.measurement.sets import Box, Ranks
 from trafficdp.mechanisms.claims import ClaimedNoise, ClaimedScores
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
