@@ -22,7 +22,7 @@ from trafficdp.export.files.shown import (
 )
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.templating import fill_template
-from trafficdp.export.report.maps import Atlas, legend
+from trafficdp.export.report.maps import Atlas, legend, slot_shown
 from trafficdp.export.report.phrases import WORDS, capital, days
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -121,13 +121,6 @@ def release_card(release: Release) -> str:
 def explore(release: Release, height: int) -> Explored:
     """Return the page of ``release`` for a notebook, ``height`` pixels high. Raises as ``html_bytes``."""
     return Explored(release.id, html_bytes(release), height)
-
-
-def slot_shown(release: Release, statistic: Statistic) -> int:
-    """Return the slot with most numbers, the earliest of several: counts alone decide."""
-    slots, position = np.unique(release.slot, return_inverse=True)
-    there = release.estimates[statistic].status == BinStatus.RELEASED.value
-    return int(slots[np.argmax(np.bincount(position, weights=there, minlength=len(slots)))])
 
 
 def plot(release: Release, statistic: str, slot: str | None, show: str, axes: Axes | None) -> Axes:

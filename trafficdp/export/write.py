@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from trafficdp.errors import UsageError, one_of
@@ -74,18 +74,13 @@ def write_release(release: Release, folder: Path) -> dict[str, FileFacts]:
         raise UsageError(
             "the folder of a release is not empty", got=f"{len(present)} entries", expected="an empty folder"
         )
-    facts: dict[str, FileFacts] = {}
     hidden = release.disclosure.unit.neighbouring_relation == NeighbouringRelation.ADD_OR_REMOVE_USER
-    for known, kind in _FILES.items():
-        if kind in _OF_TEXT and release.bins > MOST_BINS_OF_TEXT:
-            continue
-        name = MEASUREMENTS if hidden and known == MECHANISM else known
-        content = _RENDER[kind](release)
-        replace_file(folder / name, content)
-        facts[name] = _facts(name, content, _columns(release, kind))
-    manifest = manifest_bytes(build_manifest(release, facts))
-    replace_file(folder / MANIFEST, manifest)
-    return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
+    contents = (
+        (MEASUREMENTS if hidden and name == MECHANISM else name, kind, _RENDER[kind](release))
+        for name, kind in _FILES.items()
+        if kind not in _OF_TEXT or release.bins <= MOST_BINS_OF_TEXT
+    )
+    return _written(release, folder, contents)
 
 
 def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, FileFacts]:
@@ -95,19 +90,13 @@ def write_live(release: Release, folder: Path, every_seconds: int) -> dict[str, 
     Each file replaces its predecessor whole, the manifest last. The page asks for live.geojson beside it
     every ``every_seconds``. Raises as ``write_release``, but the folder may hold earlier ones.
     """
-    facts: dict[str, FileFacts] = {}
     contents = (
         ("cells.parquet", "geoparquet", geoparquet_bytes(release)),
         ("map.html", "html", html_bytes(release, live_seconds=every_seconds)),
         (LIVE, "geojson", geojson_bytes(release)),
         (MECHANISM, "mechanism", mechanism_bytes(release)),
     )
-    for name, kind, content in contents:
-        replace_file(folder / name, content)
-        facts[name] = _facts(name, content, _columns(release, kind))
-    manifest = manifest_bytes(build_manifest(release, facts))
-    replace_file(folder / MANIFEST, manifest)
-    return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
+    return _written(release, folder, contents)
 
 
 def export(release: Release, format: str, path: Path) -> None:
@@ -132,6 +121,19 @@ def format_of(path: Path) -> str:
             todo="name it so, or add --to FORMAT",
         )
     return _ENDINGS[ending]
+
+
+def _written(
+    release: Release, folder: Path, contents: Iterable[tuple[str, str, bytes]]
+) -> dict[str, FileFacts]:
+    """Write files of ``folder``, given by name, format and bytes, then the manifest that lists them."""
+    facts: dict[str, FileFacts] = {}
+    for name, kind, content in contents:
+        replace_file(folder / name, content)
+        facts[name] = _facts(name, content, _columns(release, kind))
+    manifest = manifest_bytes(build_manifest(release, facts))
+    replace_file(folder / MANIFEST, manifest)
+    return {**facts, MANIFEST: _facts(MANIFEST, manifest, ())}
 
 
 def _facts(name: str, content: bytes, columns: tuple[ColumnFacts, ...]) -> FileFacts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +17,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 COLOURS = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 """Seven steps of viridis, slow to fast."""
+LIGHT, DARK = "#ffffff", "#000000"
 HATCH_SHARE = Fraction(1, 4)
 """A cell is hatched where its interval is wider than this share of the statistic's range."""
 
@@ -44,6 +47,18 @@ def breaks_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -
     if usual[-1] < largest:
         return tuple(float(each) for each in usual)
     return tuple(float(format(largest * step / len(COLOURS), ".3g")) for step in range(1, len(COLOURS)))
+
+
+def classes_in_words(breaks: Sequence[float]) -> list[str]:
+    """Return what the classes between ``breaks`` are called, from the lowest."""
+    between = [f"{low:g} to {high:g}" for low, high in pairwise(breaks)]
+    return [f"under {breaks[0]:g}", *between, f"{breaks[-1]:g} and more"]
+
+
+def ink_on(letter: str) -> str:
+    """Return the colour of lines that stand out from class ``letter``: white on dark, black on light."""
+    number = (PLAIN if letter in PLAIN else HATCHED).index(letter)
+    return LIGHT if number < len(COLOURS) // 2 else DARK
 
 
 def range_of(statistic: Statistic, bound: ContributionBound, unit: SpeedUnit) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,26 +51,16 @@ class MechanismFacts:
             _outward(float(each), factor) if len(noisy) else None
             for each in (noisy.min(initial=np.inf), noisy.max(initial=0.0))
         )
-        return MechanismStated(
-            statistic=self.statistic.column(display_unit),
-            description=self.statistic.description,
-            unit=self.statistic.unit(display_unit),
-            mechanism=self.mechanism,
-            sensitivity=self.sensitivity,
-            distribution=self.distribution,
-            noise_scale_min=low,
-            noise_scale_max=high,
-            sampler=self.sampler,
-            library=self.library,
-            tolerance=self.tolerance,
-            share=self.share,
-            citation=self.citation,
-            interval_basis=self.interval_basis,
-            interval_kind=str(self.interval_kind),
-            idealised=self.idealised,
-            unenforced=self.unenforced,
-            skill=self.skill,
-        )
+        both = vars(self).keys() & MechanismStated.__dataclass_fields__.keys()
+        stated: dict[str, Any] = {name: getattr(self, name) for name in both} | {
+            "statistic": self.statistic.column(display_unit),
+            "description": self.statistic.description,
+            "unit": self.statistic.unit(display_unit),
+            "noise_scale_min": low,
+            "noise_scale_max": high,
+            "interval_kind": str(self.interval_kind),
+        }
+        return MechanismStated(**stated)
 
     def bias_stated(self, unit: SpeedUnit, display_unit: SpeedUnit) -> WorstBias:
         """Return the largest bias over all data, in display units, rounded up."""

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
@@ -31,20 +32,19 @@ if TYPE_CHECKING:
 
 COORDINATE_DECIMALS = 7
 FEATURES_AT_ONCE = 10_000
-_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+"""One value as JSON without spaces."""
 
 
 def geojson_bytes(release: Release) -> bytes:
     """Return the GeoJSON text of ``release`` in UTF-8, one feature a line."""
     release = release.every_bin
     polygons, position = unique_polygons(release)
-    rounded = np.asarray(
-        shapely.transform(polygons, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
-    )
+    rounded = rounded_shapes(polygons)
     shapes = [geometry_members(shape) for shape in rounded]
     table = geojson_properties(release)
     ids = feature_ids(release, table)
-    columns = [texts_of(table[name], partial(_member, f"{_dump(name)}:")) for name in table.columns]
+    columns = [texts_of(table[name], partial(_member, f"{dump(name)}:")) for name in table.columns]
     rows = map(",".join, zip(*columns, strict=True))
     features = (
         f'{{"type":"Feature","id":"{identifier}",{shapes[place]},"properties":{{{row}}}}}'
@@ -52,8 +52,8 @@ def geojson_bytes(release: Release) -> bytes:
     )
     head = [
         '"type":"FeatureCollection"',
-        *([f'"bbox":{_dump(bounding_box(rounded))}'] if len(rounded) else []),
-        f'"trafficdp":{_dump(metadata(release))}',
+        *([f'"bbox":{dump(bounding_box(rounded))}'] if len(rounded) else []),
+        f'"trafficdp":{dump(metadata(release))}',
     ]
     text = io.BytesIO()
     text.write(f'{{{",".join(head)},"features":[\n'.encode())
@@ -136,13 +136,20 @@ def _stream(release: Release) -> dict[str, object]:
     return {"stream": {name: getattr(stream, name) for name in names}}
 
 
+def rounded_shapes(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Return ``shapes`` with positions of COORDINATE_DECIMALS decimals."""
+    return np.asarray(
+        shapely.transform(shapes, lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0), dtype=object
+    )
+
+
 def geometry_members(shape: BaseGeometry) -> str:
     """Return the member ``geometry`` of a feature, after a ``bbox`` of its own where it is cut."""
-    geometry = f'"geometry":{_dump(shapely.geometry.mapping(shape))}'
+    geometry = f'"geometry":{dump(shapely.geometry.mapping(shape))}'
     if shape.geom_type == "MultiPolygon":
-        return f'"bbox":{_dump(bounding_box([shape]))},{geometry}'
+        return f'"bbox":{dump(bounding_box([shape]))},{geometry}'
     return geometry
 
 
 def _member(name: str, value: object) -> str:
-    return name + _dump(value)
+    return name + dump(value)

@@ -7,12 +7,11 @@ style is QML with one rule a class, so that withheld and uninformative cells loo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from trafficdp.export.files.classes import COLOURS, breaks_of, hatch_limit
+from trafficdp.export.files.classes import COLOURS, HATCHED, breaks_of, classes_in_words, hatch_limit, ink_on
 from trafficdp.export.files.columns import published_statistics, withheld_because
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -60,15 +59,8 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
             connection.execute(_CONTENTS, (moment,))
             for number, statistic in enumerate(published_statistics(release)):
                 column = statistic.column(release.display_unit)
-                row = (
-                    layer,
-                    "geom",
-                    column,
-                    qml(release, statistic),
-                    number == 0,
-                    statistic.description,
-                    moment,
-                )
+                style, described = qml(release, statistic), statistic.description
+                row = (layer, "geom", column, style, number == 0, described, moment)
                 connection.execute(_ROW, row)
         return connection.serialize()
     finally:
@@ -83,12 +75,7 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
     wide = f'"{column}_high" - "{column}_low" > {limit:g}'
     useless = f"\"{statistic.stem}_status\" = '{BinStatus.UNINFORMATIVE.value}'"
     rules = [
-        Rule(
-            f'"{column}" is null',
-            withheld_because(release),
-            "#c4c4c4",
-            "#4d4d4d",
-        ),
+        Rule(f'"{column}" is null', withheld_because(release), "#c4c4c4", "#4d4d4d"),
         Rule(
             f'"{column}" is not null and {useless}',
             "uninformative: too noisy to colour",
@@ -96,12 +83,13 @@ def rules_of(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
             "#4d4d4d",
         ),
     ]
-    for number, (where, text) in enumerate(_classes(column, breaks_of(statistic, release.bound, unit))):
+    breaks = breaks_of(statistic, release.bound, unit)
+    conditions, texts = _conditions(column, breaks), classes_in_words(breaks)
+    for where, text, colour, letter in zip(conditions, texts, COLOURS, HATCHED, strict=True):
         shown = f"{where} and not ({useless})"
-        ink = "#ffffff" if number < len(COLOURS) // 2 else "#000000"
-        rules.append(Rule(f"{shown} and not ({wide})", f"{text} {named}", COLOURS[number], None))
+        rules.append(Rule(f"{shown} and not ({wide})", f"{text} {named}", colour, None))
         text = f"{text} {named}, interval wider than {limit:g}"
-        rules.append(Rule(f"{shown} and {wide}", text, COLOURS[number], ink))
+        rules.append(Rule(f"{shown} and {wide}", text, colour, ink_on(letter)))
     return tuple(rules)
 
 
@@ -132,11 +120,9 @@ def qml(release: Release, statistic: Statistic) -> str:
     return "<!DOCTYPE qgis>\n" + ElementTree.tostring(root, encoding="unicode")
 
 
-def _classes(column: str, breaks: tuple[float, ...]) -> Iterator[tuple[str, str]]:
-    yield f'"{column}" < {breaks[0]:g}', f"under {breaks[0]:g}"
-    for low, high in pairwise(breaks):
-        yield f'"{column}" >= {low:g} and "{column}" < {high:g}', f"{low:g} to {high:g}"
-    yield f'"{column}" >= {breaks[-1]:g}', f"{breaks[-1]:g} and more"
+def _conditions(column: str, breaks: tuple[float, ...]) -> list[str]:
+    between = [f'"{column}" >= {low:g} and "{column}" < {high:g}' for low, high in pairwise(breaks)]
+    return [f'"{column}" < {breaks[0]:g}', *between, f'"{column}" >= {breaks[-1]:g}']
 
 
 def _fill(symbol: ElementTree.Element, colour: str) -> None:

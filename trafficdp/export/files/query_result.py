@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import shapely
 
 from trafficdp.binning.cells import CellArray, cell_text, cells_from_text
 from trafficdp.binning.places import shapes_of
 from trafficdp.errors import DataError, UsageError, one_of
 from trafficdp.export.files.file import replace_file
 from trafficdp.export.files.frame import bounding_box
-from trafficdp.export.files.geojson import COORDINATE_DECIMALS, geometry_members
+from trafficdp.export.files.geojson import dump, geometry_members, rounded_shapes
 from trafficdp.model import Zones
 
 CELL_COLUMNS = ("h3", "hex_id", "cell")
@@ -138,7 +137,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _json(table: pa.Table) -> bytes:
-    return ("[" + ",\n".join(_dump(row) for row in json_rows(table)) + "]\n").encode("utf-8", "replace")
+    return ("[" + ",\n".join(dump(row) for row in json_rows(table)) + "]\n").encode("utf-8", "replace")
 
 
 def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
@@ -164,12 +163,7 @@ def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
     cells = np.array([int(value) for value in given], np.uint64) if numbers else _cells(given)
     spelled = [str(cell) for cell in cells.tolist()] if numbers else cell_text(cells)
     unique, place = np.unique(cells, return_inverse=True)
-    shapes = np.asarray(
-        shapely.transform(
-            shapes_of(unique, zones if numbers else None), lambda xy: np.round(xy, COORDINATE_DECIMALS) + 0.0
-        ),
-        dtype=object,
-    )
+    shapes = rounded_shapes(np.asarray(shapes_of(unique, zones if numbers else None), dtype=object))
     geometries = [geometry_members(shape) for shape in shapes]
     drawn = iter(zip(spelled, place.tolist(), strict=True))
     texts: list[str | None] = []
@@ -180,12 +174,12 @@ def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
         members.append(geometries[index] if there else '"geometry":null')
     identifiers = _identifiers(texts, table)
     features = [
-        f'{{"type":"Feature",{identifier}{member},"properties":{_dump({"h3": text, **row})}}}'
+        f'{{"type":"Feature",{identifier}{member},"properties":{dump({"h3": text, **row})}}}'
         for identifier, member, text, row in zip(
             identifiers, members, texts, _without(json_rows(table), "h3"), strict=True
         )
     ]
-    box = [f'"bbox":{_dump(bounding_box(shapes))}'] if len(shapes) else []
+    box = [f'"bbox":{dump(bounding_box(shapes))}'] if len(shapes) else []
     head = ",".join(['"type":"FeatureCollection"', *box])
     body = ",\n".join(features)
     return f'{{{head},"features":[\n{body}\n]}}\n'.encode("utf-8", "replace")
@@ -210,15 +204,11 @@ def _identifiers(texts: list[str | None], table: pa.Table) -> list[str]:
     there = [name for name in names if name]
     if len(set(there)) < len(there):
         return [""] * len(names)
-    return [f'"id":{_dump(name)},' if name else "" for name in names]
+    return [f'"id":{dump(name)},' if name else "" for name in names]
 
 
 def _without(rows: list[dict[str, object]], name: str) -> list[dict[str, object]]:
     return [{key: value for key, value in row.items() if key != name} for row in rows]
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 _RENDER: Mapping[str, Callable[[pa.Table], bytes]] = {

@@ -13,6 +13,7 @@ from shapely.geometry.base import BaseGeometry
 
 from trafficdp.export.files.frame import bounding_box
 
+FloatArray = npt.NDArray[np.float64]
 _CELL_UNITS, _ZONE_UNITS = 60.0, 2_000.0
 _LARGEST_WIDTH = 100_000.0
 _KILOMETRES_PER_DEGREE = 111.195
@@ -103,7 +104,7 @@ class Drawing:
 
     def outline(self, area: BaseGeometry) -> str:
         """Return the path of ``area`` without the seam that the antimeridian cuts into it."""
-        parts = shapely.transform(shapely.get_parts(area), self._moved)
+        parts = shapely.transform(shapely.get_parts(area), lambda xy: east_of(xy, self.cut))
         return self._path(shapely.union_all(parts))
 
     @property
@@ -116,16 +117,19 @@ class Drawing:
         nice = max(step * power for step in (1, 2, 5) if step * power <= kilometres)
         return ScaleBar(nice, round(nice / _KILOMETRES_PER_DEGREE * self.units_per_degree))
 
+    def placed(self, positions: FloatArray) -> FloatArray:
+        """Return where degrees, longitude first, lie in the drawing, shape (n, 2)."""
+        degrees = east_of(positions, self.cut)
+        x = (degrees[:, 0] - self.west) * self.squeeze * self.units_per_degree + self.margin
+        y = (self.north - degrees[:, 1]) * self.units_per_degree + self.margin
+        return np.column_stack([x, y])
+
     def flat(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
         """Return ``polygons`` in drawing units."""
         drawn: npt.NDArray[np.object_] = shapely.transform(
             polygons, lambda at: self._corners(at).astype(float)
         )
         return drawn
-
-    def _moved(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        longitude, latitude = positions[:, 0], positions[:, 1]
-        return np.column_stack([np.where(longitude < self.cut, longitude + 360.0, longitude), latitude])
 
     def _path(self, polygon: BaseGeometry) -> str:
         return "".join(
@@ -135,16 +139,19 @@ class Drawing:
         )
 
     def _corners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        corners = self._moved(positions)
-        x = (corners[:, 0] - self.west) * self.squeeze * self.units_per_degree + self.margin
-        y = (self.north - corners[:, 1]) * self.units_per_degree + self.margin
-        return np.rint(np.column_stack([x, y])).astype(np.int64)
+        return np.rint(self.placed(positions)).astype(np.int64)
 
     def _ring(self, ring: npt.NDArray[np.float64]) -> str:
         points = self._corners(ring[:-1])
         steps = np.diff(points, axis=0).tolist()
         first = points[0].tolist()
         return f"M{first[0]} {first[1]}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"
+
+
+def east_of(positions: FloatArray, cut: float) -> FloatArray:
+    """Return ``positions`` in degrees, longitude first: those west of ``cut`` go once around the globe."""
+    longitude = np.where(positions[:, 0] < cut, positions[:, 0] + 360.0, positions[:, 0])
+    return np.column_stack([longitude, positions[:, 1]])
 
 
 def outlines_shown(zones: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:

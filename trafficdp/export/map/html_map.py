@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,8 @@ from trafficdp.export.files.classes import (
     WIDTH_COLOURS,
     WIDTHS,
     WITHHELD,
+    classes_in_words,
+    ink_on,
 )
 from trafficdp.export.files.columns import published_statistics, reasons, withheld_because
 from trafficdp.export.files.disclosure import on_city_clocks
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
+_OF_SCRIPT = ("column", "stem", "brief", "unit", "root", "most", "limit", "kind", "breaks", "widths")
 _BRIEF = {each: each.words.capitalize() for each in QUANTILES} | {
     Statistic.MEAN: "Mean",
     Statistic.VARIANCE: "Standard deviation",
@@ -85,9 +87,9 @@ class StatisticView:
     limit: float
     kind: str
     breaks: tuple[float, ...]
-    width_breaks: tuple[float, ...]
+    widths: tuple[float, ...]
     classes: tuple[LegendClass, ...]
-    widths: tuple[LegendClass, ...]
+    width_classes: tuple[LegendClass, ...]
 
 
 @dataclass(frozen=True)
@@ -135,21 +137,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "level": level,
         "slots": [release.slots[slot].label for slot in slots],
         "looks": looks,
-        "statistics": [
-            {
-                "column": view.column,
-                "stem": view.stem,
-                "brief": view.brief,
-                "unit": view.unit,
-                "root": view.root,
-                "most": view.most,
-                "limit": view.limit,
-                "kind": view.kind,
-                "breaks": view.breaks,
-                "widths": view.width_breaks,
-            }
-            for view in views
-        ],
+        "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
         "mean": _number_of(views, Statistic.MEAN),
         "deviation": _number_of(views, Statistic.VARIANCE),
         "parts": [asdict(part) for part in parts],
@@ -249,9 +237,9 @@ def _statistic_view(release: Release, number: int, statistic: Statistic) -> Stat
         limit=shown_hatch_limit(statistic, release.bound, unit),
         kind=release.interval_kind(statistic).value,
         breaks=breaks,
-        width_breaks=widths,
+        widths=widths,
         classes=_legend(PLAIN, breaks),
-        widths=_legend(WIDTHS, widths),
+        width_classes=_legend(WIDTHS, widths),
     )
 
 
@@ -281,21 +269,12 @@ def _plain_rows(release: Release, table: pd.DataFrame, view: StatisticView) -> l
 
 
 def _legend(letters: str, breaks: tuple[float, ...]) -> tuple[LegendClass, ...]:
-    limits = [format(each, "g") for each in breaks]
-    texts = [f"under {limits[0]}"]
-    texts += [f"{low} to {high}" for low, high in pairwise(limits)]
-    texts += [f"{limits[-1]} and more"]
-    return tuple(LegendClass(letter, text) for letter, text in zip(letters, texts, strict=True))
-
-
-def _ink(number: int) -> str:
-    """Colour of hatch lines that stands out from class ``number``: white on dark, black on light."""
-    return "#ffffff" if number < len(COLOURS) // 2 else "#000000"
+    return tuple(LegendClass(*each) for each in zip(letters, classes_in_words(breaks), strict=True))
 
 
 LOOKS: Mapping[str, Look] = (
     {letter: Look(colour, None) for letter, colour in zip(PLAIN, COLOURS, strict=True)}
-    | {HATCHED[number]: Look(colour, _ink(number)) for number, colour in enumerate(COLOURS)}
+    | {letter: Look(colour, ink_on(letter)) for letter, colour in zip(HATCHED, COLOURS, strict=True)}
     | {letter: Look(colour, None) for letter, colour in zip(WIDTHS, WIDTH_COLOURS, strict=True)}
     | {
         WITHHELD: Look("#c4c4c4", "#4d4d4d"),

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, UNINFORMATIVE, WITHHELD
+from trafficdp.export.files.classes import (
+    ABSENT,
+    COLOURS,
+    DARK,
+    HATCHED,
+    LIGHT,
+    PLAIN,
+    UNINFORMATIVE,
+    WITHHELD,
+    ink_on,
+)
 from trafficdp.export.map.drawing import Drawing, ScaleBar
 from trafficdp.export.map.places import Centres
 
 FloatArray = npt.NDArray[np.float64]
-LIGHT, DARK = "#ffffff", "#000000"
 WITHHELD_COLOUR, EMPTY_COLOUR, SIGN_COLOUR = "#c9c9c9", "#ffffff", "#4d4d4d"
 FELL, ROSE, UNSURE = "F", "R", "Q"
 CHANGE_COLOURS = {FELL: "#5e3c99", ROSE: "#e66101", UNSURE: "#dcdcdc"}
@@ -57,12 +66,6 @@ class Picture:
     badge_size: float
     bar: ScaleBar | None
     line: float
-
-
-def ink_on(letter: str) -> str:
-    """Return the colour of lines that stand out from class ``letter``: white on dark, black on light."""
-    number = (PLAIN if letter in PLAIN else HATCHED).index(letter)
-    return LIGHT if number < len(COLOURS) // 2 else DARK
 
 
 def fill_of(letter: str) -> str:

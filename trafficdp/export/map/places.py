@@ -36,10 +36,7 @@ def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons:
         radii = shapely.maximum_inscribed_circle(flat)
         ends = shapely.get_coordinates(radii).reshape(-1, 2, 2)
         return Centres(ends[:, 0, 0], ends[:, 0, 1], shapely.length(radii))
-    points = shapely.get_coordinates(shapely.centroid(parts[largest]))
-    longitude = np.where(points[:, 0] < drawing.cut, points[:, 0] + 360.0, points[:, 0])
-    x = (longitude - drawing.west) * drawing.squeeze * drawing.units_per_degree + drawing.margin
-    y = (drawing.north - points[:, 1]) * drawing.units_per_degree + drawing.margin
+    x, y = drawing.placed(shapely.get_coordinates(shapely.centroid(parts[largest]))).T
     area = shapely.area(parts[largest]) * drawing.squeeze * drawing.units_per_degree**2
     # the inscribed circle of a hexagon of area A has radius sqrt(A / (2 sqrt 3)); 0.95 for those askew
     return Centres(x, y, 0.95 * np.sqrt(area / (2 * math.sqrt(3))))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from trafficdp.export.map.drawing import Rings
+from trafficdp.export.map.drawing import Rings, east_of
 from trafficdp.export.map.payload import lines_of_text
 from trafficdp.model import ContextKind, ContextLayer, StudyArea
 
@@ -36,7 +36,7 @@ def context_columns(context: Sequence[ContextLayer], cut: float) -> Columns:
 
 def area_columns(area: StudyArea, cut: float) -> Columns:
     """Return the edge of the study area, in one piece across the antimeridian."""
-    parts = shapely.transform(shapely.get_parts(area.geometry), lambda xy: _moved(xy, cut))
+    parts = shapely.transform(shapely.get_parts(area.geometry), lambda xy: east_of(xy, cut))
     return _columns("area_", [shapely.boundary(shapely.union_all(parts))], -np.inf)
 
 
@@ -51,11 +51,6 @@ def tile_server(context: Sequence[ContextLayer]) -> TileServer | None:
     return None if layer is None else TileServer(layer.file, urlsplit(layer.file).netloc)
 
 
-def _moved(positions: npt.NDArray[np.float64], cut: float) -> npt.NDArray[np.float64]:
-    longitude = np.where(positions[:, 0] < cut, positions[:, 0] + 360.0, positions[:, 0])
-    return np.column_stack([longitude, positions[:, 1]])
-
-
 def _columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Columns:
     """Return what ``outlines`` of map_data.js reads: every ring, line or point is one of its rings."""
     parts, of_shape = shapely.get_parts(np.asarray(shapes, dtype=object), return_index=True)
@@ -65,7 +60,7 @@ def _columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Col
     owner = np.concatenate([of_shape[areas][of_part], of_shape[~areas]])
     order = np.argsort(owner, kind="stable")
     positions, of_line = shapely.get_coordinates(lines[order], return_index=True)
-    point = np.rint(_moved(positions, cut) * [100_000, -100_000]).astype(np.int64)
+    point = np.rint(east_of(positions, cut) * [100_000, -100_000]).astype(np.int64)
     found = Rings(
         a_polygon=np.bincount(owner, minlength=len(shapes)),
         corners=np.bincount(of_line, minlength=len(lines)),

@@ -10,7 +10,8 @@ from trafficdp.export.files.shown import shown_hatch_limit
 from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import decimals, is_calibrated
 from trafficdp.export.report.change import common_rows
-from trafficdp.export.report.facts import facts_of, promise_of
+from trafficdp.export.report.fact_sentences import sum_of_releases
+from trafficdp.export.report.facts import facts_of
 from trafficdp.export.report.findings import (
     Findings,
     StatisticFindings,
@@ -18,7 +19,7 @@ from trafficdp.export.report.findings import (
     findings,
 )
 from trafficdp.export.report.lists import Lists
-from trafficdp.export.report.maps import Atlas, Marks, change_legend, legend
+from trafficdp.export.report.maps import Atlas, Marks, change_legend, legend, slot_shown
 from trafficdp.export.report.page import Page, Section
 from trafficdp.export.report.phrases import WORDS
 from trafficdp.export.report.times import drawn_cells, times_of
@@ -51,7 +52,7 @@ class Contents:
         release, atlas = self.release, self.atlas
         first, *rest = self.found.statistics
         disclosed, period = release.disclosure, release.grid.period
-        software = disclosed.identity.software
+        software, guarantee = disclosed.identity.software, disclosed.guarantee
         cells = drawn_cells(release, first, atlas) if self.lists.several else ()
         marks = self.lists.marks(first, cells)
         times = times_of(release, first, atlas, [(cell, marks[cell][0]) for cell in cells])
@@ -79,7 +80,10 @@ class Contents:
                 release.grid.noun,
                 calibrated=is_calibrated(release, first.statistic),
             ),
-            promise=promise_of(release),
+            disclosed=disclosed,
+            sum_in_words=sum_of_releases(
+                guarantee.sum_of_maxima, guarantee.budget_per_vehicle, guarantee.quantity
+            ),
             facts=facts_of(release),
             full_account=sentences.FULL_ACCOUNT,
         )
@@ -113,7 +117,7 @@ class Contents:
 
     def _section(self, heading: str, each: StatisticFindings, marks: Marks) -> Section:
         statistic, words, unit = each.statistic, WORDS[each.statistic], self.lists.unit
-        slot = self.lists.slot_shown(statistic)
+        slot = slot_shown(self.release, statistic)
         when = self.release.slots[slot].label if self.lists.several else None
         caption = sentences.map_caption(words, unit, when)
         if marks and not self.lists.few(each):
@@ -158,7 +162,7 @@ class Contents:
             sentences.change_of_average(self.lists.things, words, number, changes.average, unit, digits),
             sentences.CHANGE_OF_RECORDS,
         )
-        slot = self.lists.slot_shown(statistic)
+        slot = slot_shown(self.release, statistic)
         when = self.release.slots[slot].label if self.lists.several else None
         caption = sentences.change_map_caption(words, name, when)
         figure = (

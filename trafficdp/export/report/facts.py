@@ -1,28 +1,11 @@
-"""The promise and the main facts of a release for its report, from the disclosure and nothing else."""
+"""The main facts of a release for its report, from the disclosure and nothing else."""
 
 from __future__ import annotations
 
 from trafficdp.export.files.disclosure import on_city_clocks
 from trafficdp.export.report import fact_sentences as sentences
-from trafficdp.export.report.page import Promise
 from trafficdp.export.report.phrases import listed
 from trafficdp.privacy.release import Release
-
-
-def promise_of(release: Release) -> Promise:
-    """Return the privacy statement."""
-    disclosed = release.disclosure
-    guarantee, honesty = disclosed.guarantee, disclosed.honesty
-    return Promise(
-        protected=disclosed.unit.protected,
-        in_words=guarantee.in_words,
-        sum_in_words=sentences.sum_of_releases(
-            guarantee.sum_of_maxima, guarantee.budget_per_vehicle, guarantee.quantity
-        ),
-        not_protected=disclosed.unit.not_protected,
-        counts_revealed=honesty.counts_revealed,
-        assumptions=tuple(each.text for each in honesty.assumptions),
-    )
 
 
 def facts_of(release: Release) -> tuple[tuple[str, str], ...]:

@@ -11,11 +11,10 @@ from trafficdp.export.report import sentences
 from trafficdp.export.report.certainty import Certain, decimals
 from trafficdp.export.report.change import Changes
 from trafficdp.export.report.findings import LONGEST_LIST, Standing, StatisticFindings
-from trafficdp.export.report.maps import Atlas, Marks
+from trafficdp.export.report.maps import Atlas, Marks, slot_shown
 from trafficdp.export.report.page import Table
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS, Things, signed, signed_span, span
 from trafficdp.model import Statistic
-from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.release import Release
 
 LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
@@ -52,19 +51,12 @@ class Lists:
         """The unit of all that is shown."""
         return self.release.display_unit.label
 
-    def slot_shown(self, statistic: Statistic) -> int:
-        """The slot with most numbers to compare, the earliest of several: counts alone decide."""
-        status = self.release.estimates[statistic].status
-        compared = self.release.slot[status == BinStatus.RELEASED.value]
-        numbers = [int((compared == slot).sum()) for slot in self.atlas.slots]
-        return self.atlas.slots[int(np.argmax(numbers))]
-
     def marks(self, each: StatisticFindings, cells: tuple[int, ...]) -> Marks:
         """Return the names on the map: lists of the slot that is shown, then the areas of diagrams."""
         marks: dict[int, tuple[str, bool]] = {
             cell: (f"P{number}", False) for number, cell in enumerate(cells, 1)
         }
-        shown = self.slot_shown(each.statistic)
+        shown = slot_shown(self.release, each.statistic)
         for row, name in zip(self.few(each), LONGEST_NAMES, strict=False):
             marks[int(self.atlas.position[row])] = (name, False)
         for standings, names, dark in self._lists(each):

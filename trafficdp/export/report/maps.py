@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from trafficdp.export.files.classes import (
     PLAIN,
     UNINFORMATIVE,
     WITHHELD,
+    classes_in_words,
     letters_of,
 )
 from trafficdp.export.files.columns import withheld_because
@@ -29,6 +29,7 @@ from trafficdp.export.report.certainty import IntArray
 from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.export.report.phrases import WORDS
 from trafficdp.model import Statistic
+from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.published import published_frame
 from trafficdp.privacy.release import Release
 
@@ -125,6 +126,13 @@ class Atlas:
         )
 
 
+def slot_shown(release: Release, statistic: Statistic) -> int:
+    """Return the slot with most numbers, the earliest of several: counts alone decide."""
+    slots, position = np.unique(release.slot, return_inverse=True)
+    there = release.estimates[statistic].status == BinStatus.RELEASED.value
+    return int(slots[np.argmax(np.bincount(position, weights=there, minlength=len(slots)))])
+
+
 def described(letters: npt.NDArray[np.str_]) -> str:
     """Return in words what a map with these looks shows."""
     hatched = int(np.isin(letters, list(HATCHED)).sum())
@@ -136,10 +144,7 @@ def described(letters: npt.NDArray[np.str_]) -> str:
 def legend(release: Release, statistic: Statistic, level: str, several: bool) -> tuple[LegendLine, ...]:
     """Return the legend of the maps of ``statistic``: fixed classes, then what has no class."""
     unit, bound = release.display_unit, release.bound
-    breaks = [format(each, "g") for each in shown_breaks(statistic, bound, unit)]
-    texts = [sentences.class_limits(None, breaks[0])]
-    texts += [sentences.class_limits(low, high) for low, high in pairwise(breaks)]
-    texts += [sentences.class_limits(breaks[-1], None)]
+    texts = classes_in_words(shown_breaks(statistic, bound, unit))
     limit = format(shown_hatch_limit(statistic, bound, unit), "g")
     lines = [LegendLine(swatch(letter), text) for letter, text in zip(PLAIN, texts, strict=True)]
     hatched = sentences.legend_hatched(level, limit, unit.label)

@@ -8,18 +8,19 @@ they are clamped to their range; each lies within noise and a bias of the truth.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainccinv
 
-from trafficdp.export.report.moment_block_law import MomentBlockLaw
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
 from trafficdp.noise.block_combination import combination_half_width
+from trafficdp.noise.block_pair import pair_bounds
 from trafficdp.noise.block_tail import block_half_width
 from trafficdp.noise.sum_tail import (
     block_sum_half_width,
@@ -40,28 +41,32 @@ _PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
 _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
 
-class NoiseLaw(Protocol):
-    """What is known of the noise of G bins."""
+class NoiseLaw(ABC):
+    """What is known of the noise of G bins. Its fields are arrays of one number a bin, and laws of them."""
 
-    @property
-    def bias(self) -> FloatArray:
-        """Largest |estimate - noise - truth|, shape (G,)."""
+    bias: FloatArray
+    """Largest |estimate - noise - truth|, shape (G,)."""
 
+    @abstractmethod
     def half_width(self, error: float) -> FloatArray:
         """Return h with P(|estimate - truth| > h) <= ``error``, a bin. UsageError unless 0 < error < 1."""
 
-    def at(self, rows: IntArray) -> NoiseLaw:
+    def at(self, rows: IntArray) -> Self:
         """Return the law of some bins."""
+        own = vars(self).values()
+        return type(self)(*(each.at(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own))
 
-    def times(self, factor: float) -> NoiseLaw:
+    @abstractmethod
+    def times(self, factor: float) -> Self:
         """Return the law in another unit: all lengths times ``factor``."""
 
+    @abstractmethod
     def average_half_width(self, error: float) -> float:
         """Return h with P(|average of the noises| > h) <= ``error``, without bias."""
 
 
 @dataclass(frozen=True)
-class LatticeLaw:
+class LatticeLaw(NoiseLaw):
     """Independent noises s Z, Z discrete Laplace: ``lattice_scale`` B, ``step`` s. See NoiseLaw."""
 
     lattice_scale: FloatArray
@@ -82,10 +87,6 @@ class LatticeLaw:
         """See NoiseLaw."""
         return half_width(self.lattice_scale, 1 - error) * self.step + self.bias
 
-    def at(self, rows: IntArray) -> LatticeLaw:
-        """See NoiseLaw."""
-        return LatticeLaw(self.lattice_scale[rows], self.step[rows], self.bias[rows])
-
     def times(self, factor: float) -> LatticeLaw:
         """See NoiseLaw."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
@@ -96,7 +97,7 @@ class LatticeLaw:
 
 
 @dataclass(frozen=True)
-class BlockLaw:
+class BlockLaw(NoiseLaw):
     """Noise drawn in blocks, so that bins are not independent. See NoiseLaw and ``noise.block_tail``.
 
     ``block`` numbers the blocks; of each ``width`` a, ``size`` d and ``scale`` s; ``step`` of the lattice.
@@ -115,11 +116,6 @@ class BlockLaw:
             return np.zeros(0)
         return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
 
-    def at(self, rows: IntArray) -> BlockLaw:
-        """See NoiseLaw."""
-        block, width, size = (each[rows] for each in (self.block, self.width, self.size))
-        return BlockLaw(block, width, size, self.scale[rows], self.step[rows], self.bias[rows])
-
     def times(self, factor: float) -> BlockLaw:
         """See NoiseLaw."""
         return replace(self, step=self.step * factor, bias=self.bias * factor)
@@ -131,7 +127,7 @@ class BlockLaw:
 
 
 @dataclass(frozen=True)
-class MomentsLaw:
+class MomentsLaw(NoiseLaw):
     """At most U |e1| and |e2|, of the mean and of products (``mechanisms.pairs``). See
     NoiseLaw.
 
@@ -147,10 +143,6 @@ class MomentsLaw:
         half = two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
 
-    def at(self, rows: IntArray) -> MomentsLaw:
-        """See NoiseLaw."""
-        return MomentsLaw(self.mean.at(rows), self.products.at(rows), self.bias[rows])
-
     def times(self, factor: float) -> MomentsLaw:
         """See NoiseLaw."""
         return MomentsLaw(self.mean.times(factor), self.products.times(factor), self.bias * factor)
@@ -163,7 +155,7 @@ class MomentsLaw:
 
 
 @dataclass(frozen=True)
-class CombinedLaw:
+class CombinedLaw(NoiseLaw):
     """Block noise of which some numbers are combinations, by consistency with larger hexagons. See NoiseLaw.
 
     ``plain`` is exact where ``spread`` is 0 and holds the blocks of all bins. ``spread`` bounds sqrt(v) of
@@ -174,11 +166,7 @@ class CombinedLaw:
 
     plain: BlockLaw
     spread: FloatArray
-
-    @property
-    def bias(self) -> FloatArray:
-        """See NoiseLaw."""
-        return self.plain.bias
+    bias: FloatArray
 
     def half_width(self, error: float) -> FloatArray:
         """See NoiseLaw."""
@@ -189,13 +177,9 @@ class CombinedLaw:
             half[own] = found + self.bias[own]
         return half
 
-    def at(self, rows: IntArray) -> CombinedLaw:
-        """See NoiseLaw."""
-        return CombinedLaw(self.plain.at(rows), self.spread[rows])
-
     def times(self, factor: float) -> CombinedLaw:
         """See NoiseLaw."""
-        return CombinedLaw(self.plain.times(factor), self.spread * factor)
+        return CombinedLaw(self.plain.times(factor), self.spread * factor, self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
         """See NoiseLaw. By the same bound as ``block_sum_half_width``, first way."""
@@ -210,6 +194,36 @@ class CombinedLaw:
         farthest = gammainccinv(plain.size[first] + 1.0, error / (2 * blocks)) * (1 + 1e-9)
         reach = spread / len(self.spread) * (plain.scale[first] * farthest + 1.5)
         return float(np.sqrt(2 * np.sum(reach**2) * np.log(4 / error)) * (1 + 1e-9))
+
+
+@dataclass(frozen=True)
+class MomentBlockLaw(NoiseLaw):
+    """At most U |e1| and |e2|, each of a block of ``size`` items (``noise.block_pair``). See NoiseLaw.
+
+    ``first`` and ``second`` are the scales a s of both, 0 where there is no noise; ``shift`` their lattices'.
+    """
+
+    size: IntArray
+    first: FloatArray
+    second: FloatArray
+    shift: FloatArray
+    bias: FloatArray
+
+    def half_width(self, error: float) -> FloatArray:
+        """See NoiseLaw."""
+        half = np.zeros(len(self.bias))
+        noisy = (self.first > 0) & (self.second > 0)
+        half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
+        return half + self.shift + self.bias
+
+    def times(self, factor: float) -> MomentBlockLaw:
+        """See NoiseLaw."""
+        lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
+        return MomentBlockLaw(self.size, *lengths)
+
+    def average_half_width(self, error: float) -> float:
+        """See NoiseLaw. No more than that all bins are within their own at an equal part of the error."""
+        return float((self.half_width(error / len(self.bias)) - self.bias).mean())
 
 
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
@@ -344,7 +358,7 @@ def _combined_law(release: Release, law: BlockLaw, combined: npt.NDArray[np.bool
     # the noise scale is b (s (d + 1) + 3/2), and v is at most 3/2 b^2, whichever of its bounds b is
     absolute = estimate.noise_scale * release.factor(Statistic.MEAN) / (law.scale * (law.size + 1) + 1.5)
     spread = np.where(combined, np.sqrt(1.5) * absolute, 0.0)
-    return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread)
+    return CombinedLaw(replace(law, step=np.where(combined, 0.0, law.step)), spread, law.bias)
 
 
 def _parents(release: Release) -> IntArray | None:

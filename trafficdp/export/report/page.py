@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trafficdp.export.map.picture import Picture
 from trafficdp.export.report.panel import Panel
+from trafficdp.privacy.disclosure import Disclosure
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,6 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """The privacy statement, as the manifest has it."""
-
-    protected: str
-    in_words: str
-    sum_in_words: str
-    not_protected: tuple[str, ...]
-    counts_revealed: str
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """The whole report."""
 
@@ -87,6 +76,7 @@ class Page:
     others: tuple[Section, ...]
     change: Section | None
     reading: tuple[str, ...]
-    promise: Promise
+    disclosed: Disclosure
+    sum_in_words: str
     facts: tuple[tuple[str, str], ...]
     full_account: str

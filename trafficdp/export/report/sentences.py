@@ -317,13 +317,6 @@ def change_map_in_words(fell: int, rose: int, unsure: int, words: Words) -> str:
     return f"{listed(parts)}."
 
 
-def class_limits(low: str | None, high: str | None) -> str:
-    """One line of the legend."""
-    if low is None:
-        return f"under {high}"
-    return f"{low} and more" if high is None else f"{low} to {high}"
-
-
 def legend_hatched(level: str, limit: str, unit: str) -> str:
     """Legend of hatching."""
     return f"hatched: {level} % interval wider than {limit} {unit}"

@@ -10,8 +10,7 @@ import pytest
 from trafficdp.export.report.certainty import average, outward_down, outward_up, simultaneous, unclamped
 from trafficdp.export.report.change import _root, changes
 from trafficdp.export.report.findings import changed_rows, findings, order_of
-from trafficdp.export.report.moment_block_law import MomentBlockLaw
-from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentsLaw, law_of
+from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentBlockLaw, MomentsLaw, law_of
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise

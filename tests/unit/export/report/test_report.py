@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN
-from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR, ink_on
+from trafficdp.export.files.classes import COLOURS, HATCHED, PLAIN, ink_on
+from trafficdp.export.map.picture import CHANGE_COLOURS, FELL, ROSE, UNSURE, WITHHELD_COLOUR
 from trafficdp.export.report import sentences
 from trafficdp.export.report.findings import findings
 from trafficdp.export.report.report import pdf_writer, report_html, report_pdf, write_report

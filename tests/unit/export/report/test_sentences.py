@@ -103,7 +103,6 @@ CASES = {
     sentences.map_caption: [(MEAN, "km/h", None), (VARIANCE, "km/h", "08:00-09:00")],
     sentences.map_in_words: [(47, 12, 9, 5, 0), (1, 0, 1, 1, 1), (0, 0, 0, 0, 3)],
     sentences.marks_in_words: [(MEAN, False), (VARIANCE, True)],
-    sentences.class_limits: [(None, "10"), ("10", "20"), ("60", None)],
     sentences.legend_hatched: [("95", "16.2", "km/h")],
     sentences.legend_noisy: [()],
     sentences.legend_empty: [()],
