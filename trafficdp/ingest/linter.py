@@ -39,7 +39,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,22 +83,6 @@ class LintFinding:
         ratios = {unit: self.median_ratio * float(self.unit.factor_to(unit)) for unit in SpeedUnit}
         fitting = {unit: r for unit, r in ratios.items() if LOWEST_RATIO <= r <= HIGHEST_RATIO}
         return min(fitting, key=lambda unit: abs(np.log(fitting[unit])), default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the finding as plain JSON values."""
-        return {
-            "unit": self.unit.value,
-            "pairs": self.pairs,
-            "median_ratio": self.median_ratio,
-            "verdict": self.verdict.value,
-        }
-
-    @classmethod
-    def from_dict(cls, facts: dict[str, Any]) -> LintFinding:
-        """Return the finding that ``to_dict`` wrote; raise KeyError or ValueError for anything else."""
-        return cls(
-            SpeedUnit(facts["unit"]), facts["pairs"], facts["median_ratio"], LintVerdict(facts["verdict"])
-        )
 
 
 class UnitCheck:

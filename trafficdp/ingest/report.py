@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.linter import LintFinding
+from trafficdp.model import from_json
 
 MALFORMED_ROW = "malformed_row"
 MISSING_VEHICLE = "missing_vehicle"
@@ -98,23 +99,12 @@ class FileReport:
 
     def to_json(self) -> str:
         """Return the report as JSON with sorted keys (the same report always gives the same text)."""
-        facts = {
-            "file": self.file,
-            "source": self.source,
-            "rows_in": self.rows_in,
-            "rows_kept": self.rows_kept,
-            "rejected": dict(self.rejected),
-            "derived": self.derived,
-            "lint": [finding.to_dict() for finding in self.lint],
-        }
-        return json.dumps(facts, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> FileReport:
         """Return the report that ``to_json`` wrote; raise DataError when ``text`` is not one."""
         try:
-            facts = json.loads(text)
-            lint = tuple(LintFinding.from_dict(finding) for finding in facts.pop("lint"))
-            return cls(**facts, lint=lint)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return from_json(cls, json.loads(text))
+        except (ValueError, DataError) as error:
             raise DataError("not an ingest report", expected="JSON written by to_json") from error

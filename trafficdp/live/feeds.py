@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.input_lines import InputLines
-from trafficdp.live.files import Arrival, digest_of
+from trafficdp.ingest.input_file import InputFile
+from trafficdp.live.files import digest_of
 from trafficdp.live.streaming import LiveStream, Progress
 from trafficdp.model import SourceDeclaration
 from trafficdp.stream.follow import Folder, stamp_of
@@ -119,16 +119,11 @@ def follow_lines(
             began = time.monotonic()
             if body.strip():
                 number += 1
-                arrival = _lines(live, header + body, source, number)
+                piece = InputFile(Path(f"lines-{number}.csv"), held=header + body)
+                arrival = live.read(piece, live.key.digest(piece.sha256()), source)
                 if arrival.refused is not None:
                     warn(arrival.refused)
                 tell(live.take([arrival], live=True))
-
-
-def _lines(live: LiveStream, content: bytes, source: SourceDeclaration, number: int) -> Arrival:
-    """Read lines as they lie in memory: no file ever holds them."""
-    lines = InputLines(f"lines-{number}.csv", content)
-    return live.read(lines, live.key.digest(lines.sha256()), source)
 
 
 def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell: Tell, warn: Warn) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -239,8 +239,14 @@ class LiveStream:
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
 
-    def _unmaking(self) -> AbstractContextManager[None]:
-        return _Unmaking(self._state)
+    @contextmanager
+    def _unmaking(self) -> Iterator[None]:
+        """After an error, what memory holds may be ahead of the vault: it is loaded again."""
+        try:
+            yield
+        except BaseException:
+            self._state.stream = None
+            raise
 
     def _ended(self, curator: Curator) -> bool:
         return vault_stream.stream_named(curator.vault, self.specification.release_id).ended
@@ -372,17 +378,6 @@ class LiveStream:
             folder=folder_of(self._store, specification.release_id),
             ended=self._ended(curator),
         )
-
-
-class _Unmaking(AbstractContextManager[None]):
-    """After an error, what memory holds may be ahead of the vault: it is loaded again."""
-
-    def __init__(self, state: _Running) -> None:
-        self._state = state
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self._state.stream = None
 
 
 _COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")

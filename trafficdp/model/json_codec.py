@@ -1,8 +1,8 @@
 """Frozen dataclasses as JSON and back, by their type hints alone.
 
-A hint is a dataclass, a scalar, ``tuple[X, ...]``, ``Mapping[str, X]``, a union of these, or ``Any`` for what
-is JSON already. A field that holds its default is left out; ``X | None`` without a default is null. A JSON
-Schema follows from the same hints (pipelines/schemas.py).
+A hint is a dataclass, a scalar, an enumeration of scalars, ``tuple[X, ...]``, ``Mapping[str, X]``, a union of
+these, or ``Any`` for what is JSON already. A field that holds its default is left out; ``X | None`` without a
+default is null. A JSON Schema follows from the same hints (pipelines/schemas.py).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -76,6 +77,8 @@ def _read(hint: Hint, value: object, path: str) -> Json:
         return {name: _read(inner[1], one, f"{path}.{name}") for name, one in value.items()}
     elif is_dataclass(hint) and isinstance(value, dict):
         return _read_fields(hint, value, path)
+    elif isinstance(hint, type) and issubclass(hint, Enum) and value in [each.value for each in hint]:
+        return hint(value)
     elif hint is Any or type(value) is hint or (hint is float and type(value) is int):
         return value
     raise DataError(

@@ -65,3 +65,7 @@ class SourceDeclaration:
     namespace: str = ""
     min_kept: Fraction = Fraction(0)
     dialect: Dialect = Dialect()
+
+    def names_of(self, ours: str, *usual: str) -> tuple[str, ...]:
+        """Return the columns that may hold ``ours``: the one that is declared, else the ``usual`` ones."""
+        return (self.columns[ours],) if ours in self.columns else usual

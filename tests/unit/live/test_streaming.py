@@ -325,6 +325,21 @@ def test_lines_of_standard_input_are_taken_up_to_their_end(live_city):
     assert live.end().publications >= 5
 
 
+def test_lines_that_do_not_fit_their_header_are_told_of_and_counted_nowhere(live_city):
+    reading, writing = os.pipe()
+    os.write(writing, live_city.days[1].read_bytes().splitlines()[0] + b"\none field\n")
+    os.close(writing)
+    workspace, warned = live_city.open(), []
+    live = workspace.live()
+    live.begin()
+    source = workspace.config.sources[0]
+    follow_lines(live, reading, source, stop=lambda: False, tell=lambda _: None, warn=warned.append)
+    os.close(reading)
+    assert len(warned) == 1
+    assert "lines-1.csv has no rows that fit its header" in warned[0]
+    assert not any(live.end().fates.values())
+
+
 def test_snapshots_of_gtfs_realtime_repeat_a_bus_that_stands_and_it_counts_once(live_city):
     config = live_city.config.read_text(encoding="utf-8")
     snapshots = '[[source]]\nname = "rt"\nformat = "gtfs_rt"\nfiles = ["*.pb"]\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -103,7 +104,7 @@ def ingest(
                     "derived": each.report.derived,
                     "new": each.added,
                     "already_there": each.already_there,
-                    "units": [finding.to_dict() for finding in each.report.lint],
+                    "units": [asdict(finding) for finding in each.report.lint],
                 }
                 for each in done
             ],

@@ -203,7 +203,32 @@ def column(table: pa.Table, name: str) -> pa.Array:
     return values.chunk(0) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
 
 
-def coalesce_columns(table: pa.Table, names: Sequence[str]) -> pa.Array:
+def read_coalesced(
+    file: InputFile, source: SourceDeclaration, columns: Mapping[str, Sequence[str]], time_format: str
+) -> Iterator[Records]:
+    """Yield the records of a CSV in blocks; blank values and NaN are missing.
+
+    ``columns`` maps our names to those that a file may have; of several the first that is not blank counts.
+    All but the speed are needed, which is too unless it is derived. Raises as ``read_columns``.
+    """
+    needed = [names for ours, names in columns.items() if ours != "speed" or source.missing_speed != "derive"]
+    found = header(file, source.dialect)
+    for names in needed:
+        if not set(names) & set(found):
+            check_columns(file, names[:1], found)
+    required = [names[0] for names in needed if len(names) == 1]
+    every = [name for names in columns.values() for name in names]
+    for table, malformed in read_columns(file, required, every, source.dialect):
+        yield Records.from_text(
+            TextColumns(**{ours: _coalesced(table, names) for ours, names in columns.items()}),
+            time_format=time_format,
+            time_zone=source.time_zone,
+            nan_is_missing=True,
+            malformed=malformed,
+        )
+
+
+def _coalesced(table: pa.Table, names: Sequence[str]) -> pa.Array:
     """Return for every row the first of the named columns that is there and not blank, else null."""
     result = pa.nulls(table.num_rows, pa.string())
     for name in names:
@@ -214,8 +239,3 @@ def coalesce_columns(table: pa.Table, names: Sequence[str]) -> pa.Array:
                 result, pa.compute.if_else(blank, pa.scalar(None, pa.string()), text)
             )
     return result
-
-
-def renamed(defaults: Mapping[str, str], source: SourceDeclaration) -> dict[str, str]:
-    """Return a standard's own column names, replaced where the source declares others."""
-    return {**defaults, **source.columns}

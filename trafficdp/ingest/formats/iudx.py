@@ -20,8 +20,6 @@ from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.records import Records, TextColumns
 from trafficdp.model import SourceDeclaration
 
-VEHICLE_KEYS = ("license_plate", "vehicle_id")
-TIME_KEYS = ("observationDateTime",)
 _DEPTH = 4
 
 
@@ -31,9 +29,9 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when the file is not JSON or no record has a vehicle, a time or a location.
     """
     observations = json_records(file, ("results",))
-    vehicle_keys = _keys(source, "vehicle", VEHICLE_KEYS)
-    time_keys = _keys(source, "time", TIME_KEYS)
-    speed_keys = _keys(source, "speed", ("speed",))
+    vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
+    time_keys = source.names_of("time", "observationDateTime")
+    speed_keys = source.names_of("speed", "speed")
     vehicles = [_property(record, vehicle_keys) for record in observations]
     times = [_property(record, time_keys) for record in observations]
     places = [_coordinates(record) for record in observations]
@@ -56,10 +54,6 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         time_format=source.time_format,
         time_zone=source.time_zone,
     )
-
-
-def _keys(source: SourceDeclaration, name: str, defaults: tuple[str, ...]) -> tuple[str, ...]:
-    return (source.columns[name],) if name in source.columns else defaults
 
 
 def _value(item: object) -> object:

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.formats.csv import coalesce_columns, read_columns, renamed
+from trafficdp.ingest.formats.csv import read_coalesced
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.records import Records, TextColumns
+from trafficdp.ingest.records import Records
 from trafficdp.model import SourceDeclaration
 
 COLUMNS = {
@@ -33,33 +33,9 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when columns are missing, the file has no rows, or the package is not one, names no
     vehicle_locations, or names files outside its own folder.
     """
-    if file.path.suffix.lower() == ".json":
-        for table_file in package_files(file):
-            yield from _read_table(table_file, source)
-    else:
-        yield from _read_table(file, source)
-
-
-def _read_table(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
-    columns = renamed(COLUMNS, source)
-    required = [columns[name] for name in ("vehicle", "time", "latitude", "longitude")]
-    speed = columns["speed"]
-    if source.missing_speed != "derive":
-        required.append(speed)
-    for table, malformed in read_columns(file, required, (speed,), source.dialect):
-        yield Records.from_text(
-            TextColumns(
-                vehicle=coalesce_columns(table, [columns["vehicle"]]),
-                time=coalesce_columns(table, [columns["time"]]),
-                latitude=coalesce_columns(table, [columns["latitude"]]),
-                longitude=coalesce_columns(table, [columns["longitude"]]),
-                speed=coalesce_columns(table, [speed]),
-            ),
-            time_format=source.time_format,
-            time_zone=source.time_zone,
-            nan_is_missing=True,
-            malformed=malformed,
-        )
+    columns = {ours: source.names_of(ours, name) for ours, name in COLUMNS.items()}
+    for table in package_files(file) if file.path.suffix.lower() == ".json" else [file]:
+        yield from read_coalesced(table, source, columns, source.time_format)
 
 
 def package_files(file: InputFile) -> list[InputFile]:
