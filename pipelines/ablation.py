@@ -27,11 +27,11 @@ import trafficdp
 from accuracy import with_few_vehicles_withheld
 from capmetro import config_of, files_of, page, samples_of
 from maps import CHECKING, CHOOSING
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import level
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.level import Level
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise

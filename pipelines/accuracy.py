@@ -24,9 +24,9 @@ import trafficdp
 from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from presence import DELTA, total_of
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statistic
 from trafficdp.mechanisms.simulated.trial import SimulatedCities

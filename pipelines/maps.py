@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 import trafficdp
 from capmetro import DAYS, config_of, files_of, page, samples_of
-from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.protocol import Calibrated
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise

@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 

@@ -9,9 +9,9 @@ import pytest
 
 from trafficdp.audit.lower_bound import distinguish
 from trafficdp.mechanisms.blocks.noise import BlockNoise
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parents import Parents
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Values

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import in_blocks
 from trafficdp.mechanisms.laplace.accountings import floor_of_equal_scales, laplace_accountings
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.names import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocation import HAIR, accountings_for, allocate

@@ -14,7 +14,7 @@ import pytest
 import trafficdp.mechanisms as room
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.calibrated import claims_of, event_of, unenforced
+from trafficdp.mechanisms.protocol import claims_of, event_of, unenforced
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import NeighbouringRelation, Statistic

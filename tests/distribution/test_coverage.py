@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import (
     OF_MAPS,
     ContributionBound,

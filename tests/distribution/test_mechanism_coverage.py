@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic

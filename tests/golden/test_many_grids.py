@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.model import Statistic
 
 MEAN = Statistic.MEAN

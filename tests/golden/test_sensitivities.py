@@ -7,8 +7,7 @@ import pytest
 
 from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.bounding.sensitivity import mean_sensitivity
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, largest_sensitivity
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise, largest_sensitivity
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import CHARGE_STEP
 

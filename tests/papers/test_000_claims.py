@@ -11,7 +11,7 @@ import pytest
 
 from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Samples

@@ -14,7 +14,7 @@ from trafficdp.bounding.huber_weights import scale_threshold
 from trafficdp.bounding.smooth_sensitivity import HuberShape, clean_smooth_sensitivity, smooth_sensitivity
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
 from trafficdp.mechanisms.huber.huber import Huber
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise

@@ -20,7 +20,7 @@ from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, Quantile, QuantileRule
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise

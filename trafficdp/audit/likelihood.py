@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trafficdp.audit.neighbours import Neighbours
 from trafficdp.mechanisms.known_error import KnownTerms
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import Statistic
 from trafficdp.noise import choice

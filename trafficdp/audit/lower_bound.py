@@ -23,7 +23,7 @@ from trafficdp.audit.neighbours import Neighbours, extreme_neighbours, ranked_ne
 from trafficdp.errors import in_range
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.claims import ClaimedNoise
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.protocol import NoiseSource

@@ -26,7 +26,7 @@ from trafficdp.mechanisms.arrays.array_means import ArrayLattice, ArrayMeans, Gr
 from trafficdp.mechanisms.arrays.private_quantile import exponential_quantile
 from trafficdp.mechanisms.arrays.projected import TENTHS, choice_of, private_position
 from trafficdp.mechanisms.blocks.noise import BlockNoise, fitted
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.scales import choice_scale
 from trafficdp.mechanisms.simulated.accuracy import repeated
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -27,7 +27,7 @@ from trafficdp.export.files.disclosure import (
 )
 from trafficdp.export.files.facts import MechanismFacts
 from trafficdp.live.estimates import estimates_of
-from trafficdp.mechanisms.calibrated import ASSUMPTIONS
+from trafficdp.mechanisms.protocol import ASSUMPTIONS
 from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.secure import OPENDP_VERSION

@@ -19,7 +19,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.mechanism import Mechanism
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import gaussian_absolute_error, gaussian_half_width
 from trafficdp.noise.tail import half_width
@@ -89,7 +88,7 @@ class ErrorFacts:
 
 
 def error_facts(
-    mechanism: Mechanism,
+    mechanism: object,
     counts: Counts,
     bound: ContributionBound,
     statistic: Statistic,
@@ -98,6 +97,7 @@ def error_facts(
 ) -> ErrorFacts:
     """Return half widths that hold with ``level``, and what is known of the noise; no value is needed.
 
+    Of a mechanism that is not one of ``KnownTerms`` nothing is known.
     Raises UsageError unless 0 < level < 1.
     """
     reach, unknown = statistic.largest(bound.upper), np.full(counts.bins, np.nan)

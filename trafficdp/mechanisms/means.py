@@ -18,9 +18,9 @@ from trafficdp.bounding.huber_weights import normalised, weight_distance
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.measure import Measure, Priced, Step, plain
 from trafficdp.measurement.sets import Box
-from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.claims import ClaimedSums
 from trafficdp.mechanisms.known_error import NoiseTerm
+from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.scales import checked_epsilon, dearest_scale, laplace_scale
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -1,6 +1,7 @@
 """All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
 
-``MECHANISMS`` are those of one statistic (``separate.listed``), WHOLE maps of one piece, of either relation.
+``MECHANISMS`` are those of one statistic (``separate.calibrated``), WHOLE maps of one piece, of either
+relation.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
-from trafficdp.mechanisms.calibrated import Calibrated, Columns, PublicFacts
 from trafficdp.mechanisms.clip_user.calibrated import CalibratedSuppression
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.hidden_calibrated import CalibratedHidden
+from trafficdp.mechanisms.protocol import Calibrated, Columns, PublicFacts
 from trafficdp.mechanisms.quantiles.calibrated import CalibratedQuantiles
-from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
-from trafficdp.mechanisms.separate.listed import MECHANISMS, mechanism_named, mechanisms_of, tried_by_auto
+from trafficdp.mechanisms.separate.calibrated import (
+    MECHANISMS,
+    CalibratedSeparately,
+    mechanism_named,
+    mechanisms_of,
+    tried_by_auto,
+)
 from trafficdp.model import OF_MAPS, NeighbouringRelation, Statistic
 from trafficdp.privacy.loss import LossKind
 

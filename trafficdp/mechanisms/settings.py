@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeVar, cast
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
 
 Setting = str | int | float | bool | None
 Settings = Mapping[str, Setting]

@@ -27,9 +27,8 @@ import numpy.typing as npt
 
 from trafficdp.measurement.measure import Measure, Priced
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.calibrated import sensitivity_of
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism, sensitivity_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import ZCDP, LossKind

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from trafficdp.errors import UsageError, finite, in_range, integer_between, positive
 from trafficdp.mechanisms.blocks.canonical import canonical_order
 from trafficdp.mechanisms.blocks.items import Items
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.secure import MOST_DISTINCT_SCALES

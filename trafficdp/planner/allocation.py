@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.accountings import Accounting, Explained, all_accountings, floor_of_equal_scales
-from trafficdp.mechanisms.calibrated import Calibrated, Ranked, Wanted
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE
+from trafficdp.mechanisms.protocol import Calibrated, Ranked, Wanted
 from trafficdp.mechanisms.registry import WHOLE, require_releasable, require_together
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately
 from trafficdp.mechanisms.simulated.cities import City, cities_of, skills_of

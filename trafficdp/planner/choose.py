@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
+from trafficdp.mechanisms.separate.calibrated import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.separate.fit import CLOSE
-from trafficdp.mechanisms.separate.listed import mechanisms_of, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.planner.offer import Offer, offers

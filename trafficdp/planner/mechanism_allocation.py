@@ -12,8 +12,7 @@ from fractions import Fraction
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO
-from trafficdp.mechanisms.separate.calibrated import Part, too_small
-from trafficdp.mechanisms.separate.listed import mechanism_named, tried_by_auto
+from trafficdp.mechanisms.separate.calibrated import Part, mechanism_named, too_small, tried_by_auto
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.choose import choose

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import unenforced
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism, unenforced
 from trafficdp.mechanisms.separate.fit import Fit, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -18,7 +18,7 @@ from trafficdp.export.files.disclosure import (
     disclosure,
 )
 from trafficdp.export.files.facts import MechanismFacts
-from trafficdp.mechanisms.calibrated import Statement
+from trafficdp.mechanisms.protocol import Statement
 from trafficdp.mechanisms.publish import MOST_SPANNED, rank_useless, useless
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json

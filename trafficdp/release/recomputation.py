@@ -25,7 +25,7 @@ from trafficdp.binning.declared import declared_bins
 from trafficdp.errors import VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts, Recomputable
+from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Recomputable
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     DEFAULT_DAY_PARTS,

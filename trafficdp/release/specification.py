@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.declared import declared_bins
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     ContributionBound,

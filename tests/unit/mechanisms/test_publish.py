@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trafficdp.mechanisms import publish
-from trafficdp.mechanisms.calibrated import PublicFacts
-from trafficdp.mechanisms.laplace.baseline import calibrated_for
+from trafficdp.mechanisms.laplace.calibrated import calibrated_for
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import Drawn
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part
 from trafficdp.model import OF_MAPS, Statistic

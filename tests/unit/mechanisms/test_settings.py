@@ -11,8 +11,8 @@ from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.arrays.projected import Levy
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.settings import in_words, settings_of, with_settings
 from trafficdp.mechanisms.two_moments import KnownTwoMoments

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import event_of, sensitivity_of
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.plan.plan import Plan, Scaling
+from trafficdp.mechanisms.protocol import event_of, sensitivity_of
 from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.model import Counts, Statistic
 from trafficdp.planner.adaptive import Wish, adapt, largest_scale
 

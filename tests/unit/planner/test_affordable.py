@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
 from trafficdp.planner.affordable import affordable
 from trafficdp.planner.allocation import allocate

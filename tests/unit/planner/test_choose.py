@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms import calibrated, sums
+from trafficdp.mechanisms import protocol, sums
 from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.separate.fit import CLOSE, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
@@ -70,11 +70,11 @@ def test_the_largest_loss_is_the_total_and_never_above(mechanism, statistic, spl
     total = PureDP.of(6)
     found = fit(mechanism, *city, statistic, total, split)
     assert found.event.loss.pico <= total.pico
-    again = calibrated.event_of(mechanism, *city, statistic, found.given)
+    again = protocol.event_of(mechanism, *city, statistic, found.given)
     assert again.loss.pico == found.event.loss.pico
     assert found.given.shape == (4,)
     assert bool(np.all(found.given > 0))
-    more = calibrated.event_of(mechanism, *city, statistic, found.given * 1.001)
+    more = protocol.event_of(mechanism, *city, statistic, found.given * 1.001)
     # nothing is left over: a thousandth more is too much
     assert more.loss.pico > total.pico
 

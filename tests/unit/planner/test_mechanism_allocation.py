@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
 from trafficdp.mechanisms.registry import calibrated_from_facts, calibrated_from_published, mechanisms_of
 from trafficdp.mechanisms.separate.calibrated import CalibratedSeparately, Part

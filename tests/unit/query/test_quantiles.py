@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import AnalystBudgetError, UninformativeReleaseError, UsageError
-from trafficdp.mechanisms.calibrated import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.quantiles import calibrated as quantiles
 from trafficdp.model import QUANTILES
 from trafficdp.privacy.loss import LossKind

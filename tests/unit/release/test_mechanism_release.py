@@ -17,7 +17,7 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import manifest_schema
 from trafficdp.mechanisms.arrays.pooled import Pooled
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate import listed
+from trafficdp.mechanisms.separate import calibrated
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise
@@ -61,9 +61,9 @@ def test_later_defaults_change_neither_what_is_verified_nor_what_is_executed(fil
     here.release(force=True)
     later = tuple(
         replace(each, means=Pooled(CountCap.MEDIAN)) if each.name == "pooled" else each
-        for each in listed.MECHANISMS
+        for each in calibrated.MECHANISMS
     )
-    monkeypatch.setattr(listed, "MECHANISMS", later)
+    monkeypatch.setattr(calibrated, "MECHANISMS", later)
     assert mechanism_named("pooled", LossKind.PURE).means.cap is CountCap.MEDIAN
     assert failed(filled) == {}
     again = opened(filled, "pooled", budget=40)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import (
     ContributionBound,
     Counts,

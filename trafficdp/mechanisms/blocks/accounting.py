@@ -31,7 +31,7 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_error
 from trafficdp.mechanisms.blocks.calibrated import NAME, CalibratedBlocks, set_of
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
+from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block_pair import pair_mean
 from trafficdp.privacy.loss import PICO, Loss

@@ -22,8 +22,8 @@ from trafficdp.measurement.sets import Box, Moments
 from trafficdp.mechanisms import pairs, sums
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, Spread, spread_of, variance_law
-from trafficdp.mechanisms.calibrated import POST_PROCESSING, Columns, PublicFacts, Statement, event, loss_of
 from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
+from trafficdp.mechanisms.protocol import POST_PROCESSING, Columns, PublicFacts, Statement, event, loss_of
 from trafficdp.mechanisms.publish import Drawn, estimate, largest_variance
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.block import SAMPLER

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.clip_user.calibrated import (
     CalibratedSuppression,
     Imputed,
@@ -30,9 +29,9 @@ from trafficdp.mechanisms.clip_user.calibrated import (
 )
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.accountings import fitted
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.names import CLIP_USER
+from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, Loss
 

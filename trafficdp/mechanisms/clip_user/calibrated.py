@@ -31,10 +31,10 @@ import numpy.typing as npt
 from trafficdp.bounding.count_cap import dropped_variance_bias
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Measure, Priced
-from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.clip_user.clip_user import clip_user
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.names import CLIP_USER
+from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.publish import interval, status_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.estimate import Estimate

@@ -21,11 +21,11 @@ from trafficdp.mechanisms import sums
 from trafficdp.mechanisms.blocks.accounting import BlockAccounting, ByScales, blocks_of
 from trafficdp.mechanisms.blocks.blocks import Blocks
 from trafficdp.mechanisms.blocks.noise import fitted, whole_steps
-from trafficdp.mechanisms.calibrated import Calibrated, PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent, set_with
 from trafficdp.mechanisms.consistent.family import Combination, combine
 from trafficdp.mechanisms.consistent.parent_search import Measured, measure_parents
 from trafficdp.mechanisms.names import CONSISTENT
+from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.block_combination import combination_absolute_error
 from trafficdp.privacy.loss import PICO, Loss

@@ -21,10 +21,10 @@ from trafficdp.measurement.sets import Box
 from trafficdp.mechanisms.blocks.calibrated import COLUMNS, CalibratedBlocks, published_noise, set_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
 from trafficdp.mechanisms.blocks.spread import NumberLaw, spread_of
-from trafficdp.mechanisms.calibrated import Columns, PublicFacts, Statement
 from trafficdp.mechanisms.consistent.family import Family
 from trafficdp.mechanisms.consistent.parents import Parents
 from trafficdp.mechanisms.names import CONSISTENT
+from trafficdp.mechanisms.protocol import Columns, PublicFacts, Statement
 from trafficdp.model import ContributionBound, Counts, Statistic
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from trafficdp.measurement.laws import Gaussian
 from trafficdp.measurement.measure import Measure, Step, plain
 from trafficdp.measurement.sets import Box
 from trafficdp.mechanisms import sums
-from trafficdp.mechanisms.calibrated import require_statistic
 from trafficdp.mechanisms.known_error import NoiseTerm
+from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.publish import clamped, rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.gaussian import LARGEST_SD

@@ -33,9 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
-from trafficdp.mechanisms.calibrated import Calibrated
-from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import COMPOSITION, CalibratedLaplace, LaplaceNoise
+from trafficdp.mechanisms.protocol import Calibrated
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import CHARGE_STEP, PICO, Loss
 

@@ -37,7 +37,7 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Gaussian, Support
 from trafficdp.measurement.measure import Measure, Priced, plain
 from trafficdp.measurement.sets import GRAINS, Ball, Ranks
-from trafficdp.mechanisms.calibrated import require_statistic
+from trafficdp.mechanisms.protocol import require_statistic
 from trafficdp.mechanisms.sums import support_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.loss import PICO, ZCDP, LossKind

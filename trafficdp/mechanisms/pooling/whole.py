@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Priced
-from trafficdp.mechanisms.calibrated import (
+from trafficdp.mechanisms.protocol import (
     POST_PROCESSING,
     Columns,
     PublicFacts,

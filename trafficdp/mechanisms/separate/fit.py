@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import event_of
-from trafficdp.mechanisms.mechanism import RANGE, Mechanism
+from trafficdp.mechanisms.protocol import RANGE, Mechanism, event_of
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.privacy.event import PrivacyEvent
 from trafficdp.privacy.loss import Loss, LossKind

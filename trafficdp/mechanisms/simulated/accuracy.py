@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import integer_between
 from trafficdp.measurement.measure import Measure
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive.values import Contributions, Samples

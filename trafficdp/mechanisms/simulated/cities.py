@@ -14,8 +14,8 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.calibrated import Calibrated
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat
+from trafficdp.mechanisms.protocol import Calibrated
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import ContributionBound, Counts, Statistic

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.mechanisms.mechanism import Mechanism
+from trafficdp.mechanisms.protocol import Mechanism
 from trafficdp.mechanisms.simulated.accuracy import absolute_errors
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.source import SimulatedNoise

@@ -10,7 +10,7 @@ import pytest
 from trafficdp.audit.wrong import mistakes
 from trafficdp.cli.commands import audit as audit_module
 from trafficdp.cli.commands.audit import BOUND, slug
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 import trafficdp
-from trafficdp.mechanisms.laplace.baseline import Baseline
+from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
-from trafficdp.mechanisms.separate.listed import tried_by_auto
+from trafficdp.mechanisms.separate.calibrated import tried_by_auto
 from trafficdp.model import Statistic
 from trafficdp.planner.choose import BLURRED
 from trafficdp.privacy.loss import LossKind

@@ -14,10 +14,9 @@ from trafficdp.export.report.noise_law import BlockLaw, LatticeLaw, MomentBlockL
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
-from trafficdp.mechanisms.calibrated import PublicFacts
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.pooling.calibrated import CalibratedPooling
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.model import Counts, Statistic

@@ -10,7 +10,7 @@ from trafficdp.bounding.interval import Partition, guaranteed_width, levy_width
 from trafficdp.bounding.wrap_around import wrap_around
 from trafficdp.mechanisms.arrays.array_means import Grouping
 from trafficdp.mechanisms.arrays.projected import ArrayAveraging, Levy, QuantileRule
-from trafficdp.mechanisms.calibrated import event_of
+from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities
 from trafficdp.noise.source import SimulatedNoise

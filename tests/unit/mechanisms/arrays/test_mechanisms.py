@@ -23,7 +23,7 @@ from trafficdp.mechanisms.arrays.projected import (
     choice_of,
     private_position,
 )
-from trafficdp.mechanisms.calibrated import event_of
+from trafficdp.mechanisms.protocol import event_of
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
 from trafficdp.noise.choice import probabilities

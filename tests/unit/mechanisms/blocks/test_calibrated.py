@@ -16,7 +16,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.blocks.accounting import block_accounting
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks
 from trafficdp.mechanisms.blocks.noise import BlockNoise
-from trafficdp.mechanisms.calibrated import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Statistic
 from trafficdp.noise.block_tail import block_quantile

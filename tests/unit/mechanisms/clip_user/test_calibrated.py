@@ -14,7 +14,6 @@ from scipy import stats
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.clip_user.accounting import SuppressionAccounting
 from trafficdp.mechanisms.clip_user.calibrated import (
     CalibratedSuppression,
@@ -22,8 +21,8 @@ from trafficdp.mechanisms.clip_user.calibrated import (
     imputed,
     kept_counts,
 )
-from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
-from trafficdp.mechanisms.laplace.noise import LaplaceNoise
+from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import allocate

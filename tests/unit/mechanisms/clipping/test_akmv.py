@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import event_of
 from trafficdp.mechanisms.clipping.akmv import AKMV
+from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.sensitive.values import Samples

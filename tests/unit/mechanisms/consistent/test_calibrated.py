@@ -18,10 +18,10 @@ from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.mechanisms.blocks.accounting import blocks_of
 from trafficdp.mechanisms.blocks.noise import BlockNoise
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.consistent.calibrated import CalibratedConsistent
 from trafficdp.mechanisms.consistent.parent_search import measure_parents
 from trafficdp.mechanisms.consistent.parents import Parents, h3_families
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import allocate

@@ -6,8 +6,8 @@ import pytest
 from trafficdp.bounding.huber_loss import huber_location
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.arrays.two_stage import TwoStage
-from trafficdp.mechanisms.calibrated import event_of
 from trafficdp.mechanisms.huber.huber import Huber
+from trafficdp.mechanisms.protocol import event_of
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise

@@ -11,11 +11,11 @@ from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import Metered
 from trafficdp.measurement.sets import GRAINS
-from trafficdp.mechanisms.calibrated import PublicFacts
 from trafficdp.mechanisms.pooling import estimates, level
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
 from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import expected_error, flat_error, pooled
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of
 from trafficdp.model import Counts, Statistic

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.calibrated import PublicFacts
+from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import (
     calibrated_from_facts,
     calibrated_from_published,

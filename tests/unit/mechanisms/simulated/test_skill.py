@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trafficdp.mechanisms.calibrated import PublicFacts, loss_of
 from trafficdp.mechanisms.pooling.calibrated import CalibratedFlat, CalibratedPooling
+from trafficdp.mechanisms.protocol import PublicFacts, loss_of
 from trafficdp.mechanisms.simulated import cities as cities_module
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.mechanisms.simulated.cities import cities_of, skills_of
