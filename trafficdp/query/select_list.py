@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from sqlglot import exp
 
 from trafficdp.model import SpeedUnit
@@ -210,8 +212,8 @@ def _with_intervals(columns: list[Column], seen: set[str]) -> tuple[Column, ...]
 def _free(name: str, seen: set[str]) -> str:
     """Return ``name``, with a number where it is taken or kept for another column."""
     taken = {*seen, *RESERVED}
-    numbered = (f"{name}_{n}" for n in range(2, 10_000))
-    return next(each for each in (name, *numbered) if each.lower() not in taken)
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(each for each in names if each.lower() not in taken)
 
 
 def read_order(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,13 +19,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from trafficdp._durable import require_regular, sync_folder
+from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, SpeedUnit, as_json
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.published import published_frame, quantiles_frame, slots_frame
 from trafficdp.privacy.release import Release
-from trafficdp.store.statements import connect, number, query, registered, run, script, store_failures
+from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
 
 RELEASED_NAME = "released.duckdb"
 STORAGE_VERSION = "v1.2.0"
@@ -135,15 +135,10 @@ def _fill(
     path: Path, releases: Sequence[tuple[Release, Decimal, bool]], publications: Sequence[Publication]
 ) -> None:
     """Make the database at ``path``; raise StoreDamagedError when it fails its audits."""
-    connection = _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'")
-    try:
+    shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
+    _make_empty(path, tuple(sorted({each.display_unit for each in shown})))
+    with _attached(path, "READ_WRITE") as connection:
         connection.begin()
-        run(connection, script("tables/released"))
-        shown = [*(each for each, *_ in releases), *(each.release for each in publications)]
-        units = sorted({each.display_unit for each in shown})
-        tables, views = ([_in(unit, f"{what}/speeds") for unit in units] for what in ("tables", "views"))
-        for text in (*tables, script("views/released"), *views):
-            run(connection, text)
         for release, epsilon, withdrawn in releases:
             _insert_release(connection, release, epsilon, withdrawn)
             if not withdrawn:
@@ -151,8 +146,27 @@ def _fill(
         for publication in publications:
             _insert_publication(connection, publication)
         _finish(connection)
-    finally:
-        connection.close()
+
+
+_empty: dict[tuple[SpeedUnit, ...], bytes] = {}
+"""The files without a row that this process made, by the units of their columns."""
+
+
+def _make_empty(path: Path, units: tuple[SpeedUnit, ...]) -> None:
+    """Make the database at ``path`` without a row: a copy of the first of its kind."""
+    if units in _empty:
+        path.write_bytes(_empty[units])
+        return
+    with _attached(path, f"STORAGE_VERSION '{STORAGE_VERSION}'") as connection:
+        connection.begin()
+        run(connection, script("tables/released"))
+        tables, views = ([_in(unit, f"{what}/speeds") for unit in units] for what in ("tables", "views"))
+        for text in (*tables, script("views/released"), *views):
+            run(connection, text)
+        connection.commit()
+        # all of it into the one file, not into a log beside it
+        run(connection, "CHECKPOINT released")
+    _empty[units] = path.read_bytes()
 
 
 def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConnection], None]) -> bool:
@@ -160,8 +174,7 @@ def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConn
 
     def extend(path: Path) -> None:
         shutil.copyfile(folder / RELEASED_NAME, path)
-        connection = _attached(path, "READ_WRITE")
-        try:
+        with _attached(path, "READ_WRITE") as connection:
             columns = run(connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()")
             tables = {"kept_cells": _cells_table(release), "quantiles": _quantiles_table(release)}
             needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
@@ -170,8 +183,6 @@ def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConn
             connection.begin()
             add(connection)
             _finish(connection, release.id)
-        finally:
-            connection.close()
 
     try:
         _swap(folder, extend)
@@ -181,7 +192,7 @@ def _extended(folder: Path, release: Release, add: Callable[[duckdb.DuckDBPyConn
 
 
 def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None) -> None:
-    """Commit, and let go of the file; raise StoreDamagedError when it fails its audits.
+    """Commit; raise StoreDamagedError when the file fails its audits.
 
     With ``release_id`` only that release is audited.
     """
@@ -191,8 +202,6 @@ def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None
     units = run(connection, "SELECT DISTINCT speed_unit FROM releases ORDER BY ALL")
     audits = [script("audits/released"), *(_in(SpeedUnit(unit), "audits/speeds") for (unit,) in units)]
     problems = [problem for audit in audits for problem in run(connection, audit, {"release_id": release_id})]
-    run(connection, "USE memory")
-    run(connection, "DETACH released")
     if problems:
         raise StoreDamagedError(
             "released.duckdb fails its audits", got="; ".join(str(problem[0]) for problem in problems)
@@ -223,23 +232,8 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
     _insert_cells(connection, release, publication.number)
 
 
-def _attached(path: Path, option: str) -> duckdb.DuckDBPyConnection:
-    """Return a connection that uses the database at ``path``, under a DuckDB of its own.
-
-    Opened by its path, a file that this process has open already would be seen as it was before a swap.
-    """
-    require_regular(path)
-    connection = connect()
-    try:
-        # nothing may spill into the current folder
-        run(connection, "SET temp_directory = ''")
-        quoted = str(path.absolute()).replace("'", "''")
-        run(connection, "ATTACH '" + quoted + "' AS released (" + option + ")")
-        run(connection, "USE released")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _attached(path: Path, option: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    return attached(path, "released", option)
 
 
 def _insert_release(
@@ -331,8 +325,7 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
     That is its row in releases, with the loss ``epsilon``, its rows in cells and quantiles, painted slots.
     """
     with store_failures("reading released.duckdb", RELEASED_NAME):
-        connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
-        try:
+        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
             about = run(
                 connection,
                 "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
@@ -344,8 +337,6 @@ def released_matches(folder: Path, release: Release, epsilon: Decimal) -> bool:
             slots = query(connection, painted, [release.id])
             listed = "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile"
             quantiles = query(connection, listed, [release.id])
-        finally:
-            connection.close()
     row = _release_row(release, epsilon, withdrawn=False)
     row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
     return (
@@ -360,8 +351,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
     """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
     name = publications[0].release.id
     with store_failures("reading released.duckdb", RELEASED_NAME):
-        connection = _attached(folder / RELEASED_NAME, "READ_ONLY")
-        try:
+        with _attached(folder / RELEASED_NAME, "READ_ONLY") as connection:
             listed = run(
                 connection,
                 "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
@@ -372,11 +362,7 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
                 (each.number, (each.as_of - _EPOCH) // timedelta(microseconds=1), each.sequence)
                 for each in publications
             ]
-            if listed != expected:
-                return False
-            return all(_publication_matches(connection, each) for each in publications)
-        finally:
-            connection.close()
+            return listed == expected and all(_publication_matches(connection, each) for each in publications)
 
 
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:

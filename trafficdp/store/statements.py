@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from trafficdp._durable import from_os_error
+from trafficdp._durable import from_os_error, require_regular
 from trafficdp.errors import (
     StoreBusyError,
     StoreDamagedError,
@@ -90,6 +93,33 @@ def connect(database: str = ":memory:", **options: str) -> duckdb.DuckDBPyConnec
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+_idle: dict[int, duckdb.DuckDBPyConnection] = {}
+"""A DuckDB that has nothing open, by process: to start one takes longer than most that is asked of it."""
+atexit.register(lambda: _idle.pop(os.getpid(), None))
+
+
+@contextmanager
+def attached(path: Path, name: str, option: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that uses the database at ``path`` under ``name``; let go of it at the end of the block.
+
+    Opened by its path, a file that this process has open already would be seen as it was before a swap.
+    Nothing spills. Whatever fails, the next block has another DuckDB; so have other threads, and a child.
+    """
+    require_regular(path)
+    connection = _idle.pop(os.getpid(), None) or connect(temp_directory="", threads="1")
+    try:
+        quoted = str(path.absolute()).replace("'", "''")
+        run(connection, f"ATTACH '{quoted}' AS {name} ({option})")
+        run(connection, f"USE {name}")
+        yield connection
+        run(connection, "USE memory")
+        run(connection, f"DETACH {name}")
+    except BaseException:
+        connection.close()
+        raise
+    _idle[os.getpid()] = connection
 
 
 @cache

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import trafficdp
 from trafficdp.engine import duckdb_binned
-from trafficdp.store import inspection, released, vault
+from trafficdp.store import inspection, statements, vault
 from trafficdp.store.analyst import AnalystSession
-from trafficdp.store.statements import connect
+from trafficdp.store.statements import attached, connect
 from trafficdp.store.vault import Vault
 
 SETTING = "SELECT current_setting('enable_progress_bar')"
@@ -48,7 +49,8 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         seen.extend(made.execute(SETTING).fetchall())
         return made
 
-    for module in (vault, released, inspection, duckdb_binned):
+    monkeypatch.setattr(statements, "_idle", {})
+    for module in (vault, statements, inspection, duckdb_binned):
         monkeypatch.setattr(module, "connect", noted)
     workspace = city.open()
     workspace.ingest([city.days[1]])
@@ -59,6 +61,25 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
     assert set(seen) == {(False,)}
     with AnalystSession.open(city.released) as session:
         assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}
+
+
+def test_one_duckdb_serves_file_after_file_but_never_two_at_once_and_none_after_an_error(tmp_path):
+    def used(name, option="READ_WRITE"):
+        return attached(tmp_path / name, "it", option)
+
+    with used("first") as first, used("second") as second:
+        assert first is not second
+        first.execute("CREATE TABLE numbers AS FROM range(3)")
+    with used("first", "READ_ONLY") as again:
+        assert again is first
+        assert again.execute("FROM numbers").fetchall() == [(0,), (1,), (2,)]
+    (tmp_path / "second").replace(tmp_path / "first")
+    with used("first") as swapped:
+        assert swapped.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+    with pytest.raises(duckdb.CatalogException), used("first") as failed:
+        failed.execute("BEGIN; FROM numbers")
+    with used("first") as other:
+        assert other is not failed
 
 
 @pytest.mark.slow

@@ -179,6 +179,22 @@ def test_building_twice_says_the_same(released, release):
     assert released.dump()["released"] == before
 
 
+def test_a_file_from_the_second_on_says_what_the_first_one_says(released, release, monkeypatch):
+    monkeypatch.setattr(room, "_empty", {})
+    other = replace(release, display_unit=SpeedUnit.MILES_PER_HOUR)
+    said = []
+    for shown in (release, other, release, other):
+        build(released.store, [(shown, epsilon_of(shown), False)])
+        told = [
+            released.sql(f"SELECT sql, comment FROM duckdb_{what}s()", database="released")
+            for what in ("table", "view")
+        ]
+        said.append((told, released.dump()["released"]))
+    assert len(room._empty) == 2
+    assert said[:2] == said[2:]
+    assert said[0] != said[1]
+
+
 def test_a_reader_in_this_process_does_not_hide_the_swap(released, release):
     with duckdb.connect(str(released.released), read_only=True) as reader:
         assert reader.execute("SELECT count(*) FROM cells").fetchall() == [(5,)]
