@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
@@ -56,6 +57,25 @@ def require_regular(path: Path) -> None:
         os.close(open_regular(path))
     except FileNotFoundError:
         return
+
+
+def write_whole(path: Path, half_made: Path, content: bytes, mode: int = 0o600) -> None:
+    """Put ``content`` in the place of ``path``, by ``half_made``, in one move that survives a power cut.
+
+    After an error the place is what it was before. ``mode`` is that of a new file. Raises OSError.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(open_regular(half_made, flags, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(half_made, path)
+    except BaseException:
+        with suppress(OSError):
+            half_made.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
 
 
 def _not_plain(path: Path) -> OSError:

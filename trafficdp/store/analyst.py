@@ -15,7 +15,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -113,9 +112,7 @@ class AnalystSession:
     def __enter__(self) -> AnalystSession:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -8,12 +8,11 @@ its own, named after the store.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trafficdp._durable import open_regular, read_regular, sync_folder
+from trafficdp._durable import read_regular, write_whole
 from trafficdp.errors import StoreBehindError, StoreDamagedError
 from trafficdp.privacy.ledger import GENESIS, LedgerRow
 from trafficdp.store.statements import store_failures
@@ -41,19 +40,8 @@ class Head:
             "sequence": row.sequence if row else 0,
             "head_hash": row.head_hash if row else GENESIS,
         }
-        half_made = self._half_made
         with store_failures("writing the ledger's head beside the key"):
-            try:
-                descriptor = open_regular(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
-                with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                    json.dump(facts, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(half_made, self.path)
-            except BaseException:
-                half_made.unlink(missing_ok=True)
-                raise
-            sync_folder(self.path.parent)
+            write_whole(self.path, self._half_made, json.dumps(facts).encode("ascii"))
 
     def check(self, ledger: Sequence[LedgerRow]) -> None:
         """Raise as ``checked`` unless the ledger contains the remembered head."""

@@ -32,20 +32,13 @@ def store_lock(folder: Path, *, purpose: str, wait: float) -> Iterator[None]:
     StoreUnavailableError when there is no such folder, and what ``from_os_error`` says when it cannot be
     locked.
     """
-    try:
-        descriptor = open_regular(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT)
-    except FileNotFoundError as error:
-        raise StoreUnavailableError(
-            "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
-        ) from error
-    except OSError as error:
-        raise from_os_error(error, "locking the store") from error
-    try:
-        _acquire(descriptor, folder, wait)
+    with _held(folder, os.O_RDWR | os.O_CREAT, wait) as descriptor:
+        if descriptor is None:
+            raise StoreUnavailableError(
+                "there is no store here", got=str(folder), todo="run `trafficdp init` or pass --store"
+            )
         _name_holder(descriptor, purpose)
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -54,16 +47,23 @@ def looking(folder: Path, *, wait: float) -> Iterator[None]:
 
     Raises as ``store_lock``, but for a store that has no lock: then nobody holds it.
     """
-    try:
-        descriptor = open_regular(folder / LOCK_NAME)
-    except FileNotFoundError:
+    with _held(folder, os.O_RDONLY, wait):
         yield
+
+
+@contextmanager
+def _held(folder: Path, flags: int, wait: float) -> Iterator[int | None]:
+    """Hold the lock and yield its descriptor, None where there is none."""
+    try:
+        descriptor = open_regular(folder / LOCK_NAME, flags)
+    except FileNotFoundError:
+        yield None
         return
     except OSError as error:
         raise from_os_error(error, "locking the store") from error
     try:
         _acquire(descriptor, folder, wait)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

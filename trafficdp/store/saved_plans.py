@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
-from trafficdp._durable import read_regular, sync_folder
+from trafficdp._durable import read_regular, write_whole
 from trafficdp.errors import UsageError
 from trafficdp.store.folder import make_folder, owner_only
 from trafficdp.store.statements import store_failures
@@ -32,13 +31,7 @@ def save(store: Path, name: str, text: str) -> Path:
     half_made = target.with_name(f".{target.name}.new")
     with store_failures("saving the plan"), owner_only():
         make_folder(target.parent)
-        half_made.unlink(missing_ok=True)
-        with half_made.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(half_made, target)
-        sync_folder(target.parent)
+        write_whole(target, half_made, text.encode())
     return target
 
 

@@ -11,7 +11,6 @@ from trafficdp.errors import AnalystBudgetError
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind
 from trafficdp.store import loss_kind, vault_ledger
-from trafficdp.store.statements import number
 from trafficdp.store.vault import Vault
 
 IntArray = npt.NDArray[np.int64]
@@ -64,18 +63,7 @@ def spending(vault: Vault) -> list[AnalystSpending]:
     """Return what every analyst who was ever charged has spent, by name. No vehicle is named."""
     found, loss_of = [], LOSSES[loss_kind.kind_of(vault) or LossKind.PURE]
     for name, charges in sorted(charges_by(vault).items()):
-        largest, maxima = (
-            number(vault.connection, statement, {"charges": charges}) for statement in (_LARGEST, _MAXIMA)
-        )
-        found.append(AnalystSpending(name, len(charges), loss_of(largest), loss_of(maxima)))
+        totals = vault_ledger.totals(vault, charges)
+        largest, maxima = loss_of(totals.largest), loss_of(totals.sum_of_maxima)
+        found.append(AnalystSpending(name, len(charges), largest, maxima))
     return found
-
-
-_LARGEST = (
-    "SELECT coalesce(max(total), 0) FROM (SELECT CAST(sum(loss_pico) AS BIGINT) AS total "
-    "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY vehicle_id)"
-)
-_MAXIMA = (
-    "SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (SELECT max(loss_pico) AS most "
-    "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY sequence)"
-)

@@ -93,22 +93,19 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     return row
 
 
+# of the charges that are named, of all where none is
+_SPENT = """WITH paid AS (
+    FROM vehicle_charges
+    WHERE CAST($charges AS BIGINT[]) IS NULL OR list_contains(CAST($charges AS BIGINT[]), sequence)
+), spent AS (
+    SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico FROM paid GROUP BY vehicle_id
+) """
+
+
 def spent(vault: Vault, vehicle: IntArray, charges: Sequence[int] | None = None) -> IntArray:
     """Return what each of the given vehicles has spent over all ``charges`` (pico-epsilons; None: all)."""
-    if charges is None:
-        table = query(
-            vault.connection,
-            "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
-            "FROM vehicle_charges GROUP BY vehicle_id ORDER BY vehicle_id",
-        )
-    else:
-        table = query(
-            vault.connection,
-            "SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico "
-            "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) "
-            "GROUP BY vehicle_id ORDER BY vehicle_id",
-            {"charges": list(charges)},
-        )
+    of = {"charges": None if charges is None else list(charges)}
+    table = query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", of)
     known = table.column("vehicle_id").to_numpy().astype(np.int64)
     losses = table.column("loss_pico").to_numpy().astype(np.int64)
     if not len(known):
@@ -156,12 +153,7 @@ def require_budget(
 def largest_spent_in(vault: Vault, window: Window) -> int:
     """Return the most that any vehicle has spent in ``window`` (pico-epsilons)."""
     charges = [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
-    return number(
-        vault.connection,
-        "SELECT coalesce(max(total), 0) FROM (SELECT CAST(sum(loss_pico) AS BIGINT) AS total "
-        "FROM vehicle_charges WHERE list_contains(CAST($charges AS BIGINT[]), sequence) GROUP BY vehicle_id)",
-        {"charges": charges},
-    )
+    return totals(vault, charges).largest
 
 
 def _instants(vault: Vault) -> dict[int, datetime]:
@@ -199,25 +191,20 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
         [after],
     )
     sequence, vehicle, loss = (table.column(name).to_numpy().astype(np.int64) for name in table.column_names)
-    stated = {row.sequence: row.facts["accounts_sha256"] for row in ledger if row.facts["kind"] == "charge"}
-    for number_of_charge, digest in stated.items():
-        here = slice(*np.searchsorted(sequence, [number_of_charge, number_of_charge + 1]))
-        if accounts_hash(vehicle[here], loss[here]) != digest:
+    charged = [row for row in ledger if row.facts["kind"] in ("charge", "stream")]
+    for row in charged:
+        here = slice(*np.searchsorted(sequence, [row.sequence, row.sequence + 1]))
+        if row.facts["kind"] == "charge":
+            same = accounts_hash(vehicle[here], loss[here]) == row.facts["accounts_sha256"]
+        else:
+            same = bool(np.all(loss[here] == row.facts["epsilon_pico"]))
+        if not same:
             raise StoreDamagedError(
                 "the vehicles' accounts are not those of the ledger",
-                got=f"other accounts for the charge at entry {number_of_charge}",
+                got=f"other accounts for the {row.facts['kind']} at entry {row.sequence}",
                 todo="restore the newest complete backup of the store",
             )
-    streams = {row.sequence: row.facts["epsilon_pico"] for row in ledger if row.facts["kind"] == "stream"}
-    for number_of_charge, each in streams.items():
-        here = slice(*np.searchsorted(sequence, [number_of_charge, number_of_charge + 1]))
-        if not bool(np.all(loss[here] == each)):
-            raise StoreDamagedError(
-                "the vehicles' accounts are not those of the ledger",
-                got=f"other accounts for the stream at entry {number_of_charge}",
-                todo="restore the newest complete backup of the store",
-            )
-    if not set(np.unique(sequence).tolist()) <= stated.keys() | streams.keys():
+    if not set(np.unique(sequence).tolist()) <= {row.sequence for row in charged}:
         raise StoreDamagedError(
             "vehicles' accounts name a charge that is not in the ledger",
             todo="restore the newest complete backup of the store",
@@ -245,16 +232,12 @@ class Totals:
     sum_of_maxima: int
 
 
-def totals(vault: Vault) -> Totals:
-    """Return the spending over all charges."""
-    largest = number(
-        vault.connection,
-        "SELECT coalesce(max(total), 0) FROM "
-        "(SELECT CAST(sum(loss_pico) AS BIGINT) AS total FROM vehicle_charges GROUP BY vehicle_id)",
+def totals(vault: Vault, charges: Sequence[int] | None = None) -> Totals:
+    """Return the spending over all ``charges`` (None: all there are)."""
+    both = (
+        "SELECT (SELECT coalesce(max(loss_pico), 0) FROM spent), (SELECT coalesce(CAST(sum(most) AS BIGINT), "
+        "0) FROM (SELECT max(loss_pico) AS most FROM paid GROUP BY sequence))"
     )
-    maxima = number(
-        vault.connection,
-        "SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM "
-        "(SELECT max(loss_pico) AS most FROM vehicle_charges GROUP BY sequence)",
-    )
-    return Totals(largest, maxima)
+    of = {"charges": None if charges is None else list(charges)}
+    ((largest, maxima),) = run(vault.connection, _SPENT + both, of)
+    return Totals(int(largest), int(maxima))

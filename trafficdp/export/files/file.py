@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp._durable import sync_folder
+from trafficdp._durable import write_whole
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -58,17 +58,7 @@ def replace_file(path: Path, content: bytes) -> None:
         )
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with disk_errors(path):
-        try:
-            with partial.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+        write_whole(path, partial, content, 0o666)
 
 
 def require_folder_of(path: Path) -> None:
