@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -39,6 +40,7 @@ _UNREADABLE = (
     duckdb.InternalException,
 )
 DOCTOR = "`trafficdp doctor` says what is whole"
+_BEGUN = re.compile(r"CREATE (TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)")
 _OTHER_VERSION = ("with version number", "storage version")
 
 
@@ -124,8 +126,24 @@ def attached(path: Path, name: str, option: str) -> Iterator[duckdb.DuckDBPyConn
 
 @cache
 def script(name: str) -> str:
-    """Return the text of ``sql/NAME.sql``."""
-    return files("trafficdp.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    """Return the text of ``sql/NAME.sql``, and statements that comment on what it makes.
+
+    What stands behind ``--`` on a line that makes a table, a view or a column of one is said of it in the
+    database too, where users read it.
+    """
+    text = files("trafficdp.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    statements, kind, made = [text], "", ""
+    for code, _, said in (line.partition(" -- ") for line in text.splitlines()):
+        begun = _BEGUN.match(code)
+        if begun:
+            kind, made = begun.groups()
+        if made and code.strip() and said:
+            words = code.rstrip(",").split()
+            column = f"{made}.{words[0] if kind == 'TABLE' else words[-1]}"
+            what = f"{kind} {made}" if begun else f"COLUMN {column}"
+            quoted = said.replace("'", "''")
+            statements.append(f"COMMENT ON {what} IS '{quoted}';\n")
+    return "".join(statements)
 
 
 Parameters = Sequence[object] | Mapping[str, object]
