@@ -6,14 +6,17 @@ import hashlib
 import io
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import shapely
 
 from trafficdp.context.simplify import Names, Shapes
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextKind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _WAYS = ("shape_id", "shape_pt_sequence", "shape_pt_lon", "shape_pt_lat")
 _STOPS = ("stop_name", "stop_lon", "stop_lat")
@@ -57,6 +60,8 @@ def _content(path: Path, name: str) -> bytes:
 
 
 def _table(content: bytes, path: Path, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         table = pd.read_csv(
             io.BytesIO(content), dtype={"stop_name": str, "shape_id": str}, encoding="utf-8-sig"

@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import shapely
 
 from trafficdp.binning.cells import polygons_of
 from trafficdp.model import ContextKind, ContextLayer, Zones
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
@@ -110,6 +113,8 @@ def _ways(centre: FloatArray) -> Texts:
 
 def _named(context: Sequence[ContextLayer]) -> pd.DataFrame:
     """Return every shape that has a name: columns ``kind``, ``name``, ``shape``."""
+    import pandas as pd
+
     frames = [
         pd.DataFrame({"kind": layer.kind.value, "name": list(layer.names), "shape": list(layer.shapes)})
         for layer in context
@@ -131,6 +136,8 @@ def _choices(hexagons: Texts, named: pd.DataFrame) -> list[Texts]:
 
 
 def _with(street: Texts, near: Texts, otherwise: Texts) -> Texts:
+    import pandas as pd
+
     joint = np.where(pd.Series(near).str.startswith("near "), " ", ", ").astype(object)
     both = np.where(near != "", street + joint + near, street)
     return np.where(street != "", both, otherwise).astype(object)
@@ -138,6 +145,8 @@ def _with(street: Texts, near: Texts, otherwise: Texts) -> Texts:
 
 def _streets(hexagons: Texts, streets: pd.DataFrame) -> tuple[Texts, Texts]:
     """Return the names with most and second most length (or area's outline) in every hexagon; "" for none."""
+    import pandas as pd
+
     found = np.full((2, len(hexagons)), "", dtype=object)
     if len(streets):
         shapes, owner = _pieces(streets["shape"].to_numpy(dtype=object))
@@ -190,6 +199,8 @@ def _places(hexagons: Texts, places: pd.DataFrame) -> tuple[Texts, Texts]:
 
 def told_apart(choices: list[Texts]) -> Texts:
     """Return for every hexagon the shortest choice that no other has; at last with a number."""
+    import pandas as pd
+
     names = choices[0].copy()
     for longer in choices[1:]:
         again = pd.Series(names).duplicated(keep=False).to_numpy()

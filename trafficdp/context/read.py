@@ -6,17 +6,18 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyogrio
-import pyproj
 import shapely
 
 from trafficdp.context.gtfs import is_gtfs, read_gtfs
 from trafficdp.context.simplify import Names, Shapes, simplified
 from trafficdp.errors import ConfigError
 from trafficdp.model import ContextFile, ContextKind, ContextLayer, StudyArea
+
+if TYPE_CHECKING:
+    import pyproj
 
 WGS84 = "EPSG:4326"
 ENDINGS = (".gpkg", ".geojson", ".json", ".shp", ".fgb", ".osm.pbf", ".zip")
@@ -53,6 +54,8 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
 
 def check_context(files: Sequence[ContextFile]) -> None:
     """Raise what ``read_context`` would for a file that is not there or has no such column; read no shape."""
+    import pyogrio
+
     for file in files:
         if isinstance(file.path, Path) and _is_tables(file.path):
             with _reading(file.path):
@@ -92,6 +95,8 @@ def read_table(path: Path, name: str | None) -> tuple[Shapes, Names]:
 
     All of them in the file's order; what has no shape is None. Raises as ``read_context``.
     """
+    import pyogrio
+
     if not path.exists():
         raise ConfigError(f"the file {path.name} does not exist", got=str(path), todo="correct its name")
     with _reading(path):
@@ -108,6 +113,8 @@ def _read_tables(file: ContextFile, path: Path, area: StudyArea) -> tuple[Shapes
 
 def _wanted(file: ContextFile, path: Path) -> tuple[tuple[str, str | None], ...]:
     """The tables of ``path`` that are of the kind, with a condition on their rows."""
+    import pyogrio
+
     if path.name.lower().endswith(".osm.pbf"):
         return _OPENSTREETMAP[file.kind]
     return ((pyogrio.list_layers(path)[0, 0], None),)
@@ -115,6 +122,8 @@ def _wanted(file: ContextFile, path: Path) -> tuple[tuple[str, str | None], ...]
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
+    import pyogrio
+
     try:
         yield
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, IndexError) as error:
@@ -127,6 +136,9 @@ def _reading(path: Path) -> Iterator[None]:
 def _read_table(
     path: Path, name: str | None, area: StudyArea | None, table: str, where: str | None
 ) -> tuple[Shapes, Names]:
+    import pyogrio
+    import pyproj
+
     about = pyogrio.read_info(path, layer=table)
     if about["crs"] is None:
         raise ConfigError(

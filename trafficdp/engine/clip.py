@@ -23,7 +23,7 @@ from trafficdp.errors import ConfigError, StoreDamagedError
 from trafficdp.model import ContributionBound, SpeedUnit
 
 IntArray = npt.NDArray[np.int64]
-_UNITS = pa.array([unit.value for unit in SpeedUnit])
+_UNITS = [unit.value for unit in SpeedUnit]
 
 
 class Clip:
@@ -54,7 +54,7 @@ class Clip:
         if isinstance(unit, pa.ChunkedArray):
             unit = pa.concat_arrays([pc.cast(chunk, pa.string()) for chunk in unit.chunks])
         encoded = unit if pa.types.is_dictionary(unit.type) else unit.dictionary_encode()
-        known = pc.index_in(pc.cast(encoded.dictionary, pa.string()), value_set=_UNITS)
+        known = pc.index_in(pc.cast(encoded.dictionary, pa.string()), value_set=pa.array(_UNITS))
         code = known.take(encoded.indices)
         if code.null_count:
             raise StoreDamagedError(

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian
-from opendp.metrics import l2_distance
-from opendp.mod import enable_features
 from scipy.special import ndtri
 
 from trafficdp.errors import UsageError, in_range
@@ -27,14 +23,18 @@ LARGEST_SD = float(2**55)
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-enable_features("contrib")
-
 
 def discrete_gaussian(sd: FloatArray, sums: IntArray | None = None) -> IntArray:
     """Return ``sums`` (None: zeros) plus one independent exact draw for every ``sd``, shape (G,); sd 0: none.
 
     Raises UsageError for an ``sd`` that is negative, infinite, missing or above LARGEST_SD.
     """
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
     _check(sd)
     noise = np.zeros(sd.size, dtype=np.int64) if sums is None else sums.astype(np.int64).ravel()
     distinct, which = np.unique(sd.ravel(), return_inverse=True)

@@ -10,10 +10,6 @@ from importlib.metadata import version
 
 import numpy as np
 import numpy.typing as npt
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_laplace
-from opendp.metrics import l1_distance
-from opendp.mod import enable_features
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.parts import noisy
@@ -26,8 +22,6 @@ LARGEST_SCALE = float(2**55)
 """Above this a draw could leave 64 bits; the caller coarsens its lattice instead."""
 MOST_DISTINCT_SCALES = 5_000
 """Building a sampler takes about 0.1 ms; more distinct scales than this are rounded up together."""
-
-enable_features("contrib")
 
 
 def discrete_laplace(
@@ -97,6 +91,12 @@ def uniform_below(count: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _noisy(scale: float, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_laplace
+    from opendp.metrics import l1_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
     space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     sampler = make_laplace(*space, scale=scale)
     return noisy(sampler, sums)

@@ -14,9 +14,6 @@ from functools import cache
 from importlib.resources import files as package_files
 from typing import Annotated, Any
 
-import jsonschema
-from jsonschema.exceptions import best_match
-
 from trafficdp.errors import DataError
 from trafficdp.export.files.columns import FileFacts, published_statistics
 from trafficdp.export.files.disclosure import bin_numbers, rfc3339
@@ -87,6 +84,9 @@ def manifest_schema() -> dict[str, Any]:
 
 def validate_manifest(document: object) -> Manifest:
     """Return the manifest; raise DataError, naming the JSON path, unless complete and consistent."""
+    import jsonschema
+    from jsonschema.exceptions import best_match
+
     validator = jsonschema.Draft202012Validator(manifest_schema())
     error = best_match(validator.iter_errors(document))
     if error is not None:

@@ -6,10 +6,6 @@ import json
 from importlib.resources import files
 from typing import Any
 
-import jsonschema
-import yaml
-from jsonschema.exceptions import best_match
-
 from trafficdp.errors import DataError
 from trafficdp.model import as_json
 from trafficdp.privacy.release import Release
@@ -27,6 +23,10 @@ def registry_bytes(release: Release) -> bytes:
 
     Raises DataError when the record does not meet the schema.
     """
+    import jsonschema
+    import yaml
+    from jsonschema.exceptions import best_match
+
     record = as_json(release.disclosure.registry)
     check = jsonschema.Draft202012Validator(
         registry_schema(), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER

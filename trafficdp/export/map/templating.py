@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import jinja2
+from functools import cache
+from typing import TYPE_CHECKING
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("trafficdp.export", "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+if TYPE_CHECKING:
+    import jinja2
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("trafficdp.export", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment
 
 
 def fill_template(template: str, **values: object) -> str:
     """Return the file ``template`` of the folder templates with ``values`` put in."""
-    return _ENVIRONMENT.get_template(template).render(**values)
+    return _environment().get_template(template).render(**values)
