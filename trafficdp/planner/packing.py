@@ -21,6 +21,7 @@ antichain first, so that choices follow the prices as these come near their best
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,6 +154,8 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
     every = max(1, -(-steps * COST_OF_A_CHOICE * entries // work))
     prices, at_best = np.zeros(forest.users), np.zeros(forest.users)
     bound, length, stale = np.inf, 1.0, 0
+    tried: set[bytes] = set()
+    by_user = forest.matrix.T
     for step in range(steps):
         value = float(forest.value[best].sum())
         certificate, chosen = bound_at(forest, prices)
@@ -161,13 +164,18 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
         else:
             stale += 1
         if step % every == every - 1 or step == steps - 1:
-            best = _better(forest, best, fill(forest, _order(forest, prices, chosen)))
+            order = _order(forest, prices, chosen)
+            digest = hashlib.sha256(order.tobytes()).digest()
+            # near the best prices the same order comes again and again, and gives the same choice
+            if digest not in tried:
+                tried.add(digest)
+                best = _better(forest, best, fill(forest, order))
         if value >= bound * (1 - 1e-9):
             break
         if stale >= PATIENCE:
             prices, length, stale = at_best, length / 2, 0
             certificate, chosen = bound_at(forest, prices)
-        slope = 1.0 - np.asarray(forest.matrix.T @ chosen.astype(np.float64))
+        slope = 1.0 - np.asarray(by_user @ chosen.astype(np.float64))
         slope[(prices <= 0) & (slope > 0)] = 0.0
         square = float(slope @ slope)
         if square <= 0:
