@@ -219,6 +219,12 @@ class World:
         assert self.command("--json", *arguments) == code
         return code
 
+    def verify(self, first, *others):
+        """Verify releases, the first plain and as JSON."""
+        assert self.both("verify", first) == 0
+        for release in others:
+            assert self.command("verify", release) == 0
+
     def collect(self):
         """Remember every file that can leave, and what is in `released.duckdb`."""
         for path in sorted(self.folder.rglob("*")):
@@ -288,8 +294,7 @@ def story(world):
     assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
     for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
         assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
-    for release in ("r0001", "r0002", "r0003", "s0001"):
-        assert world.both("verify", release) == 0
+    world.verify("r0001", "r0003", "s0001")
     for asked in ("status", "ledger", "releases", "doctor"):
         assert world.both(asked) == 0
     world.collect()
@@ -314,7 +319,7 @@ def told_before():
 
 
 @pytest.fixture
-def two_worlds(tmp_path_factory, monkeypatch, few_runs, told_before):
+def two_worlds(tmp_path_factory, monkeypatch, few_runs, two_cities, told_before):
     """``two_worlds(story, neighbour)``: the same story told of two days' rows and of their neighbour's."""
     folder = told_before.setdefault("folder", tmp_path_factory.mktemp("worlds") / "city")
     for module in list(_modules()):
@@ -358,7 +363,10 @@ def differing(one, other):
 
 
 def hidden_story(world):
-    """What a city may do where nothing about a vehicle is public, and what it is refused."""
+    """What a city may do where nothing about a vehicle is public, and what it is refused.
+
+    Reports and exports are made of what is published, whatever the relation: ``story`` makes them.
+    """
     assert world.command("init") == 0
     assert world.command("ingest", "2026-03-02.csv", curators_eyes=True) == 0
     assert world.command("--json", "ingest", "2026-03-03.csv", curators_eyes=True) == 0
@@ -379,11 +387,9 @@ def hidden_story(world):
         assert world.both("sql", question) == 0
     assert world.command("release", "--epsilon", "29", "--force") == 3
     assert world.both("sql", "SELECT h3, speed_mean_ms, speed_mean_ms_low FROM latest_cells ORDER BY 1") == 0
-    assert world.command("report", "r0002", "report.html", "--against", "r0001") == 0
-    for number, format in enumerate(("geojson", "csv", "geoparquet", "html", "registry", "gpkg")):
-        assert world.command("export", "r0001", f"out{number}.{format}", "--to", format) == 0
-    for release in ("r0001", "r0002", "r0003", "r0004"):
-        assert world.both("verify", release) == 0
+    # r0002 is made as r0001 is
+    world.verify("r0001", "r0003", "r0004")
+    for release in ("r0001", "r0003", "r0004"):
         assert world.both("verify", "--public", release) == 0
     for asked in ("ledger", "releases", "doctor"):
         assert world.both(asked) == 0
@@ -400,10 +406,10 @@ def short_hidden_story(world):
     """What publishes one map."""
     for arguments in (["init"], ["ingest", "2026-03-02.csv", "2026-03-03.csv"]):
         assert world.command(*arguments, curators_eyes=True) == 0
-    assert world.both("plan") == 0
+    assert world.command("--json", "plan") == 0
     assert world.command("release") == 0
-    assert world.both("verify", "r0001") == 0
-    assert world.both("sql", BY_HOUR) == 0
+    assert world.command("verify", "r0001") == 0
+    assert world.command("--json", "sql", BY_HOUR) == 0
     world.collect()
     return world
 
@@ -419,7 +425,7 @@ def with_vehicle(kind):
 
     area = [(48.1 + 0.2 * i / 19, 16.2 + 0.4 * j / 19) for i in range(20) for j in range(20)]
     if kind in ("very many records", "a million records"):
-        many = 10**6 if kind == "a million records" else 20_000
+        many = 10**6 if kind == "a million records" else 5_000
         own = [at(s * 86_000 / many, 48.2, 16.3, 20) for s in range(many)]
     elif kind == "collides":
         # another spelling of a vehicle that is there: one vehicle, with these records more
@@ -491,14 +497,14 @@ def test_the_only_vehicle_changes_no_byte_either(two_worlds, kind):
 def test_every_byte_that_leaves_follows_from_noise_where_nothing_is_public(two_worlds):
     one, other = two_worlds(hidden_story, without, HIDDEN)
     assert differing(one, other) == []
-    assert len(one.left) > 80
+    assert len(one.left) > 70
     assert one.hidden != other.hidden
 
 
 def test_every_byte_that_leaves_follows_from_noise(two_worlds):
     one, other = two_worlds(story, other_speeds)
     assert differing(one, other) == []
-    assert len(one.left) > 140
+    assert len(one.left) > 130
     # the vehicle decides alone whether its city's unit seems to fit: only the curator is told
     assert one.hidden != other.hidden
 
