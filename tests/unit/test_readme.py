@@ -45,11 +45,14 @@ def _run(command, folder):
 
 
 @pytest.mark.slow
-def test_the_python_block_runs(pages, checkout):
+def test_the_python_block_runs(pages, checkout, monkeypatch):
     (block,) = pages.blocks(pages.README, "python")
     lines = [line for line in block.splitlines() if line and not line.startswith(("from ", "import "))]
     assert len(lines) == 5
-    _run([sys.executable, "-W", "error", "-c", block + "\nprint(len(hexagons))"], checkout)
+    monkeypatch.chdir(checkout)
+    found = {}
+    exec(block, found)
+    assert len(found["hexagons"]) > 0
     assert (checkout / "tour.store" / "releases" / "r0001" / "map.geojson").is_file()
 
 
@@ -205,7 +208,7 @@ class _Austin:
         city = Workspace(
             replace(config, map=both), self.city.store, self.city.key_file, wait=60.0, progress=None
         )
-        return city.with_map(resolution=resolution).plan()
+        return city.with_map(resolution=resolution).plan(suggestions=False)
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +274,8 @@ def test_the_figures_of_hexagons_to_be_averaged_are_those_of_austin(austin, page
     for resolution in (6, 7):
         city = austin.city.with_map(resolution=resolution)
         plain, found = (
-            city.with_map(accounting=accounting).plan().allocation for accounting in ("blocks", "consistent")
+            city.with_map(accounting=accounting).plan(suggestions=False).allocation
+            for accounting in ("blocks", "consistent")
         )
         measured = found.chosen.measured
         less = sorted(f"{100 * (1 - gain):.0f}" for gain in measured.gain)
