@@ -6,7 +6,7 @@ It reads one task a line, and prints for each a JSON list: for every death, what
 afterwards.
 
     boundaries                die at every named boundary of release and withdrawal
-    renames                   die before every rename of the same
+    renames NUMBER...         die before every rename of the same, but these of the release
     random COUNT SEED         die COUNT times between random boundaries of a sequence
     limits BYTES...           no file may grow beyond one limit after another
     forgetting SECONDS...     die at every boundary of forgetting a vehicle, and so long after its start
@@ -212,16 +212,18 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     for name, digest in values_before.items():
         assert values_after[name] == digest, f"{name} was drawn again"
 
+    # older ones have the files and values that they had
+    newest = [*seen][-1:]
     with Vault.open(city.store) as opened:
         door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
         door.check_not_behind()
         assert not door.head.lags(vault_ledger.rows(opened))
         assert problems(opened) == []
-        for name in seen:
+        for name in newest:
             with tempfile.TemporaryDirectory() as again:
                 publication.place_files(Path(again), door.load(name))
                 assert files_of(Path(again) / "releases" / name) == seen[name], f"{name} is not reproducible"
-    for name in seen:
+    for name in newest:
         failed = [check for check in workspace.verify(name) if not check.passed]
         assert not failed, failed
 
@@ -287,17 +289,21 @@ def boundaries(template):
         for name in names:
             work = at_boundary(name, command)
             findings.append(
-                trial(template, len(findings), f"{command.__name__}: {name}", work, lives_on=True)
+                trial(
+                    template, len(findings), f"{command.__name__}: {name}", work, lives_on=command is release
+                )
             )
     return findings
 
 
-def renames(template):
+def renames(template, passed_over):
     findings = []
     for command in (release, withdraw):
         number, killed = 0, True
         while killed:
             number += 1
+            if command is release and number in passed_over:
+                continue
             name = f"{command.__name__}: before rename {number}"
             finding = trial(template, len(findings), name, at_rename(number, command))
             killed = finding["killed"]
@@ -468,7 +474,7 @@ def findings_of(template, task, *told):
     if task == "boundaries":
         return boundaries(template)
     if task == "renames":
-        return renames(template)
+        return renames(template, numbers)
     if task == "forgetting":
         return forgettings(template, numbers)
     if task == "limits":

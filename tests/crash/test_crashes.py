@@ -15,6 +15,8 @@ import pytest
 DRIVER = Path(__file__).with_name("driver.py")
 LIMITS = (0, 300, 5000, 15_000, 100_000, 2_000_000)
 """Largest sizes of a file, in bytes: from nothing at all to more than the small city needs."""
+BETWEEN = (3, 4, 5, 6)
+"""Renames of a release that put one more file into its new folder: neither the first nor the last."""
 
 
 @pytest.fixture(scope="session")
@@ -65,9 +67,12 @@ def test_a_death_at_every_named_boundary_is_mended_by_the_next_command(findings_
 
 
 @pytest.mark.slow
-def test_a_death_before_every_rename_is_mended_by_the_next_command(findings_of):
-    findings = findings_of("renames")
-    assert sum(each["killed"] for each in findings) >= 12
+@pytest.mark.parametrize(
+    "passed_over", [BETWEEN, pytest.param((), marks=pytest.mark.prove)], ids=["all but alike", "all"]
+)
+def test_a_death_before_every_rename_is_mended_by_the_next_command(findings_of, passed_over):
+    findings = findings_of("renames", *passed_over)
+    assert sum(each["killed"] for each in findings) == 13 - len(passed_over)
     assert [each["name"].split(":")[0] for each in findings if not each["killed"]] == ["release", "withdraw"]
 
 
@@ -81,7 +86,7 @@ def test_a_death_at_a_random_instant_is_mended_by_the_next_command(findings_of, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "sizes", [LIMITS[1::2] + LIMITS[4:5], pytest.param(LIMITS, marks=pytest.mark.prove)], ids=["four", "six"]
+    "sizes", [LIMITS[1::2], pytest.param(LIMITS, marks=pytest.mark.prove)], ids=["three", "six"]
 )
 def test_files_that_may_not_grow_cost_nothing_or_are_mended(findings_of, sizes):
     findings = findings_of("limits", *sizes)
@@ -97,7 +102,7 @@ def test_files_that_may_not_grow_cost_nothing_or_are_mended(findings_of, sizes):
     codes = Counter((each["command"], each["code"]) for each in findings)
     assert all(codes[command, code] >= 1 for command in ("ingest", "release", "withdraw") for code in (0, 6))
     # a disk that fills up after the charge: the next command finished the release
-    assert sum(each["charged"] and each["code"] == 6 for each in findings) >= 2
+    assert sum(each["charged"] and each["code"] == 6 for each in findings) >= len(sizes) // 3
 
 
 @pytest.mark.slow
