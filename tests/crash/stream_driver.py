@@ -1,12 +1,16 @@
 """Kills a stream at random instants and says what became of it. Run as a program.
 
-    python stream_driver.py FOLDER FILES COUNT SEED       COUNT deaths in all, each a moment after a boundary
-    python stream_driver.py FOLDER FILES boundaries N...  die the Nth time that any named boundary is reached
+    python stream_driver.py FOLDER FILES
+
+It reads one task a line, and prints a JSON object for each.
+
+    random COUNT SEED         COUNT deaths in all, each a moment after a boundary
+    boundaries N...           die the Nth time that any named boundary is reached
 
 Streams of a small city, which come in so many files, are killed again and again until they have come to their
 end. Half of them draw noise that depends on the step alone, through a door that only this program opens: what
 they published is compared with a stream that nobody killed. The others draw real noise: what was committed
-before a death is compared with what is committed afterwards. Prints one JSON object.
+before a death is compared with what is committed afterwards.
 """
 
 import hashlib
@@ -232,26 +236,13 @@ def run_or_die(city, death, **options):
     run(city, **options)
 
 
-def main(arguments):
-    import_everything()
-    folder, files, (task, *numbers) = Path(arguments[0]), int(arguments[1]), arguments[2:]
-    template = prepare(folder, files)
-    whole_folder = folder / "whole"
-    shutil.copytree(template, whole_folder)
-    began = time.monotonic()
-    if outcome_of(lambda: run(small_city.at(whole_folder), known_noise=True, by_folder=False)) != 0:
-        raise SystemExit("the stream does not run")
-    whole = time.monotonic() - began
-    city = small_city.at(whole_folder)
-    expected = committed(city)
-    if outcome_of(lambda: autopsy(city)) != 0:
-        raise SystemExit("the stream that nobody killed is not sound")
+def findings_of(template, files, expected, whole, task, *numbers):
     deaths, problems, streams = [], [], 0
     if task == "boundaries":
         cases = [
             (name, count)
             for name in streaming.BOUNDARIES
-            for count in map(int, numbers)
+            for count in numbers
             if name != "charged" or count == 1
         ]
         for case in cases:
@@ -260,7 +251,7 @@ def main(arguments):
             deaths += died
             problems += [f"{case}: {each}" for each in wrong]
     else:
-        count, generator = int(task), random.Random(int(numbers[0]))
+        count, generator = numbers[0], random.Random(numbers[1])
         while len(deaths) < count:
             streams += 1
             died, wrong = lives(
@@ -275,21 +266,33 @@ def main(arguments):
             deaths += died
             problems += wrong
     stages = Counter("before the first" if n == 0 else f"after {n} publications" for n, _ in deaths)
-    print(
-        json.dumps(
-            {
-                "deaths": len(deaths),
-                "streams": streams,
-                "problems": problems,
-                "publications": len(expected["publications"]),
-                "records": expected["counts"][1],
-                "rows": expected["rows"],
-                "seconds_whole": whole,
-                "stages": stages,
-            }
-        )
-    )
+    return {
+        "deaths": len(deaths),
+        "streams": streams,
+        "problems": problems,
+        "publications": len(expected["publications"]),
+        "stages": stages,
+    }
+
+
+def main(folder, files):
+    import_everything()
+    folder, files = Path(folder), int(files)
+    template = prepare(folder, files)
+    whole_folder = folder / "whole"
+    shutil.copytree(template, whole_folder)
+    began = time.monotonic()
+    if outcome_of(lambda: run(small_city.at(whole_folder), known_noise=True, by_folder=False)) != 0:
+        raise SystemExit("the stream does not run")
+    whole = time.monotonic() - began
+    city = small_city.at(whole_folder)
+    expected = committed(city)
+    if outcome_of(lambda: autopsy(city)) != 0:
+        raise SystemExit("the stream that nobody killed is not sound")
+    for line in sys.stdin:
+        task, *numbers = line.split()
+        print(json.dumps(findings_of(template, files, expected, whole, task, *map(int, numbers))), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

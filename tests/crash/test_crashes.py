@@ -3,16 +3,11 @@
 The deaths and the examinations afterwards are in driver.py, a program of its own that forks.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-DRIVER = Path(__file__).with_name("driver.py")
+pytestmark = pytest.mark.xdist_group("crashes")
 LIMITS = (0, 300, 5000, 15_000, 100_000, 2_000_000)
 """Largest sizes of a file, in bytes: from nothing at all to more than the small city needs."""
 BETWEEN = (3, 4, 5, 6)
@@ -20,7 +15,7 @@ BETWEEN = (3, 4, 5, 6)
 
 
 @pytest.fixture(scope="session")
-def findings_of(tmp_path_factory):
+def findings_of(started, tmp_path_factory):
     """``findings_of(task, ...)``: what the driver, which starts once, says of a task; all of it is sound.
 
     It does without what only an extra needs: a package that cannot be imported is in the way.
@@ -29,31 +24,15 @@ def findings_of(tmp_path_factory):
     missing = folder / "missing" / "weasyprint"
     missing.mkdir(parents=True)
     (missing / "__init__.py").write_text("raise OSError('no Pango')\n", encoding="utf-8")
-    paths = [str(missing.parent), *sys.path]
-    with (folder / "said").open("w+", encoding="utf-8") as said:
-        driver = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(folder)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-        )
+    ask = started("driver.py", folder, before=[str(missing.parent)])
 
-        def findings_of(*task):
-            print(*task, file=driver.stdin, flush=True)
-            told = driver.stdout.readline()
-            said.seek(0)
-            assert told, said.read()[-4000:]
-            findings = json.loads(told)
-            unsound = [each["name"] for each in findings if not each["sound"]]
-            assert not unsound, f"{unsound}\n{said.read()[-6000:]}"
-            return findings
+    def findings_of(*task):
+        findings, said = ask(*task)
+        unsound = [each["name"] for each in findings if not each["sound"]]
+        assert not unsound, f"{unsound}\n{said[-6000:]}"
+        return findings
 
-        yield findings_of
-        driver.stdin.close()
-        driver.stdout.close()
-        driver.wait()
+    return findings_of
 
 
 @pytest.mark.slow

@@ -1,31 +1,32 @@
 """Streams killed at any instant say what they would have said."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-DRIVER = Path(__file__).with_name("stream_driver.py")
+pytestmark = pytest.mark.xdist_group("streams")
 
 
-def findings_of(folder, *arguments):
-    command = [sys.executable, "-W", "error", str(DRIVER), str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
-    assert done.returncode == 0, done.stderr[-2000:]
-    findings = json.loads(done.stdout)
-    print({name: findings[name] for name in ("deaths", "streams", "stages")})
-    return findings, done.stderr
+@pytest.fixture(scope="module")
+def findings_of(started, tmp_path_factory):
+    """``findings_of(files, task, ...)``: what the driver, which starts once for so many files, finds."""
+    drivers = {}
+
+    def findings_of(files, *task):
+        if files not in drivers:
+            drivers[files] = started("stream_driver.py", tmp_path_factory.mktemp("streams"), str(files))
+        findings, said = drivers[files](*task)
+        print({name: findings[name] for name in ("deaths", "streams", "stages")})
+        assert findings["problems"] == [], said[-2000:]
+        return findings
+
+    return findings_of
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "count"), [(4, 8), pytest.param(14, 200, marks=pytest.mark.prove(minutes=16))]
 )
-def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_path, files, count):
-    findings, said = findings_of(tmp_path, str(files), str(count), "20260303")
-    assert findings["problems"] == [], said[-2000:]
+def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(findings_of, files, count):
+    findings = findings_of(files, "random", count, 20260303)
     assert findings["deaths"] == count
     # of the few publications that there are: deaths before the first, and after some
     assert findings["publications"] >= 2
@@ -36,10 +37,10 @@ def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_pat
 @pytest.mark.parametrize(
     ("files", "times", "stages"),
     [
-        ("4", ("1",), {"before the first": 3, "after 1 publications": 2}),
+        (4, (1,), {"before the first": 3, "after 1 publications": 2}),
         pytest.param(
-            "14",
-            ("1", "2", "5"),
+            14,
+            (1, 2, 5),
             {
                 "before the first": 7,
                 "after 1 publications": 2,
@@ -50,8 +51,7 @@ def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(tmp_pat
         ),
     ],
 )
-def test_a_stream_that_dies_at_a_boundary_goes_on(tmp_path, files, times, stages):
-    findings, said = findings_of(tmp_path, files, "boundaries", *times)
-    assert findings["problems"] == [], said[-2000:]
+def test_a_stream_that_dies_at_a_boundary_goes_on(findings_of, files, times, stages):
+    findings = findings_of(files, "boundaries", *times)
     # every boundary as often as it is asked for, but "charged", which comes once
     assert findings["stages"] == stages
