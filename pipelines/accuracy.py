@@ -32,8 +32,7 @@ from trafficdp.mechanisms.simulated.accuracy import absolute_errors, true_statis
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.planner.choose import best_of
-from trafficdp.planner.offer import offers
+from trafficdp.planner.choose import best_of, offers
 from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.sensitive.values import Samples, Values
 

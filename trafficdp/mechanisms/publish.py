@@ -10,7 +10,7 @@ U^2/4 of a variance):
   number follows a mean, because that mean is noisy too; a lower end above the number follows it.
 * **Status.** By the expected error that is published, the worst case over the truth of noise *and bias*, less
   the rounding of speeds, which belongs to the step and not to the noise (``status_of``). So the status can be
-  checked from the file. It marks single numbers, and refuses nothing: that is ``planner.refusal``.
+  checked from the file. It marks single numbers, and refuses nothing: that is ``planner.allocation``.
 """
 
 from __future__ import annotations

@@ -1,27 +1,241 @@
-"""What ``auto`` chooses: by public counts and simulated cities alone, never by a value.
+"""What every statistic is given, and by which mechanism: by public counts and simulated cities alone.
 
-No function of this file is given a value, so no choice can depend on one. Two things are known of an offer:
-the expected error at the worst values there could be (``Mechanism.expected_error``, a theorem), and its error
-in simulated cities. The simulated cities decide. By the theorem alone, mechanisms that clip would never show
-what they are good for where bounds saturate at half of the range.
+No function of this file is given a value, so no choice can depend on one.
+
+**Fit.** What a mechanism is given, so that no vehicle loses more than the total. One that counts in rho is
+given all of it, for all bins together. One of pure epsilon is asked for its event at ``k * shape`` (shape
+(G,), epsilons a bin), and k is raised until the largest exact loss of a vehicle is the total. Losses are
+homogeneous in k but for rounding, and but for mechanisms whose clipping depends on epsilon: so k is first
+guessed by proportion, then bracketed. What is returned never costs more than the total.
+
+**Choose.** Two things are known of an offer: the expected error at the worst values there could be
+(``Mechanism.expected_error``, a theorem), and its error in simulated cities. The simulated cities decide. By
+the theorem alone, mechanisms that clip would never show what they are good for where bounds saturate at half
+of the range.
+
+**Share out.** An epsilon is shared out over statistics in proportion to range / tolerance: noise grows with
+the range of a statistic (U, U^2/4), so that errors relative to their tolerances come out alike. Of rho all
+get the same. What is left, because the vehicle that loses most differs between statistics, is then handed out
+in proportion (``CalibratedSeparately.calibrate``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.protocol import Mechanism
-from trafficdp.mechanisms.separate.calibrated import mechanisms_of, tried_by_auto
-from trafficdp.mechanisms.separate.fit import CLOSE
+from trafficdp.mechanisms.names import AUTO
+from trafficdp.mechanisms.protocol import RANGE, Mechanism, event_of, unenforced
+from trafficdp.mechanisms.separate.calibrated import (
+    Part,
+    mechanism_named,
+    mechanisms_of,
+    too_small,
+    tried_by_auto,
+)
 from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
-from trafficdp.planner.offer import Offer, offers
-from trafficdp.privacy.loss import Loss
+from trafficdp.planner.request import Request
+from trafficdp.privacy.event import PrivacyEvent
+from trafficdp.privacy.loss import Loss, LossKind
+
+FloatArray = npt.NDArray[np.float64]
+CLOSE = 1e-6
+"""A loss within this share of the total is as good as the total."""
+ATTEMPTS = 30
+BRACKET = 1e-4
+"""Where the loss jumps over the total, the search ends when the factor is known this well."""
+LARGEST_EPSILON = RANGE[LossKind.PURE][1]
+
+
+class Split(StrEnum):
+    """How bins compare: SAME_EPSILON gives all the same epsilon (the papers' way), EQUAL_NOISE each in
+    proportion to its sensitivity, so that all get the same noise.
+    """
+
+    SAME_EPSILON = "same_epsilon"
+    EQUAL_NOISE = "equal_noise"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is ``given``, and the event that comes of it; ``event.loss`` is at most the total.
+
+    An epsilon a bin, shape (G,), by ``split``; or one rho, shape (), which nobody splits (None).
+    """
+
+    split: Split | None
+    given: FloatArray
+    event: PrivacyEvent
+
+
+def fit(
+    mechanism: Mechanism,
+    counts: Counts,
+    bound: ContributionBound,
+    statistic: Statistic,
+    total: Loss,
+    split: Split | None,
+) -> Fit:
+    """Return the largest epsilons of the shape of ``split`` whose exact loss is at most ``total``.
+
+    Raises UsageError for a mechanism of another kind of loss, when nothing fits, and where the mechanism
+    cannot draw its noise.
+    """
+    if mechanism.kind is not total.kind:
+        raise UsageError(
+            f"an event does not count in {total.kind.quantity}",
+            got=mechanism.name,
+            todo="convert its loss by name",
+        )
+    if total.kind is LossKind.ZCDP:
+        rho = cast("FloatArray", np.float64(total.number))
+        return Fit(None, rho, event_of(mechanism, counts, bound, statistic, rho))
+    shape = np.ones(counts.bins)
+    if split is Split.EQUAL_NOISE:
+        shape = _equal_noise(fit(mechanism, counts, bound, statistic, total, Split.SAME_EPSILON))
+    low: tuple[float, Fit] | None = None
+    high: float | None = None
+    # by the grid count of the papers no vehicle pays more than this
+    factor = float(total.exact) / max(1, int(counts.bins_per_user.max(initial=0))) / float(shape.max())
+    for _ in range(ATTEMPTS):
+        epsilon = np.minimum(factor * shape, LARGEST_EPSILON)
+        event = event_of(mechanism, counts, bound, statistic, epsilon)
+        loss = event.loss.pico
+        if loss <= total.pico:
+            low = (factor, Fit(split, epsilon, event))
+            if loss >= total.pico * (1 - CLOSE) or bool(np.all(epsilon == LARGEST_EPSILON)):
+                break
+        else:
+            high = factor
+        factor = _next(factor, loss, total.pico, None if low is None else low[0], high)
+        if low is not None and high is not None and high <= low[0] * (1 + BRACKET):
+            break
+    if low is None:
+        raise UsageError("no epsilon a bin fits the total", got=f"{mechanism.name} at epsilon={total}")
+    return low[1]
+
+
+def _next(factor: float, loss: int, target: int, low: float | None, high: float | None) -> float:
+    """Return the next factor to try: by proportion where that stays inside the bracket, else its middle."""
+    # a hair less, so that rounding losses up does not spoil it
+    proportion = factor * 8 if loss == 0 else factor * (target / loss) * (1 - CLOSE / 8)
+    if low is None:
+        return min(proportion, factor / 2) if high is not None and proportion >= high else proportion
+    if high is None:
+        return max(proportion, low * (1 + CLOSE))
+    return proportion if low < proportion < high else float(np.sqrt(low * high))
+
+
+def _equal_noise(same: Fit) -> FloatArray:
+    """Return the sensitivities at equal epsilons, relative to the largest; 0 only where nothing varies."""
+    (own,) = same.event.sensitivity.values()
+    largest = float(own.max(initial=0.0))
+    if largest == 0:
+        return np.ones_like(own)
+    # an epsilon of 0 is none: a bin that cannot vary costs nothing, whatever it is given
+    return np.maximum(own / largest, 2.0**-20)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One mechanism for one statistic, at the better of its splits of epsilon among bins, or with all rho.
+
+    ``error`` (shape (G,), statistic's unit) bounds E|estimate - statistic| over all values. ``idealised``:
+    its noise has no exact sampler, so it is shown and never chosen. ``fit`` is None when the mechanism
+    cannot do it; then ``unavailable`` says why and ``error`` is empty. ``tried`` is its error in simulated
+    cities, None when it was not tried. ``unenforced`` names the theorem where what one vehicle moves is only
+    claimed.
+    """
+
+    mechanism: str
+    statistic: Statistic
+    idealised: bool
+    fit: Fit | None
+    error: FloatArray
+    unavailable: str | None = None
+    tried: float | None = None
+    unenforced: str | None = None
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may be chosen: exact noise, within the total."""
+        return self.fit is not None and not (self.idealised or self.fit.event.idealised)
+
+    @property
+    def median_error(self) -> float:
+        """Median over bins of the worst expected error; infinite when it is not available."""
+        return float(np.median(self.error)) if self.error.size else float("inf")
+
+    @property
+    def score(self) -> float:
+        """What is compared: the error in simulated cities where it was tried, else the median error."""
+        return self.median_error if self.tried is None else self.tried
+
+    @property
+    def worst_error(self) -> float:
+        """Largest over bins of the worst expected error; infinite when it is not available."""
+        return float(self.error.max()) if self.error.size else float("inf")
+
+
+def offers(
+    counts: Counts,
+    bound: ContributionBound,
+    statistic: Statistic,
+    total: Loss,
+    mechanisms: Sequence[Mechanism],
+    tries: SimulatedCities | None = None,
+) -> tuple[Offer, ...]:
+    """Return the offers of all ``mechanisms`` that know ``statistic``, in their order.
+
+    Each spends the whole ``total`` on this statistic: no vehicle loses more. Of the two splits the one with
+    the smaller ``score`` is taken (equal noise on a tie). Raises UsageError when there is no bin.
+    """
+    if counts.bins == 0:
+        raise UsageError("there is no bin to release", todo="lower min_vehicles or widen area and period")
+    return tuple(
+        _offer(mechanism, counts, bound, statistic, total, tries)
+        for mechanism in mechanisms
+        if statistic in mechanism.statistics
+    )
+
+
+def _offer(
+    mechanism: Mechanism,
+    counts: Counts,
+    bound: ContributionBound,
+    statistic: Statistic,
+    total: Loss,
+    tries: SimulatedCities | None,
+) -> Offer:
+    best: Offer | None = None
+    reason = ""
+    rho = total.kind is LossKind.ZCDP
+    for split in (None,) if rho else (Split.EQUAL_NOISE, Split.SAME_EPSILON):
+        try:
+            found = fit(mechanism, counts, bound, statistic, total, split)
+            error = mechanism.expected_error(counts, bound, statistic, found.given)
+            tried = None
+            if tries is not None:
+                tried = tries.error(mechanism, statistic, found.given)
+        except UsageError as refusal:
+            reason = str(refusal)
+            continue
+        claim = unenforced(mechanism, counts, bound, statistic, found.given)
+        offer = Offer(mechanism.name, statistic, mechanism.idealised, found, error, None, tried, claim)
+        if best is None or offer.score < best.score:
+            best = offer
+    if best is None:
+        return Offer(mechanism.name, statistic, mechanism.idealised, None, np.empty(0), reason)
+    return best
+
 
 DUST = 10 * CLOSE
 """Scores are not known more closely than epsilons are fitted: what is nearer is a tie."""
@@ -119,3 +333,53 @@ def _reason(found: Sequence[Offer], chosen: Offer, bound: ContributionBound, sho
     if chosen.median_error > SAYS_NOTHING * constant:
         text += f"; at the worst values a constant is no further off, {constant * factor:.3g}"
     return text
+
+
+def shares(request: Request) -> dict[Statistic, Loss]:
+    """Return the part of the total of every statistic, rounded down: see the module."""
+    total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
+    if request.kind is LossKind.PURE:
+        reach = {s: Fraction(s.largest(request.bound.upper)) for s in weight}
+        weight = {s: reach[s] / Fraction(t) for s, t in request.tolerance.items()}
+    whole = sum(weight.values())
+    return {s: type(total)(int(total.pico * each / whole)).chargeable for s, each in weight.items()}
+
+
+def fit_mechanisms(
+    counts: Counts, request: Request, tries: SimulatedCities | None
+) -> tuple[dict[Statistic, Part], str]:
+    """Return by what the statistics of ``request`` are released, at its share of the loss each, and why.
+
+    "auto" chooses among those with an exact sampler. Raises UsageError
+    for a mechanism that cannot estimate its statistic, has no exact sampler (unless ``allow_idealised``)
+    or cannot meet its share.
+    """
+    bound, kind, part_of = request.bound, request.kind, shares(request)
+    parts: dict[Statistic, Part] = {}
+    reasons = []
+    for statistic in sorted(request.tolerance, key=list(Statistic).index):
+        part, wanted = part_of[statistic], request.mechanism_of(statistic)
+        if part.pico <= 0:
+            raise too_small(request.loss)
+        if wanted == AUTO:
+            choice = choose(
+                counts,
+                bound,
+                statistic,
+                part,
+                tried_by_auto(kind),
+                tries=tries,
+            )
+            offer, reason = choice.chosen, choice.reason
+        else:
+            # in epsilon what is tried decides between two splits
+            cities = tries if kind is LossKind.PURE else None
+            (offer,) = offers(counts, bound, statistic, part, [mechanism_named(wanted, kind)], cities)
+            reason = f"{offer.mechanism} was asked for by name"
+        if offer.fit is None:
+            raise UsageError(
+                f"{offer.mechanism} cannot release this", got=offer.unavailable, todo="choose another"
+            )
+        parts[statistic] = Part(offer.mechanism, offer.fit.given)
+        reasons.append(f"{statistic.value.replace('_', ' ')}: {reason}")
+    return parts, "; ".join(reasons)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RefusalRule(StrEnum):
-    """SKILL for maps, INTERVAL for answers and maps of one bin, RANK for quantiles: ``planner.refusal``."""
+    """SKILL for maps, INTERVAL for answers and maps of one bin, RANK for quantiles: ``allocation``."""
 
     SKILL = "skill"
     INTERVAL = "interval"

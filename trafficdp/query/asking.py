@@ -11,7 +11,7 @@ import numpy as np
 from trafficdp.config.file import Config
 from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.model import Counts
-from trafficdp.planner.refusal import too_little
+from trafficdp.planner.allocation import too_little
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.privacy.release import Release

@@ -34,8 +34,7 @@ from trafficdp.measurement.measure import Metered
 from trafficdp.model import ContributionBound, Counts, Grid, NeighbouringRelation
 from trafficdp.noise.protocol import NoiseSource
 from trafficdp.noise.source import RehearsedNoise, SecureNoise
-from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import judge, too_little
+from trafficdp.planner.allocation import Allocation, judge, too_little
 from trafficdp.pricing.steps import check_steps
 from trafficdp.privacy.analyst import Analyst
 from trafficdp.privacy.budget import BudgetPolicy

@@ -18,12 +18,10 @@ from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Grid, SpeedUnit, Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
-from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.allocation import Allocation, Verdict
 from trafficdp.planner.choose import Choice, choose, median_noisy
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.map_search import MapOption
-from trafficdp.planner.precision import Precision, Reach
-from trafficdp.planner.refusal import Verdict
+from trafficdp.planner.precision import MapOption, Precision, Reach
 from trafficdp.planner.suggest import Suggestions
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP

@@ -17,11 +17,9 @@ from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
-from trafficdp.planner.allocation import Allocation
+from trafficdp.planner.allocation import Allocation, judge, too_little
 from trafficdp.planner.growth import Growth, growth
-from trafficdp.planner.map_search import MapOption, finest, nearest, search
-from trafficdp.planner.precision import Reach, least_loss, precision
-from trafficdp.planner.refusal import judge, too_little
+from trafficdp.planner.precision import MapOption, Reach, finest, least_loss, nearest, precision, search
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import Maps, suggest
 from trafficdp.privacy.budget import left

@@ -23,8 +23,7 @@ from trafficdp.mechanisms.publish import MOST_SPANNED, rank_useless, useless
 from trafficdp.mechanisms.simulated.skill import LEAST_SKILL
 from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Statistic, from_json
 from trafficdp.noise.secure import OPENDP_VERSION
-from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.refusal import judge
+from trafficdp.planner.allocation import Allocation, judge
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.coverage import BinNumbers
 from trafficdp.privacy.disclosure import Data, SkillStated, Source

@@ -12,12 +12,10 @@ from trafficdp.mechanisms.claims import ClaimedNoise
 from trafficdp.mechanisms.clipping.worst_case_clipping import WorstCaseClipping
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.registry import mechanisms_of
-from trafficdp.mechanisms.separate.fit import CLOSE, Split, fit
 from trafficdp.mechanisms.simulated.trial import SimulatedCities, simulated_samples
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner import choose as choose_module
-from trafficdp.planner.choose import best_of, choose, constant_error
-from trafficdp.planner.offer import Offer, offers
+from trafficdp.planner.choose import CLOSE, Offer, Split, best_of, choose, constant_error, fit, offers
 from trafficdp.privacy.loss import LossKind, PureDP
 
 TABLE = [

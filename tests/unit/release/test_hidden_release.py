@@ -33,8 +33,7 @@ from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.files.tables import geoparquet_bytes
 from trafficdp.mechanisms.pooling import hidden_asking, hidden_calibrated
 from trafficdp.model import Statistic
-from trafficdp.planner.allocation import allocate
-from trafficdp.planner.refusal import judge
+from trafficdp.planner.allocation import allocate, judge
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation

@@ -18,13 +18,11 @@ from trafficdp.cli.words.options import EpsilonOption, RhoOption, Settings, loss
 from trafficdp.cli.words.output import Output
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.mechanisms.names import AUTO
-from trafficdp.mechanisms.separate.fit import Split
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED
 from trafficdp.mechanisms.simulated.trial import SEED
 from trafficdp.model import ContributionBound, Counts, Says, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocation import Allocation, allocate
-from trafficdp.planner.choose import Choice, constant_error
-from trafficdp.planner.offer import Offer
+from trafficdp.planner.choose import Choice, Offer, Split, constant_error
 from trafficdp.privacy import loss
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.release.outcomes import Plan

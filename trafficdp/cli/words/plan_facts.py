@@ -8,7 +8,7 @@ from trafficdp.mechanisms.accountings import Accounting
 from trafficdp.model import Statistic, as_json
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.map_search import MapOption
+from trafficdp.planner.precision import MapOption
 from trafficdp.privacy.loss import Loss, LossKind
 from trafficdp.release.outcomes import InEpsilon, Plan
 

@@ -15,8 +15,7 @@ from trafficdp.mechanisms.simulated.trial import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner import allocation
 from trafficdp.planner.allocation import allocate
-from trafficdp.planner.choose import BLURRED
-from trafficdp.planner.mechanism_allocation import shares
+from trafficdp.planner.choose import BLURRED, shares
 from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind, PureDP
