@@ -36,13 +36,13 @@ from trafficdp.privacy.loss import Loss
 from trafficdp.release import holdings, verification
 from trafficdp.release.cluster import Cluster
 from trafficdp.release.curator import Curator, opened
-from trafficdp.release.examination import Check
 from trafficdp.release.forgetting import Forgotten, forget
 from trafficdp.release.intake import Intake, Progress
 from trafficdp.release.outcomes import IngestedFile, Plan, ReleasedMap
 from trafficdp.release.planning import LookedAt, Planning, Question, refusal
 from trafficdp.release.publication import folder_of
 from trafficdp.release.publishing_facts import specify
+from trafficdp.release.recomputation import Check
 from trafficdp.release.status import Status, read_status
 from trafficdp.release.store_setup import make_store, places_of
 from trafficdp.store import loss_kind, vault_fixes, vault_ledger, vault_releases

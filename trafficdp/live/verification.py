@@ -30,17 +30,17 @@ from trafficdp.privacy.loss import PICO, decimal_text
 from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.drawn.residuals import found_with, in_words, plausible
-from trafficdp.release.examination import (
+from trafficdp.release.forgetting import forgotten_since
+from trafficdp.release.publication import published
+from trafficdp.release.recomputation import (
     UNREADABLE,
     Check,
-    Examined,
     NamedChecks,
     differing,
     names_differing,
     run_checks,
 )
-from trafficdp.release.forgetting import forgotten_since
-from trafficdp.release.publication import published
+from trafficdp.release.verification import Examined
 from trafficdp.store import vault_ledger, vault_stream
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream

@@ -42,7 +42,6 @@ from trafficdp.privacy.ledger import GENESIS, accounts_hash
 from trafficdp.privacy.loss import LossKind
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import decode, encode
-from trafficdp.release.assembly import carry_out
 from trafficdp.release.drawn.transcript import Recorded
 from trafficdp.release.publication import (
     add_to_released,
@@ -55,7 +54,7 @@ from trafficdp.release.publication import (
     sweep,
 )
 from trafficdp.release.rehearsal import none_there, silenced
-from trafficdp.release.specification import Specification
+from trafficdp.release.specification import Specification, carry_out
 from trafficdp.sensitive.values import Contributions, Samples, Values
 from trafficdp.store import (
     contribution_cache,

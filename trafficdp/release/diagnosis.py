@@ -19,7 +19,6 @@ from trafficdp.export.write import MANIFEST
 from trafficdp.ingest.vehicle_key import VehicleKey
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.release.curator import Curator
-from trafficdp.release.examination import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.release.publication import (
     RELEASES,
     epsilon_of,
@@ -28,6 +27,7 @@ from trafficdp.release.publication import (
     manifests,
     published,
 )
+from trafficdp.release.recomputation import UNREADABLE, differing, digests_of, names_differing
 from trafficdp.release.saved_plan import SavedPlan
 from trafficdp.store import loss_kind, saved_plans, vault_ledger, vault_releases, vault_stream
 from trafficdp.store.head import Head, require

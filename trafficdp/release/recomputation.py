@@ -1,4 +1,7 @@
-"""Anyone's check of a map of a declared grid: its numbers from its measurements, without the store.
+"""How a release is checked, and anyone's check of a map of a declared grid, without the store.
+
+The checks of releases and streams (``release.verification``, ``live.verification``) share how a check runs,
+and how files and rows are compared.
 
 Where nothing about a vehicle is public, all that is published follows from the noisy answers in
 measurements.parquet and from what was declared. So every number can be recomputed from the files alone, and
@@ -7,9 +10,11 @@ so can what the noise costs. What files cannot show is that the answers were dra
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
@@ -18,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trafficdp._durable import read_regular
 from trafficdp.binning.declared import declared_bins
-from trafficdp.errors import VerificationError
+from trafficdp.errors import TrafficdpError, VerificationError
 from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
 from trafficdp.mechanisms.protocol import Calibrated, PublicFacts, Recomputable
@@ -45,20 +51,90 @@ from trafficdp.model import (
     parse_speed_unit,
 )
 from trafficdp.privacy.coverage import MultiPolygon, Polygon, Selected
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.published import statistic_columns
-from trafficdp.release.examination import (
-    Check,
-    NamedChecks,
-    differing,
-    digests_of,
-    names_differing,
-    noise_columns,
-    rows_are_of,
-    run_checks,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NamedChecks = Iterator[tuple[str, Callable[[], str | None]]]
+"""What is checked, and the check: it returns what is wrong, or None."""
+UNREADABLE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    pa.ArrowException,
+)
+"""What reading a file raises that may hold anything at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was checked: what, whether it holds, and what was found when it does not."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+def run_checks(checks: NamedChecks) -> list[Check]:
+    """Return what every check found. Errors are findings too."""
+    return [_run(name, check) for name, check in checks]
+
+
+def _run(name: str, check: Callable[[], str | None]) -> Check:
+    try:
+        wrong = check()
+    except TrafficdpError as error:
+        wrong = str(error)
+    except UNREADABLE as error:
+        # a tampered file may be anything at all
+        wrong = f"the file cannot be read ({type(error).__name__})"
+    return Check(name, wrong is None, wrong or "")
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file in ``folder``, by name."""
+    return {path.name: hashlib.sha256(read_regular(path)).hexdigest() for path in folder.iterdir()}
+
+
+def differing(expected: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
+    """Return the names of files that are changed, missing or foreign."""
+    return {name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)}
+
+
+def names_differing(names: set[str]) -> str | None:
+    """Return what is wrong with the files of these names, None when there are none."""
+    return "changed, missing or foreign: " + ", ".join(sorted(names)) if names else None
+
+
+def rows_are_of(published: pd.DataFrame, grid: Grid, counts: Counts) -> bool:
+    """Return whether ``published`` has the rows of ``counts``: every bin, or without slots every hexagon."""
+    cells = grid.read_spelled(published["h3"])
+    if "slot" not in published:
+        return np.array_equal(cells, np.unique(counts.cell))
+    slots = published["slot"].to_numpy(dtype=np.int64)
+    return np.array_equal(cells, counts.cell) and np.array_equal(slots, counts.slot)
+
+
+def noise_columns(published: pd.DataFrame) -> dict[Statistic, dict[str, npt.NDArray[Any]]]:
+    """Return the noise columns of every statistic with a number, over all rows."""
+    return {
+        statistic: {
+            name: published[f"{statistic.stem}_{name}"].to_numpy(
+                dtype=np.float64 if column.withheld is None else np.int64
+            )
+            for name, column in NOISE_COLUMNS.items()
+            if f"{statistic.stem}_{name}" in published
+        }
+        for statistic in Statistic
+        if f"{statistic.stem}_status" in published
+    }
+
 
 CELLS = "cells.parquet"
 CLOSE = 0.001 + 1e-9

@@ -1,10 +1,13 @@
-"""A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again."""
+"""A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again.
+
+With it, the Release that comes of it over all bins, withheld ones included.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.binning.declared import declared_bins
+from trafficdp.binning.mosaic import slot_facts_of
+from trafficdp.context.names import place_names
+from trafficdp.errors import StoreDamagedError
+from trafficdp.export.files.disclosure import bin_numbers
+from trafficdp.measurement.measure import Measure
 from trafficdp.mechanisms.protocol import Calibrated, PublicFacts
+from trafficdp.mechanisms.publish import bin_status
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.model import (
     ContributionBound,
@@ -20,12 +29,125 @@ from trafficdp.model import (
     Grid,
     NeighbouringRelation,
     SpeedUnit,
+    Statistic,
     as_json,
     from_json,
 )
 from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.ledger import canonical
+from trafficdp.privacy.noise_column import NOISE_COLUMNS
+from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts
+from trafficdp.sensitive.values import Values
+
+
+def carry_out(
+    specification: Specification, everything: Values, measure: Measure, ledger: LedgerReference
+) -> Release:
+    """Return the release of ``specification`` over all bins of ``everything``, with the noise of ``measure``.
+
+    Raises StoreDamagedError when the bins are not those that the order was made for.
+    """
+    counts = everything.contributions.counts
+    keep = counts.users_per_bin >= specification.min_vehicles
+    keep &= specification.grid.may_publish(counts.cell, counts.slot)
+    if not (
+        np.array_equal(counts.cell[keep], specification.cell)
+        and np.array_equal(counts.slot[keep], specification.slot)
+    ):
+        raise StoreDamagedError(
+            "the data is not what the release was charged for",
+            got=f"{int(keep.sum())} bins",
+            expected=f"the {len(specification.cell)} bins of the charge",
+            todo="restore the newest complete backup of the store",
+        )
+    values = everything.select(keep)
+    estimates = specification.on(values.contributions.counts).run(
+        values,
+        measure,
+        interval_level=specification.interval_level,
+    )
+    return assemble(specification, counts, keep, estimates, ledger)
+
+
+def assemble(
+    specification: Specification,
+    counts: Counts,
+    keep: npt.NDArray[np.bool_],
+    estimates: Mapping[Statistic, Estimate],
+    ledger: LedgerReference,
+) -> Release:
+    """Return the release of ``specification``: ``counts`` has all G bins, ``estimates`` those of ``keep``.
+
+    Estimates of one row a hexagon are painted on all its slots.
+    """
+    slots = counts.slots
+    painted = len(next(iter(estimates.values())).value) < int(np.count_nonzero(keep))
+    rows = slice(None, None, len(slots) if painted else 1)
+    here = keep[rows]
+    spread = {statistic: _spread(estimate, here) for statistic, estimate in estimates.items()}
+    status = bin_status(here, [estimate.status for estimate in estimates.values()])
+    # where nothing about a vehicle is public, statuses follow from what was drawn
+    bins = bin_numbers(status, len(slots) if painted else 1)
+    coverage = replace(specification.disclosure.coverage, bins=bins)
+    vehicles = records = None
+    if specification.publish_counts:
+        noise = next(iter(spread.values())).noise
+        if "vehicles_answer" in noise:
+            vehicles, records = (np.rint(noise[name]).astype(np.int64) for name in ("vehicles", "records"))
+        else:
+            vehicles, records = counts.users_per_bin[rows], counts.samples_per_bin[rows]
+    return Release(
+        id=specification.release_id,
+        created_at=specification.created_at,
+        grid=specification.grid,
+        bound=specification.bound,
+        display_unit=specification.display_unit,
+        interval_level=specification.interval_level,
+        min_vehicles=specification.min_vehicles,
+        cell=counts.cell[rows],
+        slot=counts.slot[rows],
+        status=status,
+        place=place_names(counts.cell[rows], specification.grid.context, specification.grid.zones),
+        vehicles=vehicles,
+        records=records,
+        estimates=spread,
+        slots=slot_facts_of(specification.grid, slots),
+        ledger=ledger,
+        disclosure=replace(specification.disclosure, coverage=coverage),
+        painted=painted,
+    )
+
+
+def _spread(estimate: Estimate, keep: npt.NDArray[np.bool_]) -> Estimate:
+    """Return the estimate over all bins: NaN, WITHHELD and such where ``keep`` is false."""
+
+    def numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        full = np.full(len(keep), np.nan)
+        full[keep] = values
+        return full
+
+    def column(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        withheld = NOISE_COLUMNS[name].withheld
+        if withheld is None:
+            return numbers(values)
+        full = np.full(len(keep), withheld, dtype=np.int64)
+        full[keep] = values
+        return full
+
+    status = np.full(len(keep), BinStatus.WITHHELD.value, dtype=object)
+    status[keep] = estimate.status
+    return Estimate(
+        statistic=estimate.statistic,
+        value=numbers(estimate.value),
+        low=numbers(estimate.low),
+        high=numbers(estimate.high),
+        noise_scale=numbers(estimate.noise_scale),
+        expected_error=numbers(estimate.expected_error),
+        status=status,
+        noise={name: column(name, values) for name, values in estimate.noise.items()},
+    )
 
 
 @dataclass(frozen=True)

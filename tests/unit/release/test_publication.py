@@ -6,8 +6,8 @@ import pytest
 
 from trafficdp.errors import StoreDamagedError, StoreUnavailableError
 from trafficdp.release.diagnosis import _listed
-from trafficdp.release.examination import differing, names_differing
 from trafficdp.release.publication import manifests, sweep
+from trafficdp.release.recomputation import differing, names_differing
 from trafficdp.release.store_setup import create_store
 from trafficdp.store.vault import VAULT_NAME, Vault
 
