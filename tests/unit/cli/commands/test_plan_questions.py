@@ -21,7 +21,8 @@ def plan(command):
 
     def plan(*arguments):
         result = command("--json", "plan", *arguments)
-        assert result.code == 0, result.err
+        assert (result.code, result.err) == (0, "")
+        assert result.out.isascii()
         PLANS.validate(result.json)
         return result.json
 
@@ -207,8 +208,10 @@ def test_every_accounting_is_compared_with_its_proofs(filled, plan, command, tmp
     for proof in full["proofs"]:
         assert proof["least_bins"] <= proof["best_bins"] <= proof["clip_user_bins"]
         assert proof["clip_user_bins"] <= proof["bins_of_the_busiest"]
-    said = command("plan", "--every-accounting", "60").out
-    assert "proved: no suppression" in said
+    said = command("plan", "--every-accounting", "60")
+    assert "proved: no suppression" in said.out
+    assert said.err == ""
+    assert not {"\x1b", "…"} & {*said.out}
     assert "Clip-User" in "".join(ElementTree.fromstring(file.read_text()).itertext())
 
 
