@@ -150,7 +150,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=st.integers(0, 30), value=VALUES, cut=st.booleans())
 @example(line=8, value="4", cut=False)
 @example(line=15, value='"2.5"', cut=False)
@@ -173,7 +173,7 @@ def test_no_change_of_a_line_of_the_configuration_is_a_bug(filled, capfd, line, 
         assert err.count("\n") == 1
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_to_a_file_is_a_bug(empty, capfd, data):
     rows = [GOOD.replace("0001", f"{n:04d}") for n in range(20)]

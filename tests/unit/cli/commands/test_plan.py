@@ -61,7 +61,7 @@ def valid_plan(command):
     return valid_plan
 
 
-@pytest.mark.parametrize("epsilon", ["6", "0.01", "10000", "0.333333333333", "11.9"])
+@pytest.mark.parametrize("epsilon", ["0.01", "10000", "0.333333333333"])
 def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
     plan = valid_plan("--epsilon", epsilon)
     assert plan["epsilon"] == epsilon
@@ -70,8 +70,16 @@ def test_every_plan_is_valid_by_its_schema(filled, valid_plan, epsilon):
     assert [accounting["accounting"] for accounting in plan["accountings"]] == [*ACCOUNTINGS]
 
 
-@pytest.mark.parametrize("statistics", ["mean", "variance", "vehicle_mean"])
-@pytest.mark.parametrize("accounting", ["basic", "exact", "best"])
+@pytest.mark.parametrize(
+    ("statistics", "accounting"),
+    [
+        ("mean", "basic"),
+        ("mean", "exact"),
+        ("variance", "exact"),
+        ("variance", "best"),
+        ("vehicle_mean", "best"),
+    ],
+)
 def test_plans_of_every_statistic_and_accounting_are_valid(
     filled, valid_plan, command, statistics, accounting
 ):
@@ -219,7 +227,7 @@ def follow(city, lever, value):
     return ()
 
 
-@pytest.mark.parametrize(("accounting", "epsilon"), [("best", "8"), ("best", "32"), ("basic", "32")])
+@pytest.mark.parametrize(("accounting", "epsilon"), [("best", "8"), ("basic", "32")])
 def test_every_suggestion_passes_when_it_is_followed(refused, valid_plan, epsilon, accounting):
     refused.change("epsilon = 6", f"epsilon = {epsilon}")
     refused.change('accounting = "best"', f'accounting = "{accounting}"')
