@@ -1,5 +1,6 @@
 """The vault: made once, opened by its own version only, kept from other eyes."""
 
+import json
 import os
 import stat
 import subprocess
@@ -72,7 +73,7 @@ def test_a_vault_with_flipped_bytes_gives_no_bug(filled):
     for start in range(0, len(sound), len(sound) // 12):
         filled.vault.write_bytes(sound[:start] + bytes(4096) + sound[start + 4096 :])
         try:
-            filled.open().plan()
+            filled.open().plan(suggestions=False)
         except StoreUnavailableError as error:
             refused.append(str(error))
     assert refused
@@ -109,7 +110,7 @@ def test_rows_that_a_killed_command_spilled_are_removed(filled):
     assert not spilled.parent.exists()
 
 
-@pytest.mark.parametrize("name", ["with space", 'o\'brien "x"', "100%", "a#b", "md:city", "ünïcode;--"])
+@pytest.mark.parametrize("name", ["md:city", 'o\'brien "x" 100% a#b ünïcode;--'])
 def test_stores_lie_under_any_name(city, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     workspace = trafficdp.open(city.config, store=name, create=True)
@@ -156,7 +157,7 @@ def test_a_folder_that_was_there_is_closed_to_others(city):
 
 
 KILLED = """
-import os, sys
+import json, os, sys
 from pathlib import Path
 from trafficdp.release import store_setup
 from trafficdp.store import vault
@@ -166,27 +167,36 @@ def die(*_arguments):
     os._exit(9)
 
 write = Head.write
-if sys.argv[3] == "before the head":
-    Head.write = die
-elif sys.argv[3] == "after the head":
-    Head.write = lambda *arguments: (write(*arguments), die())
-else:
-    vault.run = die
-store_setup.create_store(Path(sys.argv[1]), Path(sys.argv[2]))
+instant = {
+    "before the head": lambda: setattr(Head, "write", die),
+    "after the head": lambda: setattr(Head, "write", lambda *arguments: (write(*arguments), die())),
+    "while the vault is made": lambda: setattr(vault, "run", die),
+}
+for name, store, key in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        instant[name]()
+        store_setup.create_store(Path(store), Path(key))
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(code, Path(store, "vault.duckdb").exists(), flush=True)
 """
 
 
-@pytest.mark.parametrize("instant", ["before the head", "after the head", "while the vault is made"])
-def test_an_init_that_was_killed_leaves_nothing_once_it_was_repeated(city, instant):
-    arguments = [str(city.store), str(city.key), instant]
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", KILLED, *arguments], timeout=60, check=False)
-        assert done.returncode == 9
-        assert not city.vault.exists()
-    create_store(city.store, city.key)
-    assert {path.name for path in city.store.iterdir()} == {".lock", "vault.duckdb"}
-    with Vault.open(city.store) as vault:
-        assert city.head().name == f"city.store.key.{vault.store_id}.head"
+@pytest.mark.slow
+def test_an_init_that_was_killed_leaves_nothing_once_it_was_repeated(small_city, tmp_path):
+    instants = ("before the head", "after the head", "while the vault is made")
+    cities = {instant: small_city.City(tmp_path / instant) for instant in instants}
+    # the children share one start of Python
+    killed = [(instant, str(city.store), str(city.key)) for instant, city in cities.items() for _ in range(2)]
+    command = [sys.executable, "-c", KILLED, json.dumps(killed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["9 False"] * len(killed), done.stderr
+    for city in cities.values():
+        create_store(city.store, city.key)
+        assert {path.name for path in city.store.iterdir()} == {".lock", "vault.duckdb"}
+        with Vault.open(city.store) as vault:
+            assert city.head().name == f"city.store.key.{vault.store_id}.head"
 
 
 def test_a_store_behind_a_symbolic_link_is_the_same_store(filled, tmp_path):
