@@ -141,8 +141,8 @@ import os, signal, sys
 import trafficdp.workspace
 from trafficdp.release import curator
 
-question, *cities = sys.argv[1:]
-for config, boundary in zip(cities, curator.BOUNDARIES, strict=True):
+question, *where = sys.argv[1:]
+for boundary, config in zip(where[::2], where[1::2], strict=True):
     child = os.fork()
     if child == 0:
         curator.reached = lambda name: name == boundary and os.kill(os.getpid(), signal.SIGKILL)
@@ -150,6 +150,8 @@ for config, boundary in zip(cities, curator.BOUNDARIES, strict=True):
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+DIED_AT = ("charged", "values drawn", "values committed")
+"""Of the release's boundaries; tests/crash dies at all of them."""
 
 
 @pytest.fixture(scope="session")
@@ -157,11 +159,10 @@ def died(small_city, tmp_path_factory, _asked_city, clause, mean):
     """{boundary: the city in which a question was killed there}; the children share one start of Python."""
     folder = tmp_path_factory.mktemp("died")
     cities = {
-        boundary: small_city.at(Path(shutil.copytree(_asked_city, folder / str(number))))
-        for number, boundary in enumerate(door.BOUNDARIES)
+        boundary: small_city.at(Path(shutil.copytree(_asked_city, folder / boundary))) for boundary in DIED_AT
     }
-    configs = [str(city.config) for city in cities.values()]
-    command = [sys.executable, "-c", DIES, clause + mean, *configs]
+    where = [text for boundary, city in cities.items() for text in (boundary, str(city.config))]
+    command = [sys.executable, "-c", DIES, clause + mean, *where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == [str(-signal.SIGKILL)] * len(cities), done.stderr
     return cities
@@ -169,10 +170,11 @@ def died(small_city, tmp_path_factory, _asked_city, clause, mean):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("died")
-@pytest.mark.parametrize("boundary", door.BOUNDARIES)
+@pytest.mark.parametrize("boundary", DIED_AT)
 def test_a_process_killed_after_the_charge_is_finished_by_the_next_command(
     died, small_city, clause, mean, boundary
 ):
+    assert boundary in door.BOUNDARIES
     city = died[boundary]
     answered = city.open().ask(clause + mean, analyst="newsroom")
     assert answered.earlier

@@ -16,7 +16,6 @@ from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.query.explanation import Explanation
-from trafficdp.release.recomputation import verify_public
 
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, force = TRUE) "
 BOX = "in_box(72.70, 21.10, 72.83, 21.20)"
@@ -51,8 +50,13 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("text", QUESTIONS)
-def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hidden, text, tmp_path):
+@pytest.mark.parametrize(
+    ("hidden", "text"),
+    # what a text asks is read alike whatever the noise is
+    [("pure", text) for text in QUESTIONS] + [("by delta", text) for text in [*QUESTIONS][1::3]],
+    indirect=["hidden"],
+)
+def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hidden, text):
     workspace = hidden.open()
     before = workspace.status().sum_of_maxima
     if before.pico * 1.25 > workspace.config.budget.pico:
@@ -66,10 +70,8 @@ def test_a_question_is_answered_kept_verified_and_free_when_it_is_asked_again(hi
         assert len(frame) == len(declared)
         assert set(declared["status"]) <= {"released", "uninformative"}
     assert workspace.status().sum_of_maxima > before
-    checks = [
-        *workspace.verify(answered.release_id),
-        *verify_public(workspace.map(answered.release_id).folder),
-    ]
+    checks = workspace.verify(answered.release_id)
+    assert checks[-1].name == "anyone can recompute its numbers"
     assert all(check.passed for check in checks), checks
     again = workspace.ask(ASK + text.replace("FROM fixes", "FROM fixes /* again */"))
     assert (again.release_id, again.charged.pico) == (answered.release_id, 0)
@@ -117,9 +119,13 @@ def test_options_that_rest_on_counts_are_refused(hidden):
 
 
 @pytest.mark.slow
+# tests/unit/release/test_hidden_release.py looks for what would pass under both kinds of noise
+@pytest.mark.parametrize(
+    "hidden", ["pure", pytest.param("by delta", marks=pytest.mark.prove)], indirect=["hidden"]
+)
 def test_too_little_is_refused_and_the_offered_line_works(hidden):
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.01) "
-    text = clause + "h3(8), AVG(speed) FROM fixes GROUP BY h3(8)"
+    text = clause + "cell, AVG(speed) FROM fixes GROUP BY cell"
     with pytest.raises(UninformativeReleaseError) as refused:
         hidden.open().ask(text)
     line = refused.value.todo.partition("this would work: ")[2].partition(";")[0]
@@ -194,7 +200,8 @@ def test_a_release_has_noisy_counts_where_they_are_asked_for(small_city, tmp_pat
     frame = done.to_frame()
     assert (frame["vehicles"] >= 0).all()
     assert (frame["records"] >= 0).all()
-    checks = [*workspace.verify(done.id), *verify_public(done.folder)]
+    checks = workspace.verify(done.id)
+    assert checks[-1].name == "anyone can recompute its numbers"
     assert all(check.passed for check in checks), checks
     manifest = json.loads((done.folder / "manifest.json").read_text())
     assert manifest["noise"]["counts"] == 30
