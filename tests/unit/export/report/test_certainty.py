@@ -28,7 +28,7 @@ from trafficdp.simulation.city import VARIATIONS
 
 pytestmark = pytest.mark.slow
 
-BINS, RUNS, ERROR = 8, 250, 0.2
+BINS, RUNS, ERROR = 8, 100, 0.2
 MOST = ERROR * RUNS + 4 * np.sqrt(RUNS * ERROR * (1 - ERROR))
 """Misses of events of probability ERROR in RUNS runs, four standard deviations up."""
 BOTH = (Statistic.MEAN, Statistic.VARIANCE)
