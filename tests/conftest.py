@@ -1,10 +1,9 @@
 """Small cities: from plain tables for the privacy core, and one with a store to look into."""
 
-import importlib.util
+import importlib
 import shutil
 import zlib
 from fractions import Fraction
-from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -115,25 +114,16 @@ def two_cities(monkeypatch, small_city):
     small_city.try_maps_once(monkeypatch.setattr)
 
 
-def _beside(name):
-    """The module ``name`` of this folder."""
-    path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def pages():
     """The module that reads README and docs: ``text``, ``guide``, ``section``, ``blocks``, ``rows``."""
-    return _beside("pages")
+    return importlib.import_module("pages")
 
 
 @pytest.fixture(scope="session")
 def small_city():
     """The module: plates, days, ``City``, ``logical_dump``."""
-    return _beside("small_city")
+    return importlib.import_module("small_city")
 
 
 @pytest.fixture

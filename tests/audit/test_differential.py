@@ -22,6 +22,7 @@ from itertools import count
 import duckdb
 import numpy as np
 import pytest
+from vienna import configuration
 
 import trafficdp
 from trafficdp.cli.main import run
@@ -33,32 +34,10 @@ from trafficdp.sensitive.values import Contributions
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.stream.bank import SignedCounterBank
 
-CONFIG = """\
-store = "city.store"
-
-[city]
-name = "Small City"
-publisher = "Small City Transport"
-time_zone = "Europe/Vienna"
-study_area = { bbox = [16.20, 48.10, 16.60, 48.30] }
-period = { from = "2026-03-02", to = "2026-03-03" }
-
-[privacy]
-relation = "replace_user_values"
-epsilon = 6
-
-[budget]
-epsilon_per_vehicle = 30
-
-[map]
-resolution = 7
-slot = "whole_period"
-speed_bound = 20
-speed_unit = "m/s"
-min_vehicles = 3
-statistics = ["mean", "variance"]
-publish_counts = true
-
+CONFIG = configuration(
+    30,
+    'resolution = 7\nstatistics = ["mean", "variance"]\npublish_counts = true',
+    """\
 [[analysts]]
 name = "newsroom"
 epsilon_per_vehicle = 9
@@ -73,13 +52,8 @@ publish_every = 5
 lateness = 3
 records_per_vehicle = 30
 
-[[source]]
-name = "buses"
-format = "csv"
-files = ["*.csv"]
-speed_unit = "m/s"
-columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
-"""
+""",
+)
 AREAS = CONFIG[CONFIG.index("[[areas]]") : CONFIG.index("[stream]")]
 HIDDEN = CONFIG[: CONFIG.index("[[analysts]]")] + AREAS + CONFIG[CONFIG.index("[[source]]") :]
 HIDDEN = HIDDEN.replace('relation = "replace_user_values"', 'relation = "add_or_remove_user"')

@@ -13,41 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vienna import configuration
 
 from trafficdp.cli.main import run
 
-CONFIG = """\
-store = "city.store"
-
-[city]
-name = "Small City"
-publisher = "Small City Transport"
-time_zone = "Europe/Vienna"
-study_area = { bbox = [16.20, 48.10, 16.60, 48.30] }
-period = { from = "2026-03-02", to = "2026-03-03" }
-
-[privacy]
-relation = "replace_user_values"
-epsilon = 6
-
-[budget]
-epsilon_per_vehicle = 12
-
-[map]
-resolution = 6
-slot = "whole_period"
-speed_bound = 20
-speed_unit = "m/s"
-min_vehicles = 3
-accounting = "best"
-
-[[source]]
-name = "buses"
-format = "csv"
-files = ["*.csv", "*.csv.gz"]
-speed_unit = "m/s"
-columns = { vehicle = "bus", time = "at", latitude = "lat", longitude = "lng", speed = "v" }
-"""
+CONFIG = configuration(12, 'accounting = "best"\nresolution = 6')
 HEADER = "bus,at,lat,lng,v"
 FIXES, VEHICLES = 3, 800
 

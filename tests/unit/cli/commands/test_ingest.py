@@ -1,17 +1,18 @@
 """`trafficdp ingest` and the unit linter, on simulated buses and on the real feeds."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-AUSTIN = """\
+CONFIG = """\
 [city]
-name = "Austin"
-publisher = "City of Austin"
-time_zone = "America/Chicago"
-study_area = { bbox = [-98.2, 29.9, -97.3, 30.8] }
-period = { from = "2015-03-07", to = "2017-03-21" }
+name = "@name"
+publisher = "City of @name"
+time_zone = "@zone"
+study_area = { bbox = @area }
+period = { from = "@first", to = "@last" }
 
 [privacy]
 relation = "replace_user_values"
@@ -25,6 +26,22 @@ speed_bound = 30
 speed_unit = "m/s"
 
 [[source]]
+"""
+
+
+def configured(name, zone, area, first, last, source):
+    """The configuration of a city that reads ``source``."""
+    given = {"name": name, "zone": zone, "area": area, "first": first, "last": last}
+    return re.sub("@([a-z]+)", lambda found: str(given[found[1]]), CONFIG) + source
+
+
+AUSTIN = configured(
+    "Austin",
+    "America/Chicago",
+    [-98.2, 29.9, -97.3, 30.8],
+    "2015-03-07",
+    "2017-03-21",
+    """\
 name = "capmetro"
 format = "csv"
 files = ["20??-??-??.csv.gz"]
@@ -36,31 +53,20 @@ time = "timestamp"
 latitude = "latitude"
 longitude = "longitude"
 speed = "speed"
-"""
-WASHINGTON = """\
-[city]
-name = "Washington"
-publisher = "District of Columbia"
-time_zone = "America/New_York"
-study_area = { bbox = [-77.3, 38.7, -76.8, 39.1] }
-period = { from = "2026-02-16", to = "2026-02-16" }
-
-[privacy]
-relation = "replace_user_values"
-
-[budget]
-epsilon_per_vehicle = 8
-
-[map]
-resolution = 7
-speed_bound = 30
-speed_unit = "m/s"
-
-[[source]]
+""",
+)
+WASHINGTON = configured(
+    "Washington",
+    "America/New_York",
+    [-77.3, 38.7, -76.8, 39.1],
+    "2026-02-16",
+    "2026-02-16",
+    """\
 name = "wmata"
 format = "gtfs_rt_csv"
 files = ["vehicle_positions_*.csv.gz"]
-"""
+""",
+)
 KEPT = {
     "2015-03-07.csv.gz": (44_564, 44_425, {"duplicate_in_file": 139}),
     "2015-03-08.csv.gz": (12_354, 12_348, {"duplicate_in_file": 6}),

@@ -52,17 +52,6 @@ def unmetered():
     return Metered(SecureNoise(), np.full(4, 10**18), LossKind.PURE)
 
 
-@pytest.fixture
-def city(contributions_of, bound_of):
-    """Three bins, four vehicles; one bin with a single record, whose variance can only be 0."""
-    values = [
-        [[100, 310, 207], [599, 3], [], [18]],
-        [[400], [222, 223], [17, 600, 333], []],
-        [[], [], [], [123]],
-    ]
-    return contributions_of(values, bound_of(60, "1/10"))
-
-
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(tables, st.sampled_from(["0.01", "1", "7.3"]), st.sampled_from([(MEAN,), MEANS, PAIRS]))

@@ -6,19 +6,8 @@ from trafficdp.mechanisms.clipping.akmv import AKMV
 from trafficdp.mechanisms.protocol import event_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.sensitive.values import Samples
 
 MEAN = Statistic.MEAN
-
-
-@pytest.fixture
-def samples_of(contributions_of):
-    def build(values, bound):
-        city = contributions_of(values, bound)
-        flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        return Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
-
-    return build
 
 
 class Recorder(SimulatedNoise):

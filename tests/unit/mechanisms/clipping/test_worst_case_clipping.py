@@ -19,16 +19,6 @@ class NoNoise(SimulatedNoise):
         return np.zeros(scale.shape, dtype=np.int64)
 
 
-@pytest.fixture
-def samples_of(contributions_of):
-    def build(values, bound):
-        city = contributions_of(values, bound)
-        flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        return Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
-
-    return build
-
-
 @pytest.mark.parametrize("mechanism", OPT)
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 1, 1), (1, 2, 2)])
 @pytest.mark.parametrize("epsilon", [0.7, 1.0, 2.0])

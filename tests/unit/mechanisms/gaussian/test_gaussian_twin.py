@@ -9,20 +9,9 @@ from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.conversion import gaussian_to_approx
 from trafficdp.privacy.loss import ZCDP
-from trafficdp.sensitive.values import Samples
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 TWIN, BOTH = GaussianTwin(), KnownTwoMoments(GaussianTwin())
-
-
-@pytest.fixture
-def samples_of(contributions_of):
-    def build(values, bound):
-        city = contributions_of(values, bound)
-        flat = [v for of_bin in values for of_user in of_bin for v in of_user]
-        return Samples(city.counts, np.array(flat, dtype=np.int64), city.vehicle, bound)
-
-    return build
 
 
 @pytest.mark.parametrize("statistic", [MEAN, VEHICLE_MEAN])

@@ -214,17 +214,6 @@ def alike(contributions_of, bound, speeds, bins):
     )
 
 
-@pytest.fixture
-def city(contributions_of, bound_of):
-    """Three bins, four vehicles; one bin with a single record, whose variance can only be 0."""
-    values = [
-        [[100, 310, 207], [599, 3], [], [18]],
-        [[400], [222, 223], [17, 600, 333], []],
-        [[], [], [], [123]],
-    ]
-    return contributions_of(values, bound_of(60, "1/10"))
-
-
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(table=tables, epsilon=st.sampled_from(["0.01", "1", "7.3"]), statistics=sets)
