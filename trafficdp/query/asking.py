@@ -98,35 +98,24 @@ class Asking:
         UninformativeReleaseError, InsufficientBudgetError and AnalystBudgetError before anything is charged.
         """
         published = replace(occasion, question=self.question.plain(self.config).to_sql(self.config))
-        return _Answering(self, curator, planning, published).answer()
+        own = (self.question, self.config, self.there, self.analyst)
+        return _Answering(*own, curator, planning, published).found()
 
 
 @dataclass(frozen=True)
-class _Answering:
-    """A question that is being answered, under the store's lock."""
+class _Answering(Asking):
+    """A question with all that its answer takes."""
 
-    asking: Asking
     curator: Curator
     planning: Planning
     occasion: Occasion
 
     @property
-    def question(self) -> Question:
-        return self.asking.question
-
-    @property
-    def there(self) -> Config:
-        return self.asking.there
-
-    @property
-    def analyst(self) -> Analyst | None:
-        return self.asking.analyst
-
-    @property
     def hidden(self) -> bool:
         return self.there.relation.hides_presence
 
-    def answer(self) -> Answered | Explanation:
+    def found(self) -> Answered | Explanation:
+        """Return the answer, or what it would cost."""
         if not (self.hidden or self.question.statistics):
             return self._counts()
         if not self.hidden:
@@ -156,7 +145,7 @@ class _Answering:
             return
         if most:
             options = replace(self.question.options, min_vehicles=most)
-            line = _offer(replace(self.question, options=options), self.asking.config)
+            line = _offer(replace(self.question, options=options), self.config)
             raise UsageError(
                 "no hexagon has so many vehicles",
                 got=f"at most {most}, where {fewest} are needed",
@@ -186,7 +175,7 @@ class _Answering:
             remaining = type(budget)(int(least.min(initial=budget.pico)))
         selection = self.there.grid.selection.in_words()
         unit = self.there.map.display_unit
-        text = replace(self.question, explain=False).to_sql(self.asking.config)
+        text = replace(self.question, explain=False).to_sql(self.config)
         return explained(text, selection, counts, plan, earlier, remaining, unit)
 
     def _charged(self, plan: Plan, counts: Counts) -> Release:
@@ -236,7 +225,7 @@ class _Answering:
             needed = PureDP.of(f"{found.epsilon:.12f}")
             if self.hidden or needed <= plan.budget_left:
                 options = replace(question.options, epsilon=needed)
-        line = _offer(replace(question, options=options), self.asking.config)
+        line = _offer(replace(question, options=options), self.config)
         others = []
         if found is not None and question.by_cell and found.resolution is not None:
             others.append(f"h3({found.resolution})")

@@ -65,7 +65,7 @@ def read_options(
             if value.lower() != "vehicle":
                 problems.add("the privacy unit is the vehicle", shown(value), "privacy_unit_column = vehicle")
         elif name == "delta":
-            if _number(value) != 0:
+            if exact_number(value) != 0:
                 problems.add("the guarantee is pure epsilon", None, "no delta", same=True)
         elif name in _READERS:
             changed = _READERS[name](options, value)
@@ -81,16 +81,12 @@ def read_options(
     return options
 
 
-def _number(text: str) -> Fraction | None:
-    return exact_number(text)
-
-
 def _decimal(value: Fraction) -> str:
     return decimal_text(int(value * PICO))
 
 
 def _epsilon(options: Options, text: str) -> Options | None:
-    number = _number(text)
+    number = exact_number(text)
     if number is None or number <= 0 or number * PICO > LARGEST_LOSS:
         return None
     try:
@@ -100,19 +96,19 @@ def _epsilon(options: Options, text: str) -> Options | None:
 
 
 def _min_vehicles(options: Options, text: str) -> Options | None:
-    number = _number(text)
+    number = exact_number(text)
     if number is None or number.denominator != 1 or not 1 <= number <= LARGEST_MIN_VEHICLES:
         return None
     return replace(options, min_vehicles=int(number))
 
 
 def _interval_level(options: Options, text: str) -> Options | None:
-    number = _number(text)
+    number = exact_number(text)
     return None if number is None or not 0 < number < 1 else replace(options, interval_level=number)
 
 
 def _speed_bound(options: Options, text: str) -> Options | None:
-    number = _number(text)
+    number = exact_number(text)
     return None if number is None or number <= 0 else replace(options, speed_bound=number)
 
 

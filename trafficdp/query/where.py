@@ -143,16 +143,13 @@ def _days(node: exp.Expr) -> tuple[date, date]:
     """Return the first and last day that a predicate allows."""
     if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "date":
         return date_of(node.args["low"]), date_of(node.args["high"])
-    one = _single(node)
-    if one is not None:
-        return date_of(one), date_of(one)
-    if isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
-        left, right = unwrapped(node.this), unwrapped(node.expression)
-        below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
-        if name_of(left) != "date":
-            left, right, below = right, left, not below
-        if name_of(left) == "date":
-            return _half_open(date_of(right), below, strict, node)
+    values = _tested(node)
+    if len(values) == 1:
+        return date_of(values[0]), date_of(values[0])
+    compared = _compared(node, "date")
+    if compared is not None:
+        day, below, strict = compared
+        return _half_open(date_of(day), below, strict, node)
     raise UnreadableError("this condition on date cannot be read", text_of(node), _DAYS)
 
 
@@ -168,27 +165,34 @@ def _read_time(node: exp.Expr, found: _Found) -> None:
     """Narrow the stretch of local time by a comparison with an instant."""
     if isinstance(node, exp.Between) and name_of(unwrapped(node.this)) == "time":
         low, high = instant_of(node.args["low"]), instant_of(node.args["high"])
-        found.start = max(found.start, _whole_hour(low, found))
+        found.start = max(found.start, _whole_hour(low))
         found.end = min(found.end, _hour_after(high, found))
         return
-    if isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
-        left, right = unwrapped(node.this), unwrapped(node.expression)
-        below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
-        if name_of(left) != "time":
-            left, right, below = right, left, not below
-        if name_of(left) == "time":
-            instant = instant_of(right)
-            if below:
-                end = _whole_hour(instant, found) if strict else _hour_after(instant, found)
-                found.end = min(found.end, end)
-            else:
-                start = _hour_after(instant, found) if strict else _whole_hour(instant, found)
-                found.start = max(found.start, start)
-            return
-    raise UnreadableError("this condition on time cannot be read", text_of(node), _TIMES)
+    compared = _compared(node, "time")
+    if compared is None:
+        raise UnreadableError("this condition on time cannot be read", text_of(node), _TIMES)
+    value, below, strict = compared
+    instant = instant_of(value)
+    # an end lies after what is included, a start after what is left out
+    edge = _whole_hour(instant) if below == strict else _hour_after(instant, found)
+    if below:
+        found.end = min(found.end, edge)
+    else:
+        found.start = max(found.start, edge)
 
 
-def _whole_hour(instant: datetime, found: _Found) -> datetime:
+def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
+    """Return what ``name`` is compared with by <, <=, > or >=, whether it is below that, and strictly."""
+    if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return None
+    left, right = unwrapped(node.this), unwrapped(node.expression)
+    below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
+    if name_of(left) != name:
+        left, right, below = right, left, not below
+    return (right, below, strict) if name_of(left) == name else None
+
+
+def _whole_hour(instant: datetime) -> datetime:
     if instant != instant.replace(minute=0, second=0, microsecond=0):
         raise UnreadableError("times are chosen by whole hours", None, _TIMES)
     return instant
@@ -199,7 +203,7 @@ def _hour_after(instant: datetime, found: _Found) -> datetime:
     second = instant.replace(microsecond=0)
     if (second.minute, second.second) == (59, 59) or (second.minute, second.second) == (59, 0):
         return second.replace(minute=0, second=0) + timedelta(hours=1)
-    whole = _whole_hour(instant, found)
+    whole = _whole_hour(instant)
     remark = "a stretch of time reaches up to its end, and does not include the instant itself"
     if remark not in found.remarks:
         found.remarks.append(remark)
@@ -230,25 +234,20 @@ def _apply_time(found: _Found, problems: Problems) -> None:
     found.week = found.week & within
 
 
-def _single(node: exp.Expr) -> exp.Expr | None:
-    """Return the one value that a column is said to equal, None when it is another predicate."""
+def _tested(node: exp.Expr) -> list[exp.Expr]:
+    """Return the values that a condition by = or IN names; none for any other."""
     if isinstance(node, exp.EQ):
         left, right = unwrapped(node.this), unwrapped(node.expression)
-        return right if isinstance(left, (exp.Column, exp.Anonymous)) else left
-    if isinstance(node, exp.In) and len(node.expressions) == 1 and not node.args.get("query"):
-        value: exp.Expr = node.expressions[0]
-        return value
-    return None
+        return [right if isinstance(left, (exp.Column, exp.Anonymous)) else left]
+    return node.expressions if isinstance(node, exp.In) and not node.args.get("query") else []
 
 
 def _listed(node: exp.Expr, what: str, expected: str) -> list[str]:
-    """Return the texts that a column is said to be one of."""
-    one = _single(node)
-    if one is not None:
-        return [string_of(one, what, expected)]
-    if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
-        return [string_of(each, what, expected) for each in node.expressions]
-    raise UnreadableError(f"a condition on {what} is = or IN", text_of(node), expected)
+    """Return the texts that a condition names."""
+    values = _tested(node)
+    if not values:
+        raise UnreadableError(f"a condition on {what} is = or IN", text_of(node), expected)
+    return [string_of(each, what, expected) for each in values]
 
 
 def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:

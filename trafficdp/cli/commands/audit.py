@@ -38,34 +38,13 @@ MOST_WHOLE_RUNS = 4_000
 OF_CHOICES = 4
 """So many times as many draws of what chooses: that which tells most is seldom chosen."""
 Claimant = Mechanism | Mistake | Executed
-MEANING = {
-    "keeps": "the draws do not refute the claim",
-    "REFUTED": "the draws refute the claim: a bug",
-    "CAUGHT": "wrong on purpose, and the draws show it",
-    "not caught": "wrong on purpose, but these draws are too few to show it",
+VERDICTS = {
+    "keeps": ("keeps", "the draws do not refute the claim"),
+    "refuted": ("REFUTED", "the draws refute the claim: a bug"),
+    "caught": ("CAUGHT", "wrong on purpose, and the draws show it"),
+    "not_caught": ("not caught", "wrong on purpose, but these draws are too few to show it"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One audit: what was claimed, what was found, whether the claimant is wrong on purpose."""
-
-    name: str
-    statistic: str
-    claim: float
-    delta: float
-    found: LowerBound
-    wrong_on_purpose: bool
-
-    @property
-    def verdict(self) -> str:
-        """A key of MEANING."""
-        above = self.found.epsilon > self.claim
-        if self.wrong_on_purpose:
-            return "CAUGHT" if above else "not caught"
-        return "REFUTED" if above else "keeps"
-
-
+"""How each is shown, and what it means."""
 CLAIMED, MISTAKEN = ["keeps", "refuted"], ["caught", "not_caught"]
 
 
@@ -130,9 +109,9 @@ def audit(
         noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(seed)
         with settings.output.spinner(f"auditing {_name(claimant)}"):
             findings += _findings(claimant, epsilon, noise, draws, confidence)
-    settings.output.result(as_json(audit_facts(findings)))
+    settings.output.result(as_json(AuditFacts(findings=tuple(findings))))
     show(settings.output, findings)
-    refuted = [finding.name for finding in findings if finding.verdict == "REFUTED"]
+    refuted = [finding.name for finding in findings if finding.verdict == "refuted"]
     if refuted:
         raise VerificationError(
             "an epsilon is refuted", got=", ".join(refuted), todo="release nothing with it and report a bug"
@@ -168,19 +147,33 @@ def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant
     return [known[name]]
 
 
+def _finding(
+    name: str, statistic: Statistic | None, claim: float, delta: float, found: LowerBound, *, mistake: bool
+) -> FindingFacts:
+    above = found.epsilon > claim
+    return FindingFacts(
+        name=name,
+        statistic=statistic,
+        claim=claim,
+        delta=delta,
+        lower_bound=found.epsilon,
+        draws=found.draws,
+        confidence=found.confidence,
+        wrong_on_purpose=mistake,
+        verdict=MISTAKEN[not above] if mistake else CLAIMED[above],
+        pair=found.label,
+        event=found.event,
+    )
+
+
 def _findings(
     claimant: Claimant, epsilon: float, noise: NoiseSource, draws: int, confidence: float
-) -> list[Finding]:
-    if isinstance(claimant, Mistake):
-        found = audit_draws(
-            claimant.wrong, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
-        )
-        return [Finding(_name(claimant), "", claimant.claim, claimant.delta, found, wrong_on_purpose=True)]
-    if isinstance(claimant, Executed):
-        found = audit_draws(
-            claimant.draws, claimant.pairs, noise, draws=draws, confidence=confidence, delta=claimant.delta
-        )
-        return [Finding(claimant.name, "", claimant.claim, claimant.delta, found, wrong_on_purpose=False)]
+) -> list[FindingFacts]:
+    if isinstance(claimant, Mistake | Executed):
+        mistake, delta = isinstance(claimant, Mistake), claimant.delta
+        drawn = claimant.wrong if isinstance(claimant, Mistake) else claimant.draws
+        found = audit_draws(drawn, claimant.pairs, noise, draws=draws, confidence=confidence, delta=delta)
+        return [_finding(_name(claimant), None, claimant.claim, delta, found, mistake=mistake)]
     findings = []
     given, claim, delta = epsilon, epsilon, 0.0
     most = draws
@@ -203,33 +196,11 @@ def _findings(
             draws=most * (OF_CHOICES if rare else 1),
             confidence=confidence,
         )
-        findings.append(Finding(claimant.name, statistic.value, claim, delta, found, wrong_on_purpose=False))
+        findings.append(_finding(claimant.name, statistic, claim, delta, found, mistake=False))
     return findings
 
 
-def audit_facts(findings: list[Finding]) -> AuditFacts:
-    """Return the findings as plain values."""
-    return AuditFacts(
-        findings=tuple(
-            FindingFacts(
-                name=finding.name,
-                statistic=Statistic(finding.statistic) if finding.statistic else None,
-                claim=finding.claim,
-                delta=finding.delta,
-                lower_bound=finding.found.epsilon,
-                draws=finding.found.draws,
-                confidence=finding.found.confidence,
-                wrong_on_purpose=finding.wrong_on_purpose,
-                verdict=slug(finding.verdict),
-                pair=finding.found.label,
-                event=finding.found.event,
-            )
-            for finding in findings
-        )
-    )
-
-
-def show(output: Output, findings: list[Finding]) -> None:
+def show(output: Output, findings: list[FindingFacts]) -> None:
     """Print the findings for people."""
     output.table(
         "Claimed epsilon, and what draws prove it to be at least",
@@ -237,18 +208,18 @@ def show(output: Output, findings: list[Finding]) -> None:
         [
             [
                 finding.name,
-                finding.statistic,
+                finding.statistic or "",
                 f"{finding.claim:.4g}",
                 f"{finding.delta:g}",
-                f"{finding.found.epsilon:.4f}",
-                finding.found.draws,
-                f"{finding.found.confidence:g}",
-                finding.verdict,
+                f"{finding.lower_bound:.4f}",
+                finding.draws,
+                f"{finding.confidence:g}",
+                VERDICTS[finding.verdict][0],
             ]
             for finding in findings
         ],
     )
-    for verdict, meaning in MEANING.items():
+    for verdict, (shown, meaning) in VERDICTS.items():
         if any(finding.verdict == verdict for finding in findings):
-            output.say(f"{verdict}: {meaning}.")
+            output.say(f"{shown}: {meaning}.")
     output.say("A bound below the claim does not prove it: the proofs are in the mechanisms' files.")
