@@ -13,6 +13,11 @@ from pathlib import Path
 
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
 
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+WRONG_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+"""What the operating system says of a disk, of a right and of a name."""
+
 
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` survive a power cut."""
@@ -84,9 +89,9 @@ def _not_plain(path: Path) -> OSError:
 
 def from_os_error(error: OSError, what: str) -> StoreUnavailableError:
     """Return the error that says what the operating system refused."""
-    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+    if error.errno in FULL:
         return StoreFullError(f"{what} failed: the disk is full", todo="free some space and run it again")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if error.errno in READ_ONLY:
         return StoreReadOnlyError(
             f"{what} failed: no permission to write",
             got=error.filename,

@@ -26,7 +26,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from trafficdp._durable import from_os_error
+from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, from_os_error
 from trafficdp.cli.words.output import Output, abandon_standard_output
 from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.store.lock import DEFAULT_WAIT
@@ -37,17 +37,8 @@ _FLAGS, _VALUED = {"--json", "--quiet"}, {"--config", "--store", "--wait"}
 _COMPLETING = "_TRAFFICDP_COMPLETE"
 """What a shell sets that asks how a half-typed line may go on."""
 
-_WRONG_PATH = {
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.EINVAL,
-}
-_DISK = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-
+_WRONG_PATH = WRONG_PATH | {errno.EEXIST, errno.EINVAL}
+_DISK = FULL | READ_ONLY | {errno.EIO}
 COMMANDS = {
     "init": "Write a commented configuration; make store and key.",
     "suggest": "Print a [[source]] for files that you have.",

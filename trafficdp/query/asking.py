@@ -104,7 +104,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class _Answering(Asking):
-    """A question with all that its answer takes."""
+    """A question that is being answered, under the store's lock."""
 
     curator: Curator
     planning: Planning

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trafficdp._durable import write_whole
+from trafficdp._durable import FULL, READ_ONLY, WRONG_PATH, write_whole
 from trafficdp.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError, UsageError
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-_WRONG_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 @contextmanager
@@ -27,15 +22,15 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         name = path.name
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise StoreFullError(
                 f"cannot write {name}: no space left", todo="free some space and try again"
             ) from error
-        if error.errno in _READ_ONLY:
+        if error.errno in READ_ONLY:
             raise StoreReadOnlyError(
                 f"cannot write {name}: its folder is read-only", todo="choose a folder that can be written to"
             ) from error
-        if error.errno in _WRONG_PATH:
+        if error.errno in WRONG_PATH:
             raise UsageError(
                 f"cannot write {name}",
                 got=f"a path that does not exist or is not a folder: {path.parent}",
