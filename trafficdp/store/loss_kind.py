@@ -25,8 +25,13 @@ def kind_of(vault: Vault) -> LossKind | None:
             expected=f"charges in {kind.quantity}",
             todo="restore the newest complete backup of the store",
         )
-    empty = vault_ledger.last(vault) is None and number(vault.connection, "SELECT count(*) FROM ingests") == 0
-    return None if empty and stated is None else kind
+    return kind if stated is not None or _begun(vault) else None
+
+
+def _begun(vault: Vault) -> bool:
+    return (
+        number(vault.connection, "SELECT count(*) FROM ingests") > 0 or vault_ledger.last(vault) is not None
+    )
 
 
 def require_kind(vault: Vault, kind: LossKind) -> None:
@@ -54,10 +59,7 @@ def relation_of(vault: Vault) -> NeighbouringRelation:
 
 def require_relation(vault: Vault, relation: NeighbouringRelation) -> None:
     """Raise UsageError when the store was begun under another ``relation``, or what was begun is unknown."""
-    begun = (
-        vault_ledger.last(vault) is not None or number(vault.connection, "SELECT count(*) FROM ingests") > 0
-    )
-    if begun and relation_of(vault) is not relation:
+    if relation_of(vault) is not relation and _begun(vault):
         raise UsageError(
             "the store was begun under another relation",
             got=f'[privacy] relation = "{relation.value}"',

@@ -19,7 +19,7 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.store.folder import owner_only
-from trafficdp.store.statements import connect, first, from_duckdb, registered, run, script, store_failures
+from trafficdp.store.statements import connect, from_duckdb, registered, run, script, store_failures
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "6"
@@ -44,6 +44,7 @@ class Vault:
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self.connection = connection
         self.path = path
+        self._facts: dict[str, str] | None = None
 
     @classmethod
     def create(
@@ -128,8 +129,11 @@ class Vault:
 
     def fact(self, key: str) -> str | None:
         """Return what the store says of itself under ``key``, None when it says nothing."""
-        row = first(self.connection, "SELECT value FROM meta WHERE key = ?", [key])
-        return None if row is None else str(row[0])
+        if self._facts is None:
+            # nobody else writes while it is open
+            found = run(self.connection, "SELECT key, value FROM meta")
+            self._facts = {str(name): str(value) for name, value in found}
+        return self._facts.get(key)
 
     @property
     def store_id(self) -> str:
@@ -143,6 +147,7 @@ class Vault:
 
     def set_fact(self, key: str, value: str) -> None:
         """Write a fact that has not been written before (inside the caller's transaction)."""
+        self._facts = None
         run(self.connection, "INSERT INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
@@ -169,6 +174,7 @@ class Vault:
                 raise
 
     def _roll_back(self) -> None:
+        self._facts = None
         try:
             self.connection.rollback()
         except duckdb.Error:
