@@ -233,7 +233,7 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
 
 
 def _attached(path: Path, option: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    return attached(path, "released", option)
+    return attached(path, "released", option, threads="1")
 
 
 def _insert_release(

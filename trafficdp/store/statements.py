@@ -24,6 +24,7 @@ from trafficdp.errors import (
     StoreVersionError,
     TrafficdpError,
 )
+from trafficdp.store.folder import owner_only
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,31 +98,49 @@ def connect(database: str = ":memory:", **options: str) -> duckdb.DuckDBPyConnec
     return connection
 
 
-_idle: dict[int, duckdb.DuckDBPyConnection] = {}
-"""A DuckDB that has nothing open, by process: to start one takes longer than most that is asked of it."""
-atexit.register(lambda: _idle.pop(os.getpid(), None))
+_idle: dict[tuple[object, ...], duckdb.DuckDBPyConnection] = {}
+"""A DuckDB that has nothing open, by process and settings: to start one takes longer than most work."""
+atexit.register(lambda: [_idle.pop(each) for each in [*_idle] if each[0] == os.getpid()])
 
 
 @contextmanager
-def attached(path: Path, name: str, option: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def attached(
+    path: Path, name: str, option: str, spill: str = "", **options: str
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that uses the database at ``path`` under ``name``; let go of it at the end of the block.
 
+    What does not fit in memory goes to the folder ``spill``, by default nowhere. ``options`` are settings.
     Opened by its path, a file that this process has open already would be seen as it was before a swap.
-    Nothing spills. Whatever fails, the next block has another DuckDB; so have other threads, and a child.
+    Whatever fails, the next block has another DuckDB; so have other threads, and a child.
     """
     require_regular(path)
-    connection = _idle.pop(os.getpid(), None) or connect(temp_directory="", threads="1")
+    kind = os.getpid(), *sorted(options.items())
+    connection = _idle.pop(kind, None) or connect(temp_directory="", **options)
     try:
-        quoted = str(path.absolute()).replace("'", "''")
-        run(connection, f"ATTACH '{quoted}' AS {name} ({option})")
+        run(connection, f"SET temp_directory = {quoted(spill)}")
+        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({option})")
         run(connection, f"USE {name}")
         yield connection
-        run(connection, "USE memory")
-        run(connection, f"DETACH {name}")
     except BaseException:
-        connection.close()
+        with owner_only():
+            connection.close()
         raise
-    _idle[os.getpid()] = connection
+    try:
+        with owner_only():
+            run(connection, "USE memory")
+            run(connection, f"DETACH {name}")
+        run(connection, "SET temp_directory = ''")
+    except duckdb.Error:
+        # what was committed is in the log, if not in the file yet; a folder once spilled to stays this one's
+        with owner_only():
+            connection.close()
+    else:
+        _idle[kind] = connection
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 @cache
@@ -141,8 +160,7 @@ def script(name: str) -> str:
             words = code.rstrip(",").split()
             column = f"{made}.{words[0] if kind == 'TABLE' else words[-1]}"
             what = f"{kind} {made}" if begun else f"COLUMN {column}"
-            quoted = said.replace("'", "''")
-            statements.append(f"COMMENT ON {what} IS '{quoted}';\n")
+            statements.append(f"COMMENT ON {what} IS {quoted(said)};\n")
     return "".join(statements)
 
 

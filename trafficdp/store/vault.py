@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -19,7 +19,16 @@ from trafficdp.errors import (
     UsageError,
 )
 from trafficdp.store.folder import owner_only
-from trafficdp.store.statements import connect, from_duckdb, registered, run, script, store_failures
+from trafficdp.store.statements import (
+    attached,
+    connect,
+    from_duckdb,
+    quoted,
+    registered,
+    run,
+    script,
+    store_failures,
+)
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "6"
@@ -97,19 +106,21 @@ class Vault:
         path = database_in(folder)
         require_vault(folder)
         spill = _spill_folder(path)
-        with store_failures("opening the vault"):
-            if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
-                raise PermissionError(13, "Permission denied")
-            for file in (path, path.with_name(path.name + ".wal")):
-                require_regular(file)
-            _remove_half_rewritten(path)
-            # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
-            shutil.rmtree(spill, ignore_errors=True)
-            with suppress(OSError):
-                spill.mkdir(mode=0o700)
-            with owner_only():
-                connection = connect(str(path), memory_limit=MEMORY_LIMIT)
-        try:
+        with ExitStack() as closing:
+            with store_failures("opening the vault"):
+                if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+                    raise PermissionError(13, "Permission denied")
+                for file in (path, path.with_name(path.name + ".wal")):
+                    require_regular(file)
+                _remove_half_rewritten(path)
+                # what does not fit in memory spills into this folder: vehicles' rows, for the owner only
+                shutil.rmtree(spill, ignore_errors=True)
+                with suppress(OSError):
+                    spill.mkdir(mode=0o700)
+                closing.callback(shutil.rmtree, spill, ignore_errors=True)
+                using = attached(path, "vault", "READ_WRITE", str(spill), memory_limit=MEMORY_LIMIT)
+                with owner_only():
+                    connection = closing.enter_context(using)
             with store_failures("reading the vault"):
                 vault = cls(connection, path)
                 vault.check_version()
@@ -117,10 +128,8 @@ class Vault:
                 yield vault
             except duckdb.Error as error:
                 raise from_duckdb(error, "reading the vault", VAULT_NAME) from error
-        finally:
-            with store_failures("closing the vault"), owner_only():
-                connection.close()
-            shutil.rmtree(spill, ignore_errors=True)
+            with store_failures("closing the vault"):
+                closing.close()
 
     @property
     def spill_folder(self) -> Path:
@@ -235,7 +244,7 @@ def rewritten(
 def _copy_without(
     connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int], nobody: Callable[[], str]
 ) -> None:
-    run(connection, f"ATTACH {_quoted(str(path))} AS whole (READ_ONLY)")
+    run(connection, f"ATTACH {quoted(str(path))} AS whole (READ_ONLY)")
     there = {
         str(name)
         for (name,) in run(connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'")
@@ -264,10 +273,6 @@ def _remove_half_rewritten(path: Path) -> None:
     shutil.rmtree(copy.with_name(copy.name + ".tmp"), ignore_errors=True)
     for file in (copy, copy.with_name(copy.name + ".wal")):
         file.unlink(missing_ok=True)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _spill_folder(path: Path) -> Path:

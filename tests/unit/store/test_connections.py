@@ -82,6 +82,25 @@ def test_one_duckdb_serves_file_after_file_but_never_two_at_once_and_none_after_
         assert other is not failed
 
 
+def test_what_spilled_is_not_used_again(tmp_path):
+    def used(name):
+        return attached(tmp_path / name, "it", "READ_WRITE", str(tmp_path / "spill"), memory_limit="50MB")
+
+    with used("first") as first:
+        first.execute("CREATE TEMP TABLE numbers AS SELECT hash(range) FROM range(1000)")
+    with used("second") as second:
+        assert second is first
+        assert second.execute("SELECT current_setting('temp_directory')").fetchall() == [
+            (str(tmp_path / "spill"),)
+        ]
+        second.execute("CREATE TABLE it.many AS SELECT hash(range) AS number FROM range(3000000)")
+        second.execute("CREATE TEMP TABLE sorted AS FROM it.many ORDER BY number")
+        assert [*(tmp_path / "spill").iterdir()]
+    assert not [*(tmp_path / "spill").glob("*")]
+    with used("first") as third:
+        assert third is not second
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["bare", "ours"])
 def test_a_long_statement_prints_nothing(how):

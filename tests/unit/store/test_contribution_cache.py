@@ -89,7 +89,7 @@ def test_the_cache_is_emptied_when_it_would_outgrow_its_bound(door, asked):
     assert load(door.vault, grid, bound, version.ingest_id) is not None
 
 
-def test_new_data_is_another_question(filled, asked):
+def test_new_data_is_another_question(filled):
     workspace = filled.open()
     workspace.plan()
     assert workspace.ingest([filled.days[2]])[0].added > 0
