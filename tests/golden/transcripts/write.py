@@ -54,6 +54,7 @@ from trafficdp.papers.george_2022.sliding import best_window
 from trafficdp.privacy.loss import LossKind
 
 AUSTIN, AUSTIN_FILE = "capmetro", "austin.json"
+SUGGESTIONS = "refused, baseline for mean, pooled for variance"
 CASES: dict[str, dict[str, Callable[[Cities], dict]]] = {}
 """{file: {case: run}}."""
 
@@ -137,11 +138,9 @@ def plans():
     for statistic in ("mean", "vehicle_mean"):
         auto = release_of({"statistics": (statistic,)}, mechanism="auto")
         add("plans.json", f"auto: {statistic}", auto)
-    add(
-        "plans.json",
-        "baseline for mean, pooled for variance",
-        release_of({}, mechanism={"mean": "baseline", "variance": "pooled"}),
-    )
+    two = {"mean": "baseline", "variance": "pooled"}
+    add("plans.json", "baseline for mean, pooled for variance", release_of({}, mechanism=two, planned=False))
+    add("plans.json", SUGGESTIONS, refused_of_two(two))
     add(
         "plans.json",
         "adaptive: three resolutions",
@@ -169,6 +168,13 @@ def half_width(asked, **question):
     def run(cities):
         city = cities.golden(statistics=("mean", "variance"))
         return {"laws": facts_of_plan(city.plan(max_half_width=asked, **question)), "draws": {}}
+
+    return run
+
+
+def refused_of_two(mechanisms):
+    def run(cities):
+        return {"laws": facts_of_plan(cities.golden().with_map(mechanism=mechanisms).plan()), "draws": {}}
 
     return run
 
