@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -106,18 +105,12 @@ def test_the_figures_of_other_tools_are_complete_and_name_their_relation(accurac
     assert sum(len(row.errors) for row in shown) == sum(line["metric"].startswith("mae") for line in lines)
 
 
-def test_without_the_feeds_it_says_what_to_do(tmp_path):
-    environment = {name: text for name, text in os.environ.items() if name != "TRAFFICDP_REAL_DATA"}
+def test_without_the_feeds_it_says_what_to_do(accuracy, tmp_path, monkeypatch, capsys):
     into = tmp_path / "report.md"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(SCRIPT), "--into", str(into)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("accuracy: TRAFFICDP_REAL_DATA is not set")
+    monkeypatch.delenv("TRAFFICDP_REAL_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--into", str(into)])
+    assert accuracy.main() == 2
+    assert capsys.readouterr().err.startswith("accuracy: TRAFFICDP_REAL_DATA is not set")
     assert not into.exists()
 
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -113,12 +112,11 @@ def test_the_curves_are_those_of_the_table():
     assert float(last[0].rpartition(",")[2]) * 100 == pytest.approx(row[2][0], abs=0.006)
 
 
-def test_without_the_feed_it_says_what_to_do(tmp_path):
-    environment = {name: text for name, text in os.environ.items() if name != "TRAFFICDP_REAL_DATA"}
-    command = [sys.executable, "-W", "error", str(SCRIPT), "--into", str(tmp_path / "out")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("continual: TRAFFICDP_REAL_DATA is not set")
+def test_without_the_feed_it_says_what_to_do(continual, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TRAFFICDP_REAL_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--into", str(tmp_path / "out")])
+    assert continual.main() == 2
+    assert capsys.readouterr().err.startswith("continual: TRAFFICDP_REAL_DATA is not set")
     assert not (tmp_path / "out").exists()
 
 
