@@ -167,23 +167,29 @@ def test_the_slider_the_buttons_and_play_turn_the_slots(rush_hours, drawn):
     page.page.click("#later")
     note()
     assert shown == ["07:00 to 08:00", "08:00 to 09:00", "17:00 to 18:00", "07:00 to 08:00"]
+    page.page.clock.install()
     page.press(" ")
     assert page.text("#play") == "Pause"
+    page.page.clock.run_for(1_000)
     page.wait("#slot-name:text('08:00 to')")
     assert_painted(page.colours(middles(rush_hours)), letters_now(rush_hours, Statistic.MEAN, 8))
     page.page.click("#play")
     assert page.page.get_attribute("#play", "aria-pressed") == "false"
     now = page.text("#slot-name")
-    page.page.wait_for_timeout(1_300)
+    page.page.clock.run_for(1_300)
     assert page.text("#slot-name") == now
 
 
 def test_who_asks_for_less_motion_gets_slower_slots(rush_hours, drawn):
     page = drawn(rush_hours, reduced_motion="reduce")
+    # the page's clock stands still but for what is said here
+    page.page.clock.install(time=0)
+    page.page.clock.pause_at(1_000)
     page.page.click("#play")
-    page.page.wait_for_timeout(1_500)
+    page.page.clock.run_for(1_500)
     assert page.text("#slot-name") == "07:00 to 08:00"
-    page.wait("#slot-name:text('08:00 to')")
+    page.page.clock.run_for(1_000)
+    assert page.text("#slot-name") == "08:00 to 09:00"
 
 
 def view(page):
