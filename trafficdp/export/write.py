@@ -9,7 +9,7 @@ from pathlib import Path
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts, mechanism_facts
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
-from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
+from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest, manifest_bytes
 from trafficdp.export.files.registry_file import registry_bytes
 from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
@@ -149,7 +149,7 @@ def _columns(release: Release, kind: str) -> tuple[ColumnFacts, ...]:
         return mechanism_facts(release)
     if kind == "geojson":
         facts["reason"] = ColumnFacts("reason", None, "why a bin carries no number, or one not to lean on")
-        return tuple(facts[name] for name in geojson_properties(release).columns)
+        return tuple(facts[name] for name in geojson_columns(release))
     if kind == "csv":
         return tuple(facts.values())
     geometry = ColumnFacts("geometry", "degrees", f"{release.grid.noun} of the cell, WGS84, longitude first")

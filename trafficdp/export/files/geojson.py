@@ -74,20 +74,27 @@ def feature_ids(release: Release, table: pd.DataFrame) -> list[str]:
 
 
 def geojson_properties(release: Release) -> pd.DataFrame:
-    """Return the published columns that GeoJSON carries, ``reason`` after ``status``.
-
-    Left out: counts that are not published, and the kind of interval, which ``metadata`` says once.
-    """
+    """Return the published columns that GeoJSON carries: ``geojson_columns``."""
     import pandas as pd
 
     table = published_frame(release)
-    left_out = [name for name in ("vehicles", "records") if table[name].isna().all()]
-    left_out += [f"{statistic.stem}_interval_kind" for statistic in release.estimates]
-    table = table.drop(columns=left_out)
     place, different = pd.factorize(table["status"])
     told = np.array([reasons(release)[status] for status in different.tolist()], dtype=object)
-    table.insert(list(table.columns).index("status") + 1, "reason", pd.Series(told[place], dtype="object"))
-    return table
+    table["reason"] = pd.Series(told[place], dtype="object")
+    return table[geojson_columns(release)]
+
+
+def geojson_columns(release: Release) -> list[str]:
+    """Return the names of the columns that GeoJSON carries, ``reason`` after ``status``.
+
+    Left out: counts that are not published, and the kind of interval, which ``metadata`` says once.
+    """
+    left_out = {f"{statistic.stem}_interval_kind" for statistic in release.estimates}
+    counts = {"vehicles": release.vehicles, "records": release.records}
+    left_out |= {name for name, count in counts.items() if count is None or not len(count)}
+    names = [name for name in column_facts(release) if name not in left_out]
+    names.insert(names.index("status") + 1, "reason")
+    return names
 
 
 def metadata(release: Release) -> dict[str, object]:
