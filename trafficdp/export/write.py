@@ -11,7 +11,7 @@ from trafficdp.export.files.columns import ColumnFacts, FileFacts, column_facts,
 from trafficdp.export.files.file import disk_errors, replace_file, require_folder_of
 from trafficdp.export.files.geojson import geojson_bytes, geojson_columns
 from trafficdp.export.files.manifest import build_manifest, manifest_bytes
-from trafficdp.export.files.registry_file import registry_bytes
+from trafficdp.export.files.registry import registry_bytes
 from trafficdp.export.files.tables import csv_bytes, geoparquet_bytes, gpkg_bytes, mechanism_bytes
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.model import NeighbouringRelation

@@ -6,10 +6,15 @@ schemas/registry.schema.json. Its sectors know no transport; the publisher is a 
 
 from __future__ import annotations
 
+import json
 import re
+from importlib.resources import files
 
+from trafficdp.errors import DataError
+from trafficdp.model import as_json
 from trafficdp.privacy.coverage import Coverage
 from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.release import Release
 
 
 def registry_record(facts: Disclosure) -> dict[str, object]:
@@ -84,6 +89,31 @@ def registry_record(facts: Disclosure) -> dict[str, object]:
             },
         },
     }
+
+
+def registry_bytes(release: Release) -> bytes:
+    """Return the record as the YAML file that the registry takes: one block, no folded lines (its check
+    refuses those).
+
+    Raises DataError when the record does not meet the schema.
+    """
+    import jsonschema
+    import yaml
+    from jsonschema.exceptions import best_match
+
+    record = as_json(release.disclosure.registry)
+    schema = (files("trafficdp.export") / "schemas" / "registry.schema.json").read_text(encoding="utf-8")
+    check = jsonschema.Draft202012Validator(
+        json.loads(schema), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    error = best_match(check.iter_errors(record))
+    if error is not None:
+        raise DataError(
+            f"the registry record is not complete at {error.json_path}",
+            got=f"does not meet {error.validator!r}",
+        )
+    text: str = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return text.encode()
 
 
 def _places(coverage: Coverage) -> str:
