@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -26,16 +26,13 @@ def _lines(text):
     return [line for line in text.splitlines() if line.startswith("|")][2:]
 
 
-def test_without_the_real_data_it_says_what_to_set_and_makes_nothing(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "pipelines" / "adaptive.py"), "--into", str(tmp_path / "into")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TRAFFICDP_REAL_DATA": ""},
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "TRAFFICDP_REAL_DATA is not set" in done.stderr
+def test_without_the_real_data_it_says_what_to_set_and_makes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TRAFFICDP_REAL_DATA", "")
+    monkeypatch.setattr(sys, "argv", ["adaptive.py", "--into", str(tmp_path / "into")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "pipelines" / "adaptive.py"), run_name="__main__")
+    assert ended.value.code == 2
+    assert "TRAFFICDP_REAL_DATA is not set" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
