@@ -99,7 +99,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome, data, full):
     document = copy.deepcopy(full)

@@ -48,7 +48,7 @@ def cleaned(parts, source, area, key):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=40),
     at_once=st.integers(0, 10),

@@ -89,7 +89,7 @@ def steps(draw):
 
 @pytest.mark.slow
 @given(steps(), st.integers(0, 3))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_both_prices_agree_to_the_last_unit(step, which):
     try:
         loss = step.loss()

@@ -17,6 +17,8 @@ from trafficdp.privacy.conversion import approx_to_rho
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.query.explanation import Explanation
 
+pytestmark = pytest.mark.store
+
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, force = TRUE) "
 BOX = "in_box(72.70, 21.10, 72.83, 21.20)"
 

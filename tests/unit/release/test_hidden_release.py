@@ -39,6 +39,8 @@ from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.release import recomputation
 from trafficdp.release.recomputation import verify_public
 
+pytestmark = pytest.mark.store
+
 SCHEMA = json.loads(
     resources.files("trafficdp.cli").joinpath("schemas/plan.schema.json").read_text(encoding="utf-8")
 )

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import pytest
 
@@ -107,14 +108,13 @@ def test_status_shows_what_every_analyst_may_spend_and_has_spent(city, command):
     assert "newsroom: not in the configuration" in command("status").out
 
 
-def test_a_piped_script_mixes_free_and_priced_statements(city, script):
+def test_a_piped_script_mixes_free_and_priced_statements(city, command, monkeypatch):
     text = f"{MEAN};\nSELECT count(*) AS cells FROM cells;\nEXPLAIN {MEAN};"
-    done = subprocess.run(
-        [script, "sql", *AS], input=text.encode(), capture_output=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert b"cells" in done.stdout
-    assert b"answered before" in done.stdout
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    done = command("sql", *AS)
+    assert done.code == 0, done.err
+    assert "cells" in done.out
+    assert "answered before" in done.out
 
 
 def test_the_shell_runs_as_the_analyst_and_sees_what_it_released(city, script, command):

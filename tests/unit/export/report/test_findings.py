@@ -23,7 +23,7 @@ def intervals(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(intervals())
 def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     low, high = ends
@@ -56,7 +56,7 @@ def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(intervals())
 def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
     low, high = ends

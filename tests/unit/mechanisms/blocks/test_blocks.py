@@ -108,7 +108,7 @@ def test_the_bound_of_one_user_is_its_best_partition(costs):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(tables, st.integers(0, 2**32 - 1))
 def test_numbering_bins_and_users_otherwise_changes_nothing(counts_of, bound_of, table, seed):
     random = np.random.default_rng(seed)

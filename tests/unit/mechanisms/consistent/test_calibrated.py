@@ -89,7 +89,7 @@ def town(contributions_of, bound_of):
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(tables, chosen, st.sampled_from(["0.3", "2", "40"]))
 def test_the_charge_is_kept_metered_and_found_again_from_what_is_published(
     contributions_of, bound_of, table, statistics, epsilon

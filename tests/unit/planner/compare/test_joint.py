@@ -53,7 +53,7 @@ def test_one_bin_is_the_optimal_clipping(counts_of, bound_of, numbers, upper, er
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(tables, st.sampled_from([0.1, 0.3, 0.49]))
 def test_ranges_and_scales_keep_to_the_error_and_never_cost_more_than_equal_scales(
     counts_of, bound_of, table, share

@@ -20,7 +20,7 @@ def largest_left(counts, kept):
     return int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(
     shapes.flatmap(
         lambda s: st.lists(
