@@ -74,7 +74,7 @@ def measured(days: Days, kind: LossKind, epsilon: int) -> dict[str, float]:
     """Return mean absolute errors of the map and of one number for the city, coverage, seconds a draw."""
     own, counts, total = days.own, days.own.counts, total_of(kind, epsilon)
     design = HiddenDesign(days.places, own.bound, kind, total, variance=False)
-    alone = HiddenDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE, variance=False)
+    alone = HiddenDesign(days.places, own.bound, kind, total * 100 // FLEET_SHARE[kind], variance=False)
     seen = counts.users_per_bin >= LEAST_VEHICLES
     truth = true_statistic(own, Statistic.MEAN)[seen]
     at = design.where(counts.cell, counts.slot)[0][seen]

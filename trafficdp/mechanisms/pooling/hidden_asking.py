@@ -14,6 +14,7 @@ from trafficdp.mechanisms.pooling.hidden_design import HiddenDesign
 from trafficdp.mechanisms.pooling.hidden_map import (
     FIRST_GUESS,
     Answers,
+    centres_of,
     city_of,
     lift_of,
     lifted_weight,
@@ -43,7 +44,7 @@ def asked(design: HiddenDesign, contributions: Contributions, measure: Measure) 
 
     lift, lifted = lift_of(design, weight), lifted_weight(design, weight)
     residual, maps = np.zeros((design.rounds, many), dtype=np.int64), np.zeros((design.rounds, many))
-    newest = np.full(many, city.centre)
+    newest = centres_of(design, city, weight)
     for each in range(design.rounds):
         maps[each] = newest
         off = Entries(user, place, lift[place] * own_weight * (speed - newest[place]))

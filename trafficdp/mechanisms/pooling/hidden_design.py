@@ -9,7 +9,7 @@ noise that costs its share. Losses of the steps add up, adaptively chosen or not
 add up to the total. So every possible vehicle loses the total, whoever is there; what is computed from the
 answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measurement.measure``. QED.
 
-0. *Fleet and centre.* t_u = (mean speed - U/4)/(U/4), cut to -1..1, the mean over a vehicle's places (over
+0. *Fleet and centre.* t_u = (mean speed - U/5)/(U/5), cut to -1..1, the mean over a vehicle's places (over
    its records, most of them where it is slow, it would lie below the map); the vector is ((1+t)/2, (1-t)/2),
    of l1 length 1. The sum of both answers says how many vehicles there are, their difference how fast.
 1. *Weights.* w_uh = m_uh^p / |m_u^p|: one vector of length 1. W_h says how much is known of a place.
@@ -21,8 +21,8 @@ answers (``hidden_map``) is free. *Proof.* ``measurement.sets`` and ``measuremen
 4. *Counts,* if asked for (``hidden_counts``): how long vehicles' vectors are, then these.
 
 A place is a hexagon, over all slots together, or, ``apart``, a hexagon in one slot.
-C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 3, 16 and
-81 %, in pure epsilon 3, 26 and 71 %; before that a variance takes 20 %, and before that counts what they are
+C and p grow with the fleet that the first answer tells of (``hidden_map.city_of``). Shares are 5, 16 and
+79 %, in pure epsilon 8, 26 and 66 %; before that a variance takes 20 %, and before that counts what they are
 given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise. Constants, in units of
 U where they are speeds, were chosen on days of Austin's buses (2015-03-07, 2016-11-24 to 27, 2017-03-16,
 2017-03-21), unpaid: for these days nothing here is unbiased.
@@ -47,10 +47,11 @@ from trafficdp.privacy.loss import PICO, LossKind
 
 IntArray = npt.NDArray[np.int64]
 RELATION = NeighbouringRelation.ADD_OR_REMOVE_USER
-FLEET_SHARE, VARIANCE_SHARE = 3, 20
-"""Per cent: of what means are given; of all but counts."""
+VARIANCE_SHARE = 20
+"""Per cent of all but counts."""
+FLEET_SHARE = {LossKind.PURE: 8, LossKind.ZCDP: 5}
+"""Per cent of what means are given, as are the next."""
 WEIGHT_SHARE = {LossKind.PURE: 26, LossKind.ZCDP: 16}
-"""Per cent of what means are given."""
 COUNTS_SHARES = 10, 45
 """Per cent of the share of counts: lengths, vehicles; records have the rest."""
 MOST_AN_ASKING = GRAINS**2 / (2 * LEAST_SD**2) * (1 - 1e-9)
@@ -116,7 +117,7 @@ class HiddenDesign(Asking):
         counted = self.total * self.counts // 100
         spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
         means = self.total - spread - counted
-        first = [means * share // 100 for share in (FLEET_SHARE, WEIGHT_SHARE[self.kind])]
+        first = [means * share // 100 for share in (FLEET_SHARE[self.kind], WEIGHT_SHARE[self.kind])]
         left = means - sum(first)
         rounds = [left // self.rounds] * (self.rounds - 1)
         more = [spread] if self.variance else []

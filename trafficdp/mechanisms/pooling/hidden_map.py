@@ -2,16 +2,20 @@
 
 **Lift.** W+ is the posterior mean of a place's weight under a flat prior on weights above 0. All noise of a
 round is alike, so residuals where little weight is are made longer before it, and others shorter:
-G = a W+^-0.3, with a^2 = sum W+ / sum W+ W+^-0.6 over places where W is above half a noise sd, which keeps
+G = a W+^-0.4, with a^2 = sum W+ / sum W+ W+^-0.8 over places where W is above half a noise sd, which keeps
 the usual length of a vehicle's vector; G = 1 where there is no such place. G is a function of the noisy W.
 
+**Centres.** Where many drive it is slow. A place is expected at mu = c b W+^-0.2, cut to c/1.5..1.5 c; b is
+such that sum W+ mu = c sum W+ over the same places, but for that cut; mu = c where there is no such place.
+
 **Map.** With V = G W+, y and k the means of the answers Y_i and maps K_i so far, weighed by 1/s_i^2, s_i the
-noise of round i, and s the noise of y, the answers say o = y + V (k - c), about V (theta - c). Places are
-N(c, tau^2), tau = U/10, and alike under one H3 parent: theta = c + a + e, a of variance 0.3 tau^2, one for
-all places of the parent (in the same slot), e of the rest. The next round asks about the posterior mean of
-theta, cut to 0..U; the last one is the map. With D = 0.7 tau^2 V^2 + s^2 the mean of a is
-(sum V o / D) / (1/(0.3 tau^2) + sum V^2 / D), over its places, that of e is 0.7 tau^2 V (o - V a) / D. In
-pure epsilon, with one round, parents help nothing, and the weight is integrated out instead (``refined``).
+noise of round i, and s the noise of y, the answers say o = y + V (k - mu), about V (theta - mu). Places are
+N(mu, tau^2), tau = U/12 (in pure epsilon U/10), and alike under one H3 parent: theta = mu + a + e, a of
+variance 0.3 tau^2, one for all places of the parent (in the same slot), e of the rest. K_1 is mu; the next
+round asks about the posterior mean of theta, cut to 0..U; the last one is the map. With
+D = 0.7 tau^2 V^2 + s^2 the mean of a is (sum V o / D) / (1/(0.3 tau^2) + sum V^2 / D), over its places, that
+of e is 0.7 tau^2 V (o - V a) / D. In pure epsilon, with one round, parents help nothing, and the weight is
+integrated out instead (``refined``).
 
 **Interval.** Let y and k be these means over all rounds, W* the exact weight and mu* = k + (exact sums of the
 clipped residuals, weighed likewise)/(G W*): the map that this mechanism would give without noise.
@@ -42,12 +46,12 @@ from trafficdp.privacy.loss import LossKind
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-FIRST_GUESS = 1 / 4
+FIRST_GUESS = 1 / 5
 """Of the centre, in units of U; so are all but the last three of those below."""
 CENTRE_SD = 1 / 12
-LEAST_REACH = {LossKind.PURE: 1 / 12, LossKind.ZCDP: 0.11}
+LEAST_REACH = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
 LARGEST_REACH = 1 / 3
-PLACE_SD = 1 / 10
+PLACE_SD = {LossKind.PURE: 1 / 10, LossKind.ZCDP: 1 / 12}
 FAMILY = 0.3
 """How much of the variance of places is that of their H3 parents."""
 RECORD_SD = 1 / 33.5
@@ -56,8 +60,10 @@ TARGET_SD = 1 / 18
 """Of the mean of speeds about the target of the theorem."""
 NARROWER = 0.8
 """C of a round over that of the one before: the nearer the map, the shorter are residuals."""
-LIFT, LIFTED_FROM = 0.3, 1 / 2
+LIFT, LIFTED_FROM = 0.4, 1 / 2
 """The power of 1/W+ in the lift; the noise sds of weight from which a place counts in its scale."""
+SLOPE, FARTHEST = 0.2, 1.5
+"""The power of 1/W+ in the centre of a place; how many times slower or faster than the city it can be."""
 LEAST_FLEET = 20.0
 POINTS = 24
 CALIBRATED_LEVEL = 0.95
@@ -136,12 +142,22 @@ def likely_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
 
 def lift_of(design: HiddenDesign, weight: IntArray) -> FloatArray:
     """Return G, shape (H,): what residuals are multiplied by before they are asked for."""
+    return _falling(design, weight, LIFT, 2)
+
+
+def centres_of(design: HiddenDesign, city: City, weight: IntArray) -> FloatArray:
+    """Return mu, shape (H,): what is expected of every place before residuals are asked for; K_1."""
+    return city.centre * np.clip(_falling(design, weight, SLOPE, 1), 1 / FARTHEST, FARTHEST)
+
+
+def _falling(design: HiddenDesign, weight: IntArray, power: float, moment: int) -> FloatArray:
+    """W+^-power times what makes its ``moment`` 1 on average over the weight of places with some, (H,)."""
     likely = likely_weight(design, weight)
     there = weight > LIFTED_FROM * design.sd(1, 1.0) * GRAINS
     if not there.any():
         return np.ones(len(weight))
-    scale = np.sqrt(likely[there].sum() / (likely[there] ** (1 - 2 * LIFT)).sum())
-    return np.asarray(scale * likely**-LIFT)
+    scale = likely[there].sum() / (likely[there] ** (1 - moment * power)).sum()
+    return np.asarray(scale ** (1 / moment) * likely**-power)
 
 
 def lifted_weight(design: HiddenDesign, weight: IntArray) -> FloatArray:
@@ -170,12 +186,12 @@ def so_far(
 def next_map(
     design: HiddenDesign, city: City, lifted: FloatArray, residual: IntArray, maps: FloatArray
 ) -> FloatArray:
-    """Return the map after these rounds, shape (H,)."""
+    """Return the map after these rounds, shape (H,); the first of ``maps`` is what was expected of places."""
     y, k, sd = so_far(design, city, residual, maps)
-    said = y + lifted * (k - city.centre)
+    said = y + lifted * (k - maps[0])
     family, known, own, spread = _families(design, lifted, sd)
     alike = (np.bincount(family, lifted * said / spread) / known)[family]
-    found = city.centre + alike + own * lifted * (said - lifted * alike) / spread
+    found = maps[0] + alike + own * lifted * (said - lifted * alike) / spread
     return np.asarray(np.clip(found, 0.0, design.upper))
 
 
@@ -183,7 +199,7 @@ def _families(
     design: HiddenDesign, lifted: FloatArray, sd: float
 ) -> tuple[IntArray, FloatArray, float, FloatArray]:
     """Parent of each place, precision of every parent's a, variance of e, and D of each place."""
-    prior = (PLACE_SD * design.upper) ** 2
+    prior = (PLACE_SD[design.kind] * design.upper) ** 2
     own = (1 - FAMILY) * prior
     spread = np.asarray(own * lifted**2 + sd**2, dtype=np.float64)
     alike = np.bincount(design.family, lifted**2 / spread).astype(np.float64)
@@ -220,7 +236,7 @@ def fed_back(design: HiddenDesign, answers: Answers) -> bool:
         reach = reach_of(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
     lifted = lifted_weight(design, answers.weight)
-    newest = np.full(len(lifted), found.centre)
+    newest = centres_of(design, found, answers.weight)
     for each, around in enumerate(answers.maps, 1):
         same &= np.allclose(newest, around, rtol=1e-9)
         newest = next_map(design, found, lifted, answers.residual[:each], answers.maps[:each])
@@ -236,32 +252,29 @@ def map_of(design: HiddenDesign, answers: Answers) -> FloatArray:
 
 
 def refined(design: HiddenDesign, answers: Answers) -> FloatArray:
-    """Return the posterior mean of every place over its unknown weight, shape (H,), for one round.
+    """Return the posterior mean of every place over its unknown weight, shape (H,), in pure epsilon.
 
-    theta ~ N(c, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
-    Given W, y ~ N(G W (theta - k), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
+    theta ~ N(mu, tau^2); W on POINTS points around its answer, with density 1/(W + sd) times the noise's.
+    Given W, y ~ N(G W (theta - mu), s^2 + (U/33.5)^2 G^2 W) is Gaussian in theta: integrated in closed form.
     """
-    city, upper, sd = answers.city, design.upper, design.sd(1, 1.0)
-    y, k, noise = so_far(design, city, answers.residual, answers.maps)
-    prior = (PLACE_SD * upper) ** 2
+    upper, sd, centre = design.upper, design.sd(1, 1.0), answers.maps[0]
+    y, _, noise = so_far(design, answers.city, answers.residual, answers.maps)
+    prior = (PLACE_SD[design.kind] * upper) ** 2
     found, lift = np.empty(len(answers.weight)), lift_of(design, answers.weight)
     for start in range(0, len(found), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        answer = answers.weight[part, None] / GRAINS
-        own, away = y[part, None], k[part, None] - city.centre
+        answer, own = answers.weight[part, None] / GRAINS, y[part, None]
         low, high = np.maximum(answer - 4 * sd, 0.0), np.maximum(answer + 4 * sd, 2 * sd)
         weight = low + (np.arange(POINTS) + 0.5) / POINTS * (high - low)
         spread = noise**2 + (RECORD_SD * upper * lift[part, None]) ** 2 * weight
         lifted = lift[part, None] * weight
         precision = lifted**2 / spread + 1 / prior
-        pull = lifted * (own + lifted * away) / spread
-        off = np.abs(weight - answer) / sd
-        log = -np.sqrt(2) * off if design.pure else -(off**2) / 2
-        log = log - np.log(weight + sd) - (own + lifted * away) ** 2 / (2 * spread) - np.log(spread) / 2
+        pull = lifted * own / spread
+        log = -np.sqrt(2) * np.abs(weight - answer) / sd - np.log(weight + sd)
+        log = log - own**2 / (2 * spread) - np.log(spread) / 2
         log = log + pull**2 / (2 * precision) - np.log(precision) / 2
         share = np.exp(log - log.max(axis=1, keepdims=True))
-        moved = (share * pull / precision).sum(axis=1) / share.sum(axis=1)
-        found[part] = city.centre + moved
+        found[part] = centre[part] + (share * pull / precision).sum(axis=1) / share.sum(axis=1)
     return np.clip(found, 0.0, upper)
 
 
@@ -293,7 +306,7 @@ def _quantiles(design: HiddenDesign, answers: Answers, level: float) -> tuple[fl
 
 def likely_error(design: HiddenDesign, answers: Answers) -> FloatArray:
     """Return the mean absolute error of every place if places differ as guessed (no worst case), (H,)."""
-    lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD * design.upper) ** 2
+    lifted, prior = lifted_weight(design, answers.weight), (PLACE_SD[design.kind] * design.upper) ** 2
     noise = float(precisions(design, answers.city, len(answers.maps)).sum() ** -1)
     if design.pure:
         return np.asarray(np.sqrt(2 / np.pi) / np.sqrt(1 / prior + lifted**2 / noise))

@@ -84,7 +84,7 @@ def reference_skill(
     design = HiddenDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
     at, _ = design.where(counts.cell, counts.slot)
     # the first asking has a share of what there is: of so much more it has all
-    alone = HiddenDesign(design.places, bound, kind, whole_total * 100 // FLEET_SHARE, variance=False)
+    alone = HiddenDesign(design.places, bound, kind, whole_total * 100 // FLEET_SHARE[kind], variance=False)
     # where places are many, their errors average out within one draw
     many = counts.bins > MANY_BINS
     for own in cities[:: 2 if many else 1]:

@@ -251,11 +251,28 @@ def test_residuals_are_lifted_where_weight_is_little_and_keep_their_usual_length
     weight = np.rint(noisy * GRAINS).astype(np.int64)
     found, likely = maps.lift_of(design, weight), maps.likely_weight(design, weight)
     assert np.all(np.diff(found) < 0)
-    np.testing.assert_allclose(found / found[5], (likely / likely[5]) ** -0.3)
+    np.testing.assert_allclose(found / found[5], (likely / likely[5]) ** -0.4)
     # the mean square of what a vehicle's entries are multiplied by, places as they are visited
     assert np.average(found[2:] ** 2, weights=likely[2:]) == pytest.approx(1)
     np.testing.assert_array_equal(maps.lifted_weight(design, weight), found * likely)
     assert np.all(maps.lift_of(design, weight[[0, 1, 1]]) == 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_places_are_expected_to_be_slower_the_more_vehicles_visit_them(bound_of, kind):
+    design = HiddenDesign(PLACES[:6], bound_of(30), kind, TOTAL[kind], False)
+    sd, city = design.sd(1, 1.0), City(100.0, 8.0, 3.0, 0.4)
+    weight = np.rint(np.array([-3.0, 0.49, 0.51, 2.0, 4.0, 6.0]) * sd * GRAINS).astype(np.int64)
+    found, likely = maps.centres_of(design, city, weight), maps.likely_weight(design, weight)
+    np.testing.assert_allclose(found[1:] / found[5], (likely[1:] / likely[5]) ** -0.2)
+    # the mean over vehicles is the city's, of places that some are likely to visit
+    assert np.average(found[2:], weights=likely[2:]) == pytest.approx(8.0)
+    busy = np.rint(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 3_000.0]) * sd * GRAINS).astype(np.int64)
+    np.testing.assert_allclose(maps.centres_of(design, city, busy)[0], 1.5 * 8.0)
+    quiet = np.rint(np.array([40.0, 40.0, 40.0, 40.0, 40.0, 0.6]) * sd * GRAINS).astype(np.int64)
+    quiet[4] = 10**6 * quiet[5]
+    assert maps.centres_of(design, city, quiet).min() >= 8.0 / 1.5
+    np.testing.assert_array_equal(maps.centres_of(design, city, weight[[0, 1, 1]]), 8.0)
 
 
 def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(bound_of):
@@ -266,8 +283,8 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     noted = Recorded(SimulatedNoise(3))
     answers = asked(design, data, noted)
     at, speed = np.array([0, 2]), np.array([8.0, 9.0])
-    # the centre is that of places, whatever their records: 8.5, 1 above U/4 = 7.5
-    lean = 1.0 / 7.5
+    # the centre is that of places, whatever their records: 8.5, 2.5 above U/5 = 6
+    lean = 2.5 / 6
     np.testing.assert_allclose(noted.sums[0] / GRAINS, [(1 + lean) / 2, (1 - lean) / 2], atol=1e-4)
     own = np.array([4.0, 1.0]) ** answers.city.power
     own /= np.linalg.norm(own)
@@ -309,7 +326,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         city,
         np.rint(weight * GRAINS).astype(np.int64),
         np.rint(residual * grains).astype(np.int64)[None],
-        np.full((1, 3), 9.0),
+        np.array([[7.0, 9.0, 8.0]]),
         np.zeros(0, np.int64),
     )
     sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
@@ -320,8 +337,9 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         w = low + (np.arange(maps.POINTS) + 0.5) / maps.POINTS * (high - low)
         spread = noise**2 + (30 / 33.5 * lift[i]) ** 2 * w
         law = np.exp(-np.sqrt(2) * np.abs(w - weight[i]) / sd) / (w + sd)
-        law = law[:, None] * np.exp(-((theta - 8.0) ** 2) / (2 * 3.0**2))
-        off = residual[i] - lift[i] * w[:, None] * (theta - 9.0)
+        about = theta - answers.maps[0, i]
+        law = law[:, None] * np.exp(-(about**2) / (2 * 3.0**2))
+        off = residual[i] - lift[i] * w[:, None] * about
         law = law * np.exp(-(off**2) / (2 * spread[:, None])) / np.sqrt(spread[:, None])
         exact = np.clip((law * theta).sum() / law.sum(), 0, 30)
         assert maps.refined(design, answers)[i] == pytest.approx(exact, abs=1e-3)
@@ -388,8 +406,9 @@ def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
         maps.city_of(design, np.array([n * GRAINS // 2, n * GRAINS // 2], dtype=np.int64))
         for n in (10, 100_000)
     )
-    assert (small.vehicles, small.reach, small.power) == (20.0, 2.5, 0.25)
-    assert small.centre == pytest.approx(7.5)
+    assert (small.vehicles, small.power) == (20.0, 0.25)
+    assert small.reach == pytest.approx(30 / 18)
+    assert small.centre == pytest.approx(6.0)
     assert large.reach == 10.0
     assert 0.25 < large.power <= 1.0
     tiny = maps.city_of(design, np.array([-(2**40), -(2**40)], dtype=np.int64))
@@ -437,7 +456,7 @@ def test_answers_are_frozen_with_the_numbers_fed_back(bound_of):
     design = HiddenDesign(PLACES, bound_of(30), LossKind.ZCDP, TOTAL[LossKind.ZCDP], False)
     answers = answers_of(design, town(bound_of(30)))
     assert answers.residual.shape == answers.maps.shape == (6, len(PLACES))
-    assert np.all(answers.maps[0] == answers.city.centre)
+    np.testing.assert_array_equal(answers.maps[0], maps.centres_of(design, answers.city, answers.weight))
     # the maps that were asked about follow from the answers before them
     likely = maps.lifted_weight(design, answers.weight)
     for each in range(1, 6):
