@@ -133,7 +133,7 @@ study_area = { bbox = [72.70, 21.10, 72.95, 21.28] }
 period = { from = "2026-03-03", to = "2026-03-04" }
 
 [privacy]
-relation = "replace_user_values"
+relation = "@relation"
 @loss
 
 [budget]
@@ -146,8 +146,7 @@ speed_bound = 65
 speed_unit = "km/h"
 speed_step = 0.01
 display_unit = "km/h"
-min_vehicles = 3
-accounting = "best"
+@counted
 statistics = @statistics
 @map
 
@@ -162,6 +161,8 @@ time_format = "iso8601"
 columns = { vehicle = "plate", time = "at", latitude = "latitude", longitude = "longitude", speed = "speed" }
 """
 DEFAULTS = {
+    "relation": "replace_user_values",
+    "counted": 'min_vehicles = 3\naccounting = "best"',
     "loss": "epsilon = 40",
     "budget": "epsilon_per_vehicle = 1000",
     "resolution": "resolution = 7",
@@ -171,6 +172,7 @@ DEFAULTS = {
     "more": "",
 }
 ZCDP = {
+    "counted": "min_vehicles = 3",
     "loss": "rho = 40",
     "budget": 'kind = "zcdp"\nrho_per_vehicle = 1000\ndelta = 1e-6',
 }
@@ -231,6 +233,12 @@ class Cities:
             trafficdp.open(template / "trafficdp.toml", create=True).ingest(sorted(template.glob("*.csv")))
         return self._configure(Path(shutil.copytree(template, self.fresh())), changes)
 
+    def hidden(self, **changes):
+        """The same where nothing about a vehicle is public."""
+        city = self.empty(relation="add_or_remove_user", budget="epsilon = 100", counted="", **changes)
+        city.ingest(sorted(city.store.parent.glob("*.csv")))
+        return city
+
     def empty(self, **changes):
         """The same with nothing in its store."""
         folder = self.fresh()
@@ -240,8 +248,6 @@ class Cities:
 
     def _configure(self, folder, changes):
         text = CONFIG
-        if changes.get("budget") == ZCDP["budget"]:
-            text = text.replace('accounting = "best"\n', "")
         for name, value in {**DEFAULTS, **changes}.items():
             text = text.replace(f"@{name}", value if isinstance(value, str) else json.dumps(list(value)))
         return opened(folder, text)

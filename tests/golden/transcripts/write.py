@@ -132,6 +132,22 @@ def one_zcdp(name, wanted):
     return run
 
 
+def hidden():
+    """Maps where nothing about a vehicle is public; hexagons share H3 parents."""
+    add("hidden.json", "pure: mean, variance", one_hidden(""))
+    add("hidden.json", "rho: mean, variance, counts", one_hidden("delta = 1e-6", "publish_counts = true"))
+
+
+def one_hidden(delta, more=""):
+    def run(cities):
+        city = cities.hidden(loss=f"epsilon = 40\n{delta}", resolution="resolution = 6", map=more)
+        with seeded(tried=False) as drawn:
+            done = city.release(force=True)
+        return released(city, done, drawn(), follows_data=True)
+
+    return run
+
+
 def plans():
     several = "resolutions = [6, 7, 8]\nmax_half_width = "
     by_hour = {"slot": "hour_of_day", "statistics": ("mean",)}
@@ -431,6 +447,7 @@ def austin(cities):
 accountings()
 pure_mechanisms()
 zcdp_mechanisms()
+hidden()
 plans()
 streams()
 answers()
