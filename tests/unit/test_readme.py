@@ -18,8 +18,8 @@ import pytest
 
 import trafficdp
 from trafficdp import errors
-from trafficdp.cli.commands.plan import plan_facts
 from trafficdp.cli.main import COMMANDS
+from trafficdp.cli.words.plan_facts import plan_facts
 from trafficdp.config.map import MapSettings
 from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.registry import MECHANISMS

@@ -168,8 +168,9 @@ def test_the_law_that_reports_read_bounds_what_was_drawn(made):
 
 
 def test_the_plan_says_what_it_buys(released, capsys):
-    from trafficdp.cli.commands.plan import plan_facts, show
-    from trafficdp.cli.words.output import Output
+    from trafficdp.cli.words.options import Output
+    from trafficdp.cli.words.plan_facts import plan_facts
+    from trafficdp.cli.words.plan_words import show
 
     city, _ = released
     plan = city.open().with_map(accounting="consistent").plan()

@@ -15,8 +15,7 @@ from trafficdp.audit.neighbours import ranked_neighbours
 from trafficdp.audit.releases import Executed, executed
 from trafficdp.audit.wrong import Mistake, mistakes
 from trafficdp.cli.words.facts import MechanismName
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.options import Output, Settings
 from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
 from trafficdp.measurement.sets import Ranks
 from trafficdp.mechanisms.claims import ClaimedScores

@@ -14,8 +14,7 @@ import typer
 
 from trafficdp.cli.words.compared_ways import Way, show_ways, ways_of, why
 from trafficdp.cli.words.facts import Loss, MechanismName, Size, Words
-from trafficdp.cli.words.options import EpsilonOption, RhoOption, Settings, loss_asked
-from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.options import EpsilonOption, Output, RhoOption, Settings, loss_asked
 from trafficdp.cli.words.plan_facts import loss_facts
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.simulated.reference import SEED as REFERENCE_SEED

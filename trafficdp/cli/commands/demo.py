@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.commands.plan import plan_facts, show
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import Settings, shorten
+from trafficdp.cli.words.plan_facts import plan_facts
+from trafficdp.cli.words.plan_words import show
 from trafficdp.errors import UsageError, VerificationError
 from trafficdp.export.files.file import disk_errors
 from trafficdp.workspace import open_workspace

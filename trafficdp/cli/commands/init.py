@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from trafficdp.cli.words.iudx_template import iudx_template
-from trafficdp.cli.words.options import Settings, check_name
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import Settings, check_name, shorten
 from trafficdp.config.file import read_places, template
 from trafficdp.errors import UsageError
 from trafficdp.export.files.file import disk_errors

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from trafficdp.cli.words.facts import Loss, Words
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import minute, on_clocks
+from trafficdp.cli.words.options import Settings, minute, on_clocks
 from trafficdp.model import Says, as_json
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.privacy.loss import LossKind, decimal_text

@@ -18,8 +18,6 @@ from trafficdp.model import Grid, Statistic
 from trafficdp.planner.compare.loss_curves import FullCurves, accounting_curves, full_curves
 from trafficdp.release.outcomes import Plan
 
-__all__ = ["plan", "plan_facts", "show"]
-
 NAMES = {
     "basic": "basic: G x eps",
     "grid_count": "grid count: G1 x eps",

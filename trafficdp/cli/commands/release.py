@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import MapOptions, Settings, with_map_options
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import MapOptions, Settings, shorten, with_map_options
 from trafficdp.errors import UsageError
 from trafficdp.release.outcomes import Plan
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import minute, on_clocks, shorten
+from trafficdp.cli.words.options import Settings, minute, on_clocks, shorten
 
 
 def releases(context: typer.Context) -> None:

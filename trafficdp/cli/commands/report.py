@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import ReleaseArgument, Settings
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import ReleaseArgument, Settings, shorten
 
 
 def report(

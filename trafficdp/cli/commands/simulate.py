@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import Settings, shorten
 from trafficdp.errors import one_of
 from trafficdp.simulation.city import VARIATIONS, like_release, variations
 from trafficdp.simulation.write import simulate as write_city

@@ -13,8 +13,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import Output, fitting, longest_word, shorten
+from trafficdp.cli.words.options import Output, Settings, fitting, longest_word, shorten
 from trafficdp.cli.words.shell import run_script, run_shell
 from trafficdp.config.file import read_places
 from trafficdp.errors import UsageError, one_of

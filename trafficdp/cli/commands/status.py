@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import shorten
+from trafficdp.cli.words.options import Settings, shorten
 from trafficdp.release.status import read_status
 
 

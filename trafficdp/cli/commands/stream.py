@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from trafficdp.cli.words.options import Settings
-from trafficdp.cli.words.output import minute, on_clocks, shorten
+from trafficdp.cli.words.options import Settings, minute, on_clocks, shorten
 from trafficdp.errors import UsageError
 from trafficdp.live.feeds import follow_folder, follow_lines, replay_files, source_of_lines
 from trafficdp.live.streaming import Progress

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate

@@ -1,28 +1,288 @@
-"""Options that several commands take, those before the command included, with their help."""
+"""What all commands share: the options before the command and those of maps, and how they say things.
+
+What is printed is for people, for scripts (--json), or nothing (--quiet). Results go to standard output,
+everything else to standard error. Colours, progress bars and spinners appear on a terminal only. Numbers are
+never cut, however narrow the terminal: tables fold their prose, rows of a query leave out columns in the
+middle, and what still does not fit is wider than the terminal.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, get_type_hints
+from zoneinfo import ZoneInfo
 
 import typer
+from rich.console import Console
 
-from trafficdp.cli.words.output import Output, plain
-from trafficdp.errors import UsageError
+from trafficdp._durable import from_os_error
+from trafficdp.errors import TrafficdpError, UsageError
 from trafficdp.model import SlotKind
 from trafficdp.privacy.loss import ZCDP, Loss, PureDP
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
     from trafficdp.config.file import Config
     from trafficdp.workspace import Workspace
+
+GAP = 3
+"""Letters between two columns of a table."""
+
+
+class Output:
+    """Prints results on standard output and everything else on standard error."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self._console = _PlainConsole(stderr=False)
+        self._errors = _PlainConsole(stderr=True)
+
+    def result(self, facts: Mapping[str, object]) -> None:
+        """Print ``facts`` as JSON when that was asked for. Pure ASCII: no locale can spoil it."""
+        if self.as_json:
+            with _nobody_may_read():
+                print(json.dumps(facts, indent=2, allow_nan=False), flush=True)
+
+    def say(self, text: str) -> None:
+        """Print a line for people."""
+        if not (self.as_json or self.quiet):
+            self._console.print_words(text)
+
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        prose: Collection[str] = (),
+    ) -> None:
+        """Print a table for people; numbers are aligned to the right.
+
+        Columns named in ``prose`` are folded on a narrow terminal, all others are printed whole.
+        """
+        if self.as_json or self.quiet:
+            return
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        cells = [[plain(_cell(value)) for value in row] for row in rows]
+        texts = [[name, *(row[index] for row in cells)] for index, name in enumerate(columns)]
+        whole = [max(map(len, column)) for column in texts]
+        least = [
+            longest_word(column) if name in prose else width
+            for name, column, width in zip(columns, texts, whole, strict=True)
+        ]
+        most = whole if self.columns is None else shared(whole, least, self.columns - GAP * len(columns))
+        for index, name in enumerate(columns):
+            numeric = bool(rows) and all(_is_number(row[index]) for row in rows)
+            table.add_column(
+                name,
+                justify="right" if numeric else "left",
+                min_width=least[index],
+                max_width=most[index],
+                overflow="fold",
+            )
+        for row in cells:
+            table.add_row(*row)
+        self._console.print_words(title)
+        self._console.print_whole(table)
+
+    @property
+    def columns(self) -> int | None:
+        """Letters that a line of the terminal has; None where there is no terminal."""
+        return self._console.width if self._console.is_terminal else None
+
+    def warn(self, text: str) -> None:
+        """Print a line on standard error, even with --json, unless --quiet."""
+        if not self.quiet:
+            self._errors.print_line(text)
+
+    def error(self, text: str) -> None:
+        """Print the one line of an error, always."""
+        # there is nowhere left to say that standard error cannot be written to
+        with suppress(OSError, TrafficdpError):
+            self._errors.print_line(f"trafficdp: {text}")
+
+    @contextmanager
+    def bars(self) -> Iterator[Progress | None]:
+        """Show progress bars on standard error while the block runs; None where nobody would see them."""
+        if self.quiet or not self._errors.is_terminal:
+            yield None
+            return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._errors, transient=True) as progress:
+            yield progress
+
+    @contextmanager
+    def steps(self, text: str) -> Iterator[Callable[[str, int, int | None], None]]:
+        """Show on a terminal what is going on while the block runs, and how far it is.
+
+        Yields ``step(text, done, of)``; without an end in sight ``of`` is None.
+        """
+        if self.quiet or not self._errors.is_terminal:
+            yield lambda text, done, of: None
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self._errors, transient=True) as progress:
+            task = progress.add_task(plain(text), total=None)
+            yield lambda text, done, of: progress.update(
+                task, description=plain(text), completed=done, total=of
+            )
+
+    @contextmanager
+    def spinner(self, text: str) -> Iterator[None]:
+        """Show that something is going on while the block runs."""
+        if self.quiet or not self._errors.is_terminal:
+            yield
+            return
+        with self._errors.status(text):
+            yield
+
+
+class _PlainConsole(Console):
+    """A console that takes text as it is: no markup, no emoji codes, no colours unless on a terminal."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=True,
+            force_terminal=stream is not None and stream.isatty(),
+        )
+
+    def print_line(self, text: str) -> None:
+        """Print one line, never wrapped."""
+        with _nobody_may_read():
+            self.print(plain(text))
+
+    def print_words(self, text: str) -> None:
+        """Print one line; a terminal that is too narrow gets it wrapped between words."""
+        with _nobody_may_read():
+            width = self.width if self.is_terminal else sys.maxsize
+            for line in wrap(plain(text), width, break_long_words=False, break_on_hyphens=False) or [""]:
+                self.print(line)
+
+    def print_whole(self, table: Table) -> None:
+        """Print a table without cutting anything, if need be wider than the terminal."""
+        from rich.measure import Measurement
+
+        needed = Measurement.get(self, self.options, table)
+        wanted = self.width if self.is_terminal else needed.maximum
+        with _nobody_may_read():
+            self.print(table, width=max(wanted, needed.minimum), soft_wrap=False, crop=False)
+
+    def on_broken_pipe(self) -> None:
+        """Let the caller deal with it; rich would end the process with exit code 1."""
+        raise BrokenPipeError
+
+
+@contextmanager
+def _nobody_may_read() -> Iterator[None]:
+    """When whoever read our output has gone, go on without output: work is finished, not cut short."""
+    try:
+        yield
+    except BrokenPipeError:
+        abandon_standard_output()
+    except OSError as error:
+        raise from_os_error(error, "writing the output") from error
+
+
+def abandon_standard_output() -> None:
+    """Send what is still to be printed nowhere."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with everything that could steer a terminal replaced by "?"."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.replace(".", "", 1).isdecimal() or value == ""
+    return isinstance(value, (int, float))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:#.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def minute(instant: str, time_zone: str) -> str:
+    """Return an ISO 8601 instant to the minute, by the clocks of ``time_zone``, as tables show it."""
+    return f"{datetime.fromisoformat(on_clocks(instant, time_zone)):%Y-%m-%d %H:%M}"
+
+
+def on_clocks(instant: str, time_zone: str) -> str:
+    """Return an ISO 8601 instant with the offset of ``time_zone``, as JSON shows it."""
+    return datetime.fromisoformat(instant).astimezone(ZoneInfo(time_zone)).isoformat()
+
+
+def longest_word(texts: Sequence[str]) -> int:
+    """Return the letters of the longest word: prose is not folded within one."""
+    return max((len(word) for text in texts for word in text.split()), default=0)
+
+
+def shared(whole: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths from ``least`` to ``whole`` that share ``room``; narrow columns are whole first."""
+    widths, spare = list(least), max(0, room - sum(least))
+    for index in sorted(range(len(whole)), key=whole.__getitem__):
+        more = min(whole[index] - least[index], spare)
+        widths[index] += more
+        spare -= more
+    return widths
+
+
+def fitting(widths: Sequence[int], columns: int) -> tuple[int, int]:
+    """Return how many columns from the left and from the right fit a terminal of ``columns`` letters.
+
+    ``widths`` are those of the texts; between what is shown and left out stands a narrow column of dots.
+    Where nothing has to be left out, all are on the left.
+    """
+    if sum(widths) + GAP * len(widths) <= columns:
+        return len(widths), 0
+    left = right = 0
+    room = columns - 1 - GAP
+    while left + right < len(widths):
+        first, last = widths[left] + GAP, widths[-1 - right] + GAP
+        at_left = first <= room and (left <= right or last > room)
+        if not at_left and (last > room or not left):
+            break
+        room -= first if at_left else last
+        left, right = left + at_left, right + (not at_left)
+    return max(1, left), right
+
+
+def shorten(path: Path) -> str:
+    """Return ``path`` as people would type it: relative to here when it lies below."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.accountings import Explained
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.model import Statistic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from trafficdp.cli.words.output import Output
+from trafficdp.cli.words.options import Output
 from trafficdp.errors import TrafficdpError, UsageError
 
 PROMPT = "trafficdp> "

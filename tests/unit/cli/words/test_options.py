@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from trafficdp.cli.main import main
-from trafficdp.cli.words.output import Output, fitting, minute, plain, shared
+from trafficdp.cli.words.options import Output, fitting, minute, plain, shared
 from trafficdp.errors import StoreFullError
 
 READ_ONLY = [
