@@ -29,8 +29,7 @@ from trafficdp.mechanisms.pooling.hidden_map import city_of, hidden_map
 from trafficdp.mechanisms.simulated.accuracy import true_statistic
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.sensitive.values import Contributions
 

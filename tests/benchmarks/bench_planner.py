@@ -38,8 +38,7 @@ from trafficdp.mechanisms.blocks.accounting import BlockAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.model import ContributionBound, Counts, Grid, Period, SlotKind, SpeedUnit, Statistic, StudyArea
 from trafficdp.planner.adaptive_map import choose_mosaic
-from trafficdp.planner.allocation import allocate, judge
-from trafficdp.planner.precision import precision
+from trafficdp.planner.allocation import allocate, judge, precision
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import Loss, PureDP

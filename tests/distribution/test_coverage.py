@@ -26,8 +26,7 @@ from trafficdp.model import (
     StudyArea,
 )
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
+from trafficdp.privacy.release import LedgerReference, Release, SlotFacts, published_frame
 from trafficdp.sensitive.values import Contributions, Values
 
 DRAWS = 100_000

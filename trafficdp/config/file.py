@@ -36,9 +36,8 @@ from trafficdp.model import (
 )
 from trafficdp.planner.request import FLEET_DECLARED, Request
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, ZCDP, Loss, LossKind, PureDP
 
 __all__ = ["City", "Config", "MapSettings", "declaration_json", "load_config", "read_places", "template"]

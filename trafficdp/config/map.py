@@ -300,7 +300,7 @@ class Map(t.Table):
         if self.max_half_width is None:
             narrow = "max_half_width beside it: how narrow intervals shall be"
             raise t.Refused("map", "resolutions", expected=narrow)
-        from trafficdp.privacy.published import DECIMALS
+        from trafficdp.privacy.release import DECIMALS
 
         known = LONGER[self.slot]
         if not {*self.longer_slots} <= {*known, self.slot}:

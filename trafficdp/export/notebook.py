@@ -26,8 +26,7 @@ from trafficdp.export.report.maps import Atlas, legend, slot_shown
 from trafficdp.export.report.phrases import WORDS, capital, days
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -32,10 +32,9 @@ from trafficdp.mechanisms.publish import bin_status, rounding_bias
 from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data
+from trafficdp.privacy.disclosure import Data, NoiseStated, StreamStated, Tree
 from trafficdp.privacy.ledger import canonical
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.privacy.noise_stated import NoiseStated, StreamStated, Tree
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release
 from trafficdp.privacy.release_codec import bound_from_facts, bound_to_facts, grid_from_facts, grid_to_facts

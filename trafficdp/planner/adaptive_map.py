@@ -3,7 +3,7 @@
 ``planner.adaptive`` prices every bin by itself. Bins that share vehicles can be drawn in blocks of l-infinity
 noise, whose exact loss is less than the sum: so partitions that would be too dear by ``FACTORS`` are tried
 too, and kept when the allocation that will be executed has every interval within the width at the epsilon
-asked for. Nothing is estimated: ``planner.precision`` takes half widths from the calibrated mechanism itself.
+asked for. Nothing is estimated: half widths are those of the calibrated mechanism itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.model import Counts, Grid, Mosaic, SlotKind, levels_of
 from trafficdp.planner.adaptive import AdaptivePartition, Level, Priced, Wish
-from trafficdp.planner.allocation import Allocation, allocate
-from trafficdp.planner.precision import precision
+from trafficdp.planner.allocation import Allocation, allocate, precision
 from trafficdp.planner.request import AdaptiveSettings, Request
 
 FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -442,3 +443,30 @@ def _why(chosen: Accounting, request: Request) -> str:
     if request.accounting != "best":
         return f"{what}: it was asked for by name"
     return f"{what}: of all noise the one whose worst expected size is least, by public counts"
+
+
+class Reach(StrEnum):
+    """Which bins must be within a half width: the MEDIAN bin (so half of them), or EVERY bin."""
+
+    MEDIAN = "median"
+    EVERY = "every"
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Half widths of the main statistic's intervals over the bins that carry noise, in its unit."""
+
+    median: float
+    worst: float
+
+    def at(self, reach: Reach) -> float:
+        """Return the half width that ``reach`` is about."""
+        return self.median if reach is Reach.MEDIAN else self.worst
+
+
+def precision(allocation: Allocation) -> Precision:
+    """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
+    request = allocation.request
+    widths = allocation.calibrated.half_widths(request.interval_level)[request.main]
+    noisy = widths[widths > 0]
+    return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)

@@ -19,7 +19,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 
@@ -28,7 +27,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Grid, Statistic, parse_speed_unit
-from trafficdp.planner.allocation import Allocation, allocate
+from trafficdp.planner.allocation import Allocation, Reach, allocate, precision
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import LARGEST_LOSS, LOSSES, PICO, Loss, LossKind
 
@@ -36,33 +35,6 @@ FloatArray = npt.NDArray[np.float64]
 BY_LINE = 8
 """After so many guesses the search goes on by halving."""
 _HALF_WIDTH = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:(?!in every bin)(\D.*?))?\s*(\bin every bin)?\s*")
-
-
-class Reach(StrEnum):
-    """Which bins must be within a half width: the MEDIAN bin (so half of them), or EVERY bin."""
-
-    MEDIAN = "median"
-    EVERY = "every"
-
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """Half widths of the main statistic's intervals over the bins that carry noise, in its unit."""
-
-    median: float
-    worst: float
-
-    def at(self, reach: Reach) -> float:
-        """Return the half width that ``reach`` is about."""
-        return self.median if reach is Reach.MEDIAN else self.worst
-
-
-def precision(allocation: Allocation) -> Precision:
-    """Return how wide the main statistic's intervals will be (0 where no bin carries noise)."""
-    request = allocation.request
-    widths = allocation.calibrated.half_widths(request.interval_level)[request.main]
-    noisy = widths[widths > 0]
-    return Precision(float(np.median(noisy)), float(noisy.max())) if noisy.size else Precision(0.0, 0.0)
 
 
 def half_width_of(

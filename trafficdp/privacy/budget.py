@@ -28,8 +28,7 @@ import numpy.typing as npt
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model import NeighbouringRelation, zone_of
-from trafficdp.privacy.approx_dp import delta_of
-from trafficdp.privacy.conversion import rho_to_approx
+from trafficdp.privacy.conversion import delta_of, rho_to_approx
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PureDP
 
 IntArray = npt.NDArray[np.int64]

@@ -1,23 +1,130 @@
 """The named conversions between kinds of privacy loss. Nothing else turns one kind into another.
 
-A total in rho becomes (epsilon, delta) by ``zcdp_to_approx`` where counts are public, and where nothing about
-a vehicle is by ``gaussian_to_approx``: all that is charged there is Gaussian (``measurement.measure``).
+A total in rho becomes (epsilon, delta), both exact (``ApproxDP``), by ``zcdp_to_approx`` where counts are
+public, and where nothing about a vehicle is by ``gaussian_to_approx``: all that is charged there is Gaussian
+(``measurement.measure``).
 
 Every result is rounded upward: arithmetic in 80-digit decimals, a margin far above their rounding, then
-up to a whole 10^-12. Each function converts the total of one user; convert once, after adding up.
+up to a whole 10^-12. Each function converts the total of one user; convert once, after adding up. The upper
+tail of the standard normal law has guaranteed bounds (``upper_tail``).
 """
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import exp, log, log1p
 
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
-from trafficdp.privacy.approx_dp import ApproxDP, delta_of
-from trafficdp.privacy.loss import LARGEST_LOSS, PICO, ZCDP, PureDP
-from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
+from trafficdp.privacy.loss import LARGEST_LOSS, PICO, ZCDP, PureDP, decimal_text
+
+DIGITS = 80
+CONTEXT = Context(prec=DIGITS, Emin=-(10**15), Emax=10**15)
+"""Decimal's exp, ln and sqrt are correctly rounded: each operation errs by at most 10^-80 relatively."""
+PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798"
+)
+SERIES_UP_TO = 6
+LEVELS = 400
+
+
+def density(x: Decimal) -> Decimal:
+    """Return e^(-x^2/2) / sqrt(2 pi)."""
+    with localcontext(CONTEXT):
+        return (-x * x / 2).exp() / (2 * PI).sqrt()
+
+
+def mills_ratio(x: Decimal) -> tuple[Decimal, Decimal]:
+    """Return (low, high) around Q(x) / density(x), Q the upper tail of the standard normal, for x >= 0.
+
+    Up to SERIES_UP_TO by Q = 1/2 - density * (x + x^3/3 + x^5/15 + ...), all terms positive: Q(6) is about
+    10^-9, so that 9 of the 80 digits cancel. Beyond by Laplace's continued fraction
+    1/(x + 1/(x + 2/(x + 3/(x + ...)))), whose convergents lie below and above in turn.
+    """
+    with localcontext(CONTEXT):
+        margin = Decimal(10) ** -60
+        if x <= SERIES_UP_TO:
+            term = total = x
+            divisor = 1
+            while term > Decimal(10) ** -(DIGITS + 5):
+                divisor += 2
+                term = term * x * x / divisor
+                total += term
+            ratio = Decimal("0.5") / density(x) - total
+            return ratio * (1 - margin), ratio * (1 + margin)
+        bounds = []
+        for levels in (LEVELS, LEVELS + 1):
+            tail = x
+            for level in range(levels, 0, -1):
+                tail = x + level / tail
+            bounds.append(1 / tail)
+        return min(bounds) * (1 - margin), max(bounds) * (1 + margin)
+
+
+def upper_tail(x: Decimal) -> tuple[Decimal, Decimal]:
+    """Return (low, high) around Q(x) = P(N > x) for a standard normal N."""
+    with localcontext(CONTEXT):
+        low, high = mills_ratio(abs(x))
+        height = density(x)
+        margin = Decimal(10) ** -60
+        low, high = low * height * (1 - margin), high * height * (1 + margin)
+        return (low, high) if x >= 0 else (1 - high, 1 - low)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxDP:
+    """(epsilon, delta)-differential privacy: epsilon as an integer of 10^-12, delta as a fraction.
+
+    Two losses of one user add by basic composition: both parts add. They are not ordered: neither part
+    alone says which is the stronger promise.
+    Raises UsageError unless pico >= 0 and 0 <= delta <= 1.
+    """
+
+    pico: int
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if self.pico < 0 or not 0 <= self.delta <= 1:
+            raise UsageError(
+                "a privacy loss is out of range",
+                got=f"delta={float(self.delta):.6g}",
+                expected="epsilon >= 0 and 0 <= delta <= 1",
+            )
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Epsilon as an exact fraction."""
+        return Fraction(self.pico, PICO)
+
+    def __add__(self, other: ApproxDP) -> ApproxDP:
+        # kinds of loss never add up without a named conversion (privacy.conversion)
+        if not isinstance(other, ApproxDP):
+            return NotImplemented
+        return ApproxDP(self.pico + other.pico, min(Fraction(1), self.delta + other.delta))
+
+    def __str__(self) -> str:
+        return f"({decimal_text(self.pico)}, {float(self.delta):.6g})"
+
+
+def delta_of(delta: str | float | Decimal | Fraction) -> Fraction:
+    """Return ``delta`` as the decimal it is written as.
+
+    Raises UsageError unless 10^-300 <= delta < 1.
+    """
+    try:
+        text = str(delta)
+        magnitude = 0 if "/" in text else Decimal(text).adjusted()
+        exact = Fraction(text) if -301 <= magnitude < 1 else Fraction(0)
+    except (ValueError, ArithmeticError):
+        exact = Fraction(0)
+    if not Fraction(1, 10**300) <= exact < 1:
+        raise UsageError(
+            "delta is out of range", got=f"delta={delta!s:.40}", expected="a number from 10^-300 to below 1"
+        )
+    return exact
+
 
 _MARGIN = Decimal(10) ** -40
 LEAST_SD = 10**5

@@ -21,8 +21,7 @@ from trafficdp.errors import UsageError
 from trafficdp.export.files.query_result import result_bytes
 from trafficdp.model import Counts, Grid, Place, SpeedUnit, Zones
 from trafficdp.privacy.loss import Loss
-from trafficdp.privacy.published import DECIMALS, published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import DECIMALS, Release, published_frame
 from trafficdp.query.columns import Column, End, Kind
 from trafficdp.query.filter import zones_of
 from trafficdp.query.question import Question

@@ -18,15 +18,14 @@ from trafficdp.mechanisms.simulated.trial import SEED, SimulatedCities
 from trafficdp.model import Grid, SpeedUnit, Statistic
 from trafficdp.planner.adaptive_map import AdaptiveMap
 from trafficdp.planner.affordable import Affordable
-from trafficdp.planner.allocation import Allocation, Verdict
+from trafficdp.planner.allocation import Allocation, Precision, Reach, Verdict
 from trafficdp.planner.choose import Choice, choose, median_noisy
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.precision import MapOption, Precision, Reach
+from trafficdp.planner.precision import MapOption
 from trafficdp.planner.suggest import Suggestions
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     import geopandas

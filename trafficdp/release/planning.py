@@ -17,9 +17,9 @@ from trafficdp.errors import UninformativeReleaseError, UsageError, positive
 from trafficdp.model import LONGER, OFFSET, Counts, Grid
 from trafficdp.planner.adaptive_map import allocate_on, choose_mosaic
 from trafficdp.planner.affordable import Affordable, affordable
-from trafficdp.planner.allocation import Allocation, judge, too_little
+from trafficdp.planner.allocation import Allocation, Reach, judge, precision, too_little
 from trafficdp.planner.growth import Growth, growth
-from trafficdp.planner.precision import MapOption, Reach, finest, least_loss, nearest, precision, search
+from trafficdp.planner.precision import MapOption, finest, least_loss, nearest, search
 from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.planner.suggest import Maps, suggest
 from trafficdp.privacy.budget import left

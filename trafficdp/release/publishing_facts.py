@@ -25,9 +25,7 @@ from trafficdp.model import Counts, Grid, NeighbouringRelation, SpeedUnit, Stati
 from trafficdp.noise.secure import OPENDP_VERSION
 from trafficdp.planner.allocation import Allocation, judge
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.coverage import BinNumbers
-from trafficdp.privacy.disclosure import Data, SkillStated, Source
-from trafficdp.privacy.noise_stated import NoiseStated
+from trafficdp.privacy.disclosure import BinNumbers, Data, NoiseStated, SkillStated, Source
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.specification import Specification
 from trafficdp.release.stated import ROUNDING, stated_identity

@@ -50,9 +50,9 @@ from trafficdp.model import (
     as_json,
     parse_speed_unit,
 )
-from trafficdp.privacy.coverage import MultiPolygon, Polygon, Selected
+from trafficdp.privacy.disclosure import MultiPolygon, Polygon, Selected
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
-from trafficdp.privacy.published import statistic_columns
+from trafficdp.privacy.release import statistic_columns
 
 if TYPE_CHECKING:
     import pandas as pd

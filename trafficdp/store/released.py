@@ -23,8 +23,7 @@ from trafficdp._durable import sync_folder
 from trafficdp.errors import StoreDamagedError
 from trafficdp.model import OF_MAPS, SpeedUnit, as_json
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.published import published_frame, quantiles_frame, slots_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame, quantiles_frame, slots_frame
 from trafficdp.store.statements import attached, number, query, registered, run, script, store_failures
 
 RELEASED_NAME = "released.duckdb"

@@ -6,8 +6,7 @@ import pytest
 
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.analyst import Analyst
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LossKind, PureDP
 
 

@@ -42,10 +42,9 @@ from trafficdp.model import (
     StudyArea,
 )
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, Software, Source
+from trafficdp.privacy.disclosure import Data, DeclaredUnit, Identity, NoiseStated, Software, Source
 from trafficdp.privacy.estimate import BinStatus, Estimate
 from trafficdp.privacy.loss import PureDP
-from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.privacy.release import LedgerReference, Release, SlotFacts
 

@@ -12,7 +12,7 @@ from trafficdp.export import notebook
 from trafficdp.export.files.classes import COLOURS
 from trafficdp.export.files.shown import shown_numbers
 from trafficdp.model import Statistic
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 mpl.use("agg")
 

@@ -10,16 +10,19 @@ from scipy.stats import norm
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy import conversion
-from trafficdp.privacy.approx_dp import ApproxDP
 from trafficdp.privacy.conversion import (
+    CONTEXT,
+    ApproxDP,
     approx_to_rho,
+    density,
     gaussian_to_approx,
+    mills_ratio,
     pure_to_zcdp,
+    upper_tail,
     zcdp_to_approx,
     zcdp_to_approx_simple,
 )
 from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.normal_tail import CONTEXT, density, mills_ratio, upper_tail
 
 MILLIONTH = Fraction(1, 10**6)
 VALUES = NeighbouringRelation.REPLACE_USER_VALUES

@@ -9,10 +9,16 @@ from scipy import optimize, stats
 
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho, gaussian_to_approx, rho_to_approx, zcdp_to_approx
+from trafficdp.privacy.conversion import (
+    CONTEXT,
+    PI,
+    ApproxDP,
+    approx_to_rho,
+    gaussian_to_approx,
+    rho_to_approx,
+    zcdp_to_approx,
+)
 from trafficdp.privacy.loss import ZCDP, PureDP
-from trafficdp.privacy.normal_tail import CONTEXT, PI
 
 HIDDEN = NeighbouringRelation.ADD_OR_REMOVE_USER
 EPSILONS = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0, 2.0)

@@ -12,8 +12,7 @@ from trafficdp.errors import (
     UninformativeReleaseError,
     UsageError,
 )
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import ZCDP, PureDP
 from trafficdp.query.explanation import Explanation
 

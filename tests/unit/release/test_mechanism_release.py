@@ -21,8 +21,8 @@ from trafficdp.mechanisms.separate import calibrated
 from trafficdp.mechanisms.settings import settings_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise
+from trafficdp.privacy.disclosure import Setting
 from trafficdp.privacy.loss import LossKind
-from trafficdp.privacy.noise_stated import Setting
 from trafficdp.release import curator
 
 EXACT = [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised and each.name != "baseline"]

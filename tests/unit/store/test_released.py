@@ -11,7 +11,7 @@ import pytest
 from trafficdp.errors import StoreDamagedError, StoreFullError
 from trafficdp.model import SpeedUnit
 from trafficdp.privacy.loss import decimal_text
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 from trafficdp.release.publication import epsilon_of
 from trafficdp.store import released as room
 from trafficdp.store.released import STORAGE_VERSION, build, released_matches

@@ -10,8 +10,7 @@ from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.simulated.skill import Skill
 from trafficdp.model import Statistic
 from trafficdp.planner.allocation import allocate
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.release.outcomes import Plan
 

@@ -6,9 +6,9 @@ from trafficdp.cli.words.options import Output
 from trafficdp.mechanisms.accountings import Explained
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.model import Statistic
+from trafficdp.planner.allocation import Reach
 from trafficdp.planner.compare.loss_curves import FullCurves
 from trafficdp.planner.growth import Growth
-from trafficdp.planner.precision import Reach
 from trafficdp.privacy.refusal_rule import RefusalRule
 from trafficdp.release.outcomes import Answer, Plan
 

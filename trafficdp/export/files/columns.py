@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trafficdp.model import QUANTILES, NeighbouringRelation, Statistic, Zones
-from trafficdp.privacy.coverage import Counted, Sha256, Text
+from trafficdp.privacy.disclosure import Counted, Sha256, Text
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.noise_column import NOISE_COLUMNS
 from trafficdp.privacy.release import Release

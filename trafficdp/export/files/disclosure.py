@@ -29,37 +29,35 @@ from trafficdp.model import (
     from_json,
 )
 from trafficdp.privacy.budget import BudgetPolicy
-from trafficdp.privacy.coverage import (
-    BinNumbers,
-    BinsOfLevel,
-    CityZones,
-    Coverage,
-    DeclaredPeriod,
-    MultiPolygon,
-    NamedHours,
-    Polygon,
-    PublicLayer,
-    Selected,
-    SelectedPlace,
-    SeveralResolutions,
-)
 from trafficdp.privacy.disclosure import (
     INTERVAL_KINDS,
     Accounting,
+    BinNumbers,
+    BinsOfLevel,
     Bounds,
+    CityZones,
+    Coverage,
     Data,
+    DeclaredPeriod,
     Disclosure,
     Honesty,
     Identity,
+    MultiPolygon,
+    NamedHours,
+    NoiseStated,
     PeriodicBudget,
+    Polygon,
+    PublicLayer,
     Refusal,
+    Selected,
+    SelectedPlace,
+    SeveralResolutions,
     StatedAssumption,
     Uncertainty,
     Unit,
 )
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import Loss, decimal_text
-from trafficdp.privacy.noise_stated import NoiseStated
 from trafficdp.privacy.refusal_rule import RefusalRule
 
 TUNING_DATA = "none: chosen from public counts"

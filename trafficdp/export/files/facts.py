@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trafficdp.model import SpeedUnit, Statistic
 from trafficdp.privacy.disclosure import MechanismStated, SkillStated, WorstBias
-from trafficdp.privacy.published import DECIMALS
+from trafficdp.privacy.release import DECIMALS
 
 
 @dataclass(frozen=True)

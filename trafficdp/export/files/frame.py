@@ -11,8 +11,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.binning.places import shapes_of
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 CRS = "EPSG:4326"
 """Longitude first, as in OGC:CRS84: geopandas keeps x = longitude for both."""

@@ -24,8 +24,7 @@ from trafficdp.export.files.disclosure import rfc3339
 from trafficdp.export.files.frame import bounding_box, unique_polygons
 from trafficdp.export.files.texts import texts_of
 from trafficdp.model import SlotKind
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     import pandas as pd

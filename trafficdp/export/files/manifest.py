@@ -20,8 +20,7 @@ from trafficdp.export.files.disclosure import bin_numbers, rfc3339
 from trafficdp.export.files.guarantee import conversion_holds
 from trafficdp.export.files.registry import registry_record
 from trafficdp.model import NeighbouringRelation, Says, as_json, from_json
-from trafficdp.privacy.coverage import Counted, Sha256
-from trafficdp.privacy.disclosure import Accounting, Disclosure
+from trafficdp.privacy.disclosure import Accounting, Counted, Disclosure, Sha256
 from trafficdp.privacy.release import Release
 
 VERSION = 1

@@ -12,8 +12,7 @@ from importlib.resources import files
 
 from trafficdp.errors import DataError
 from trafficdp.model import as_json
-from trafficdp.privacy.coverage import Coverage
-from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.disclosure import Coverage, Disclosure
 from trafficdp.privacy.release import Release
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trafficdp.export.files.classes import HATCH_SHARE, WIDTH_SHARES, breaks_of, range_of
 from trafficdp.model import ContributionBound, SpeedUnit, Statistic
-from trafficdp.privacy.published import DECIMALS
+from trafficdp.privacy.release import DECIMALS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from trafficdp.export.files.frame import to_geodataframe
 from trafficdp.export.files.qgis_style import with_styles
 from trafficdp.export.files.texts import texts_of
-from trafficdp.privacy.published import mechanism_frame, published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, mechanism_frame, published_frame
 
 LAYER = "trafficdp"
 """Name of the GeoPackage's one layer; its second table, layer_styles, is for QGIS."""

@@ -40,8 +40,7 @@ from trafficdp.export.map.surroundings import AROUND, area_columns, context_colu
 from trafficdp.export.map.templating import fill_template
 from trafficdp.model import QUANTILES, Statistic
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     import pandas as pd

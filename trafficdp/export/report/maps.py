@@ -30,8 +30,7 @@ from trafficdp.export.report.page import Figure, LegendLine
 from trafficdp.export.report.phrases import WORDS
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.published import published_frame
-from trafficdp.privacy.release import Release
+from trafficdp.privacy.release import Release, published_frame
 
 if TYPE_CHECKING:
     import pandas as pd

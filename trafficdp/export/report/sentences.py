@@ -26,7 +26,7 @@ from trafficdp.export.report.phrases import (
     span,
 )
 from trafficdp.model import Statistic
-from trafficdp.privacy.coverage import BinNumbers
+from trafficdp.privacy.disclosure import BinNumbers
 
 HEADINGS: Mapping[str, str] = MappingProxyType(
     {

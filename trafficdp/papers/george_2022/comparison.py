@@ -27,8 +27,7 @@ from trafficdp.papers.george_2022.naive import naive_means, naive_scale
 from trafficdp.papers.george_2022.single import single_means, single_scale
 from trafficdp.papers.george_2022.unbounded import unbounded_means
 from trafficdp.papers.george_2022.wishful import wishful_half_width, wishful_means, wishful_scale
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PureDP
 from trafficdp.stream.tree import best_tree
 

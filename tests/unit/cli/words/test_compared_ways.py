@@ -9,8 +9,7 @@ import pytest
 
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.planner.allocation import FLEETS
-from trafficdp.privacy.approx_dp import ApproxDP
-from trafficdp.privacy.conversion import approx_to_rho
+from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PureDP
 
 SCHEMA = json.loads((files("trafficdp.cli") / "schemas" / "compare.schema.json").read_text())

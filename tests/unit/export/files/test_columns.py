@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from trafficdp.export.files.columns import column_facts
 from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 
 def test_every_published_column_is_explained_in_its_order(any_release):

@@ -10,8 +10,7 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.export.files.disclosure import bin_numbers, exact_text, on_city_clocks, rfc3339
 from trafficdp.model import SlotKind, as_json, from_json
-from trafficdp.privacy.coverage import BinNumbers
-from trafficdp.privacy.disclosure import Disclosure
+from trafficdp.privacy.disclosure import BinNumbers, Disclosure
 
 
 def test_it_is_read_from_json_as_it_was(any_release):
@@ -38,7 +37,7 @@ def test_bins_are_counted_by_status(city):
 
 
 def test_noise_scales_are_those_of_the_published_table(city):
-    from trafficdp.privacy.published import published_frame
+    from trafficdp.privacy.release import published_frame
 
     table = published_frame(city)
     for mechanism in city.disclosure.mechanisms:

@@ -7,7 +7,7 @@ from trafficdp.binning.cells import polygons_of
 from trafficdp.binning.places import shapes_of
 from trafficdp.export.files import frame
 from trafficdp.export.files.frame import to_geodataframe
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 
 def test_the_geodataframe_is_the_published_table_with_geometry(any_release):

@@ -11,7 +11,7 @@ from trafficdp.export.files.columns import published_statistics
 from trafficdp.export.files.qgis_style import qml, rules_of
 from trafficdp.export.files.tables import gpkg_bytes
 from trafficdp.export.map.html_map import LOOKS
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from trafficdp.export.files import tables
 from trafficdp.export.files.frame import to_geodataframe
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 
 def test_the_first_csv_column_is_h3(any_release):

@@ -11,7 +11,7 @@ import pytest
 from trafficdp.export.files.geojson import geojson_bytes, geojson_properties
 from trafficdp.export.files.tables import csv_bytes
 from trafficdp.export.files.texts import texts_of
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 COLUMNS = [
     pd.Series([1.5, np.nan, -0.0, 0.0, 1e-7, 1.5, 123456.789]),

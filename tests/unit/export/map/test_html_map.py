@@ -15,7 +15,7 @@ from trafficdp.export.files.shown import shown_numbers
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.map.library import LIBRARY
 from trafficdp.model import Statistic
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 
 def page_of(release):

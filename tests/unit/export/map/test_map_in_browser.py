@@ -30,7 +30,7 @@ from trafficdp.export.files.shown import (
 )
 from trafficdp.export.map.html_map import LOOKS, html_bytes
 from trafficdp.model import ContextKind, ContextLayer, Statistic
-from trafficdp.privacy.published import published_frame
+from trafficdp.privacy.release import published_frame
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

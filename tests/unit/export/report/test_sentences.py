@@ -18,7 +18,7 @@ from trafficdp.export.report.certainty import Interval
 from trafficdp.export.report.findings import Order, Standing
 from trafficdp.export.report.phrases import AREAS, AREAS_AND_TIMES, WORDS
 from trafficdp.model import OF_MAPS, Statistic
-from trafficdp.privacy.coverage import BinNumbers
+from trafficdp.privacy.disclosure import BinNumbers
 
 GOLDEN = Path(__file__).parent / "golden" / "report_sentences.txt"
 MEDIAN_AND_P85 = Statistic.VEHICLE_MEDIAN, Statistic.VEHICLE_P85
