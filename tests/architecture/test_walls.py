@@ -44,7 +44,7 @@ def test_imports_point_down_only():
 @pytest.mark.parametrize(
     ("planted", "statement"),
     [
-        ("trafficdp/model/statistic.py", "import trafficdp.mechanisms.laplace.accountings"),
+        ("trafficdp/model/speed.py", "import trafficdp.mechanisms.laplace.accountings"),
         ("trafficdp/privacy/loss.py", "import trafficdp.sensitive.values"),
         ("trafficdp/noise/tail.py", "import trafficdp.bounding.sensitivity"),
         ("trafficdp/errors.py", "import trafficdp._durable"),

@@ -106,7 +106,7 @@ def test_tests_that_execute_the_line_are_asked_its_own_first_then_the_shortest(s
 def test_what_a_test_executes_is_recorded_with_the_fixtures_that_it_shares(tmp_path):
     """In a process of its own, for what is imported before is not seen."""
     record = tmp_path / "executed.jsonl"
-    asked = ["-q", "-p", "no:cacheprovider", "tests/unit/model/test_period.py"]
+    asked = ["-q", "-p", "no:cacheprovider", "tests/unit/model/test_grid.py"]
     done = subprocess.run(
         [sys.executable, "pipelines/executed.py", str(record), *asked],
         cwd=ROOT,
@@ -118,8 +118,8 @@ def test_what_a_test_executes_is_recorded_with_the_fixtures_that_it_shares(tmp_p
     said = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
     tests = [each for each in said if "seconds" in each]
     assert tests
-    assert all(each["name"].startswith("tests/unit/model/test_period.py::test_") for each in tests)
-    assert any("trafficdp/model/period.py" in each["lines"] for each in tests)
+    assert all(each["name"].startswith("tests/unit/model/test_grid.py::test_") for each in tests)
+    assert any("trafficdp/model/grid.py" in each["lines"] for each in tests)
 
 
 @pytest.mark.slow

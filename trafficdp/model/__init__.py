@@ -1,28 +1,34 @@
 """The public nouns: place, time, grid, bound, counts, statistic, assumptions. Import them from here.
 
-What a file is: ``area`` says where, ``slot`` and ``period`` when; ``grid`` crosses them. ``counts`` says who
-has how many records in which bin; ``bound`` and ``speed_unit`` what a speed may be; ``statistic`` what is
-asked; ``privacy_unit`` who is protected and what is assumed. ``source``, ``context`` and ``zones`` are what a
-city declares; ``json_codec`` writes any of them, ``order`` sorts.
+What a file is: ``grid`` says where and when, and crosses them; ``slot`` what a time of day is. ``counts``
+says who has how many records in which bin; ``speed`` what a speed may be and what is asked of it;
+``privacy_unit`` who is protected and what is assumed. ``context`` and ``zones`` are what a city declares
+beside; ``json_codec`` writes any of them, ``order`` sorts.
 """
 
-from trafficdp.model.area import (
+from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
+from trafficdp.model.counts import Counts, Visits
+from trafficdp.model.grid import (
     DAYS,
+    DEFAULT_DAY_PARTS,
     EVERYTHING,
     HOURS_A_WEEK,
+    DayPart,
+    Grid,
+    Mosaic,
+    Period,
     Place,
     Selection,
     StudyArea,
+    among,
     by_day,
     hours_in_words,
+    levels_of,
+    resolution_of,
+    zone_of,
 )
-from trafficdp.model.bound import ContributionBound
-from trafficdp.model.context import ContextFile, ContextKind, ContextLayer
-from trafficdp.model.counts import Counts, Visits
-from trafficdp.model.grid import DEFAULT_DAY_PARTS, DayPart, Grid, Mosaic, among, levels_of, resolution_of
 from trafficdp.model.json_codec import Says, as_json, from_json, hinted
 from trafficdp.model.order import largest_two, number_pairs, stable_order
-from trafficdp.model.period import Period, zone_of
 from trafficdp.model.privacy_unit import (
     COUNTS_PUBLIC,
     DECLARED_BOUNDS,
@@ -35,9 +41,18 @@ from trafficdp.model.privacy_unit import (
     NeighbouringRelation,
 )
 from trafficdp.model.slot import LONGER, OFFSET, SlotKind, kinds_of
-from trafficdp.model.source import FORMATS, Dialect, SourceDeclaration, UnitPeriod
-from trafficdp.model.speed_unit import SpeedUnit, parse_speed_unit
-from trafficdp.model.statistic import OF_MAPS, QUANTILES, Statistic
+from trafficdp.model.speed import (
+    FORMATS,
+    OF_MAPS,
+    QUANTILES,
+    ContributionBound,
+    Dialect,
+    SourceDeclaration,
+    SpeedUnit,
+    Statistic,
+    UnitPeriod,
+    parse_speed_unit,
+)
 from trafficdp.model.zones import NOWHERE, Zones
 
 __all__ = [

@@ -1,0 +1,254 @@
+"""Speeds: their units, what a source declares of them, the bound they are clipped to, their statistics.
+
+Units have exact factors. Nothing that a source declares is inferred from the records. One vehicle's values
+are clipped to [0, U] on a lattice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+
+from trafficdp.errors import ConfigError
+
+
+class SpeedUnit(StrEnum):
+    """A unit of speed. The value is the name used in configuration files and column names."""
+
+    METRES_PER_SECOND = "ms"
+    KILOMETRES_PER_HOUR = "kmh"
+    MILES_PER_HOUR = "mph"
+
+    @property
+    def metres_per_second(self) -> Fraction:
+        """Exactly how many metres a second one such unit is (a mile is 1609.344 m)."""
+        return _METRES_PER_SECOND[self]
+
+    @property
+    def label(self) -> str:
+        """How people write the unit."""
+        return _LABELS[self]
+
+    def factor_to(self, other: SpeedUnit) -> Fraction:
+        """Return the exact factor that turns a speed in this unit into one in ``other``."""
+        return self.metres_per_second / other.metres_per_second
+
+
+_METRES_PER_SECOND = {
+    SpeedUnit.METRES_PER_SECOND: Fraction(1),
+    SpeedUnit.KILOMETRES_PER_HOUR: Fraction(5, 18),
+    SpeedUnit.MILES_PER_HOUR: Fraction(44704, 100000),
+}
+_LABELS = {
+    SpeedUnit.METRES_PER_SECOND: "m/s",
+    SpeedUnit.KILOMETRES_PER_HOUR: "km/h",
+    SpeedUnit.MILES_PER_HOUR: "mph",
+}
+_SPELLINGS = {
+    "ms": SpeedUnit.METRES_PER_SECOND,
+    "m/s": SpeedUnit.METRES_PER_SECOND,
+    "mps": SpeedUnit.METRES_PER_SECOND,
+    "kmh": SpeedUnit.KILOMETRES_PER_HOUR,
+    "km/h": SpeedUnit.KILOMETRES_PER_HOUR,
+    "kph": SpeedUnit.KILOMETRES_PER_HOUR,
+    "mph": SpeedUnit.MILES_PER_HOUR,
+    "mi/h": SpeedUnit.MILES_PER_HOUR,
+}
+
+
+def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
+    """Return the unit that ``text`` names ("m/s", "km/h", "mph" and usual spellings).
+
+    Raises ConfigError, naming ``where`` it stood, for anything else.
+    """
+    unit = _SPELLINGS.get(text.strip().lower()) if isinstance(text, str) else None
+    if unit is None:
+        raise ConfigError(f"unknown speed unit in {where}", got=repr(text), expected='"m/s", "km/h" or "mph"')
+    return unit
+
+
+FORMATS = ("csv", "parquet", "gtfs_rt", "gtfs_rt_csv", "tides", "mds", "iudx")
+"""csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPeriod:
+    """Speeds of records whose UTC date lies in ``first``..``last`` (None: open) are in ``unit``."""
+
+    unit: SpeedUnit
+    first: date | None = None
+    last: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV file is written: the usual form, unless it is declared otherwise.
+
+    ``delimiter`` separates fields, ``quote`` surrounds those that hold one. ``decimal`` is the decimal point
+    of numbers, ``thousands`` what groups their digits ("" for nothing). ``encoding`` is a name that Python
+    knows; a byte-order mark is read whatever it says.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeclaration:
+    """One source of records and how to read it.
+
+    ``files`` are glob patterns over file names (``2015-*.csv.gz``); the first source with a matching
+    pattern reads a file. ``columns`` maps our names (``vehicle``, ``time``, ``latitude``,
+    ``longitude``, ``speed``, or ``geometry`` for a WKB point) to the source's. ``time_format`` is
+    "iso8601", "epoch_s", "epoch_ms" or a strptime pattern; ``time_zone`` is needed when the times carry
+    no offset. ``sentinels`` are values, in the source's unit, that mean "missing"; ``missing_speed`` is
+    "reject" or "derive" (from the vehicle's neighbouring records, flagged). ``namespace`` keeps apart equal
+    vehicle identifiers of different operators. A file of which a smaller share of rows than ``min_kept`` (0
+    to 1) is kept is refused, where the relation allows that. ``dialect`` is how CSV files are written.
+    """
+
+    name: str
+    format: str
+    files: tuple[str, ...]
+    units: tuple[UnitPeriod, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    time_format: str = "iso8601"
+    time_zone: str | None = None
+    sentinels: tuple[Decimal, ...] = ()
+    missing_speed: str = "reject"
+    namespace: str = ""
+    min_kept: Fraction = Fraction(0)
+    dialect: Dialect = Dialect()
+
+    def names_of(self, ours: str, *usual: str) -> tuple[str, ...]:
+        """Return the columns that may hold ``ours``: the one that is declared, else the ``usual`` ones."""
+        return (self.columns[ours],) if ours in self.columns else usual
+
+
+@dataclass(frozen=True, slots=True)
+class ContributionBound:
+    """Speeds are clipped to [0, ``upper``] and then rounded to multiples of ``step``.
+
+    Both are exact numbers in ``unit``; ``step`` must divide ``upper``, else rounding could carry a
+    clipped value past U and the sensitivity would be understated. Clipping is never dropping: a speed
+    above U counts as U.
+
+    Raises ConfigError unless 0 < step <= upper and step divides upper.
+    """
+
+    upper: Fraction
+    step: Fraction
+    unit: SpeedUnit
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step <= self.upper:
+            raise ConfigError(
+                "speed bound and step are out of range",
+                got=f"speed_bound={float(self.upper)}, speed_step={float(self.step)}",
+                expected="0 < speed_step <= speed_bound",
+            )
+        if (self.upper / self.step).denominator != 1:
+            raise ConfigError(
+                "speed bound is not a multiple of the speed step",
+                got=f"speed_bound={float(self.upper)}, speed_step={float(self.step)}",
+                expected="speed_bound = whole number x speed_step",
+                todo="choose another speed_step",
+            )
+        if self.steps > 1_000_000:
+            raise ConfigError(
+                "speed step is too fine",
+                got=f"{self.steps} steps up to the bound",
+                expected="at most 1,000,000",
+                todo="choose a larger speed_step",
+            )
+
+    @property
+    def steps(self) -> int:
+        """U as a number of steps: the largest integer a clipped value can be."""
+        return int(self.upper / self.step)
+
+
+class Statistic(StrEnum):
+    """What is estimated of the clipped speeds of a bin.
+
+    MEAN: mean over records (a vehicle that reports more often weighs more).
+    VARIANCE: population variance over records, 1/N * sum (x - mean)^2.
+    VEHICLE_MEAN: mean over vehicles of each vehicle's own mean (each vehicle weighs the same).
+    VEHICLE_MEDIAN, VEHICLE_P85 and so on: quantiles over vehicles of each vehicle's own mean, which only
+    answers to questions have, never maps (``QUANTILES``, ``OF_MAPS``).
+    """
+
+    MEAN = "mean"
+    VARIANCE = "variance"
+    VEHICLE_MEAN = "vehicle_mean"
+    VEHICLE_MEDIAN = "vehicle_median"
+    VEHICLE_P05 = "vehicle_p05"
+    VEHICLE_P10 = "vehicle_p10"
+    VEHICLE_P15 = "vehicle_p15"
+    VEHICLE_P25 = "vehicle_p25"
+    VEHICLE_P75 = "vehicle_p75"
+    VEHICLE_P85 = "vehicle_p85"
+    VEHICLE_P90 = "vehicle_p90"
+    VEHICLE_P95 = "vehicle_p95"
+
+    @property
+    def power(self) -> int:
+        """Power of the speed unit the statistic is measured in: 1, or 2 for the variance."""
+        return 2 if self is Statistic.VARIANCE else 1
+
+    @property
+    def stem(self) -> str:
+        """First part of the published column names."""
+        return f"speed_{self.value}"
+
+    @property
+    def description(self) -> str:
+        """What the published number is, in words."""
+        if self in QUANTILES:
+            return f"{self.words} of each vehicle's own mean speed (each vehicle weighs the same)"
+        return {
+            Statistic.MEAN: "mean speed over GPS records (vehicles that report more often weigh more)",
+            Statistic.VARIANCE: "population variance of speed over GPS records",
+            Statistic.VEHICLE_MEAN: "mean over vehicles of each vehicle's own mean speed "
+            "(each vehicle weighs the same)",
+        }[self]
+
+    @property
+    def words(self) -> str:
+        """How it is called in a sentence: "vehicle mean", "85th percentile over vehicles"."""
+        if self in QUANTILES and self is not Statistic.VEHICLE_MEDIAN:
+            return f"{float(100 * QUANTILES[self]):g}th percentile over vehicles"
+        return "median over vehicles" if self in QUANTILES else self.value.replace("_", " ")
+
+    def unit(self, unit: SpeedUnit) -> str:
+        """Return how people write its unit: "km/h", or "(km/h)²" for the variance."""
+        return f"({unit.label})²" if self.power == 2 else unit.label
+
+    def factor(self, unit: SpeedUnit, other: SpeedUnit) -> float:
+        """Return what turns it from ``unit`` into ``other``: of the variance the square."""
+        return float(unit.factor_to(other) ** self.power)
+
+    def largest(self, upper: Fraction | float) -> float:
+        """Largest value the statistic can take for speeds in [0, upper]: U, or U^2/4 (Popoviciu)."""
+        return float(upper * upper / 4) if self is Statistic.VARIANCE else float(upper)
+
+    def column(self, unit: SpeedUnit) -> str:
+        """Return the published column name with its unit: ``speed_mean_kmh``, ``speed_variance_kmh2``."""
+        return f"{self.stem}_{unit.value}{'2' if self.power == 2 else ''}"
+
+
+QUANTILES: Mapping[Statistic, Fraction] = MappingProxyType(
+    {Statistic.VEHICLE_MEDIAN: Fraction(1, 2)}
+    | {each: Fraction(int(each[-2:]), 100) for each in Statistic if each.startswith("vehicle_p")}
+)
+"""Which share of the vehicles is slower, of every quantile."""
+OF_MAPS = tuple(each for each in Statistic if each not in QUANTILES)
+"""What a map may show."""
